@@ -1,4 +1,4 @@
-//! Tokens and assertions: nothing that was made up is taken for one.
+//! Tokens and assertions: no forged credential is accepted.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ struct World {
     runtime: Runtime,
     assertions: Assertions,
     index: Index,
-    /// Never connected: nobody is known, so nobody's other keys are looked for.
+    /// Never connected: no agent is known, so no other keys are looked up.
     pool: PgPool,
 }
 

@@ -1,4 +1,4 @@
-//! What callers send back to us: cursors, positions, sessions, tags.
+//! Opaque values that clients return: cursors, positions, sessions, tags.
 #![no_main]
 
 use brokkr_api::protocol::{Session, same_etag};

@@ -1,4 +1,4 @@
-//! Label selectors: what was read, written and read again, selects the same.
+//! Label selectors: parsing, printing and parsing again gives the same selector.
 #![no_main]
 
 use brokkr_api::{Labels, Selector};

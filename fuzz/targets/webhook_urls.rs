@@ -1,4 +1,4 @@
-//! Addresses of webhooks: what passes leads to nothing but public addresses, by another reading than the guard's.
+//! Webhook URLs: an accepted URL points only to public addresses, by a parser other than the guard's.
 #![no_main]
 
 use std::net::IpAddr;

@@ -74,7 +74,8 @@ pub struct Workspace {
 
 impl Workspace {
     pub fn own() -> Result<Self> {
-        let programs = built("")?.parent().map(Path::to_owned).context("this program is in no folder")?;
+        let this = std::env::current_exe().context("cannot find the path of this program")?;
+        let programs = this.parent().map(Path::to_owned).context("this program is in no folder")?;
         Ok(Self { root: root(), target: None, programs })
     }
 

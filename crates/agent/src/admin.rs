@@ -1,7 +1,7 @@
-//! The listener for whoever runs the agent: health checks and metrics. Off unless it is asked for.
+//! The listener for health checks and metrics. Off by default.
 //!
-//! It keeps nothing and asks nobody: what can be looked up is looked up when somebody comes, at the reconciler, which
-//! owns it. So it costs nothing at rest, and an answer also says that the reconciler moves.
+//! It stores nothing: each request is answered by the reconciler, which
+//! owns the state. So it costs nothing when idle, and an answer also proves that the reconciler works.
 
 mod health;
 
@@ -13,7 +13,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use brokkr_metrics::{MEDIA_TYPE, text, this_process};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -25,23 +24,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::metrics::{self, Metrics};
-use crate::reconcile::figures::Figures;
-use health::Health;
+use crate::reconcile::counts::Counts;
+use health::{Health, respond};
 
-/// Orchestrators and metric collectors are few.
+/// The maximum number of concurrent connections.
 const CONNECTIONS: usize = 16;
-/// One request on each connection, from its first byte to its last.
+/// The deadline of a connection, with its one request.
 const WHOLE: Duration = Duration::from_secs(30);
 const HEAD: Duration = Duration::from_secs(10);
-/// The reconciler never waits for anything: so long without a word, and it is stuck.
+/// The reconciler never waits for requests: without an answer for this long it is stuck.
 const STUCK: Duration = Duration::from_secs(10);
-/// After an accept that failed, usually for want of file descriptors.
+/// The delay after a failed accept, usually for lack of file descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Who asks the reconciler, and waits for its answer.
-pub type Asked = oneshot::Sender<Figures>;
+/// A request to the reconciler, with the channel for its answer.
+pub type Asked = oneshot::Sender<Counts>;
 
-/// What the listener shows. Cheap to clone, and then still the same.
+/// The state that the listener shows. Clones share it.
 #[derive(Clone)]
 pub struct Admin {
     metrics: Metrics,
@@ -58,12 +57,12 @@ impl Admin {
         Self { metrics, polling_interval, start, reconciler: Arc::default() }
     }
 
-    /// What the start is at now.
+    /// Sets what the start waits for.
     pub fn starting(&self, what: &'static str) {
         self.start.send_replace(what);
     }
 
-    /// The start is over: whoever asks from now on asks the reconciler, which takes the questions at the other end.
+    /// The start is over: returns the receiver of requests to the reconciler.
     pub fn running(&self) -> mpsc::UnboundedReceiver<Asked> {
         let (asking, asked) = mpsc::unbounded_channel();
         let _ = self.reconciler.set(asking);
@@ -90,7 +89,7 @@ impl Admin {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection for health checks or metrics could not be accepted");
+                    tracing::warn!(%error, "failed to accept a connection to the admin listener");
                     tokio::time::sleep(BREATH).await;
                 }
             }
@@ -102,7 +101,7 @@ impl Admin {
             let admin = self.clone();
             async move { Ok::<_, Infallible>(admin.answer(request.method(), request.uri().path()).await) }
         });
-        // One request a connection: a collector that comes twice a minute needs none to be kept.
+        // One request per connection: keep-alive is useless for a request every 30 seconds.
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
@@ -110,19 +109,19 @@ impl Admin {
             .serve_connection(TokioIo::new(stream), service)
             .await;
         if let Err(error) = served {
-            tracing::debug!(%error, "a connection for health checks or metrics ended badly");
+            tracing::debug!(%error, "connection to the admin listener failed");
         }
     }
 
     async fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
         if !matches!(*method, Method::GET | Method::HEAD) {
-            return plain(StatusCode::METHOD_NOT_ALLOWED, "GET is all there is\n");
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n");
         }
         match path {
             "/livez" => self.health().await.livez(),
             "/readyz" => self.health().await.readyz(),
             "/metrics" => respond(StatusCode::OK, MEDIA_TYPE, self.scrape().await),
-            _ => plain(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n"),
+            _ => plain(StatusCode::NOT_FOUND, "not found; use /livez, /readyz or /metrics\n"),
         }
     }
 
@@ -131,7 +130,7 @@ impl Admin {
             None => Health::Starting(*self.start.borrow()),
             Some(reconciler) => match ask(reconciler).await {
                 None => Health::Stuck,
-                Some(figures) => Health::Running(Box::new(figures), self.metrics.silence()),
+                Some(counts) => Health::Running(Box::new(counts), self.metrics.silence()),
             },
         }
     }
@@ -143,18 +142,18 @@ impl Admin {
         brokkr_metrics::gauge(
             &mut registry,
             "ready",
-            "1 once it has joined and its target state is being carried out",
+            "1 once the agent has joined and reconciles its target state",
             usize::from(health.is_ready()),
         );
-        // Before the reconciler runs there are none, and still the same series.
-        let figures = if let Health::Running(figures, _) = health { *figures } else { Figures::none() };
-        metrics::register(&figures, &mut registry);
+        // The same series before the reconciler runs, with the value zero.
+        let counts = if let Health::Running(counts, _) = health { *counts } else { Counts::none() };
+        metrics::register(&counts, &mut registry);
         this_process(&mut registry, env!("CARGO_PKG_VERSION"));
         text(&registry)
     }
 }
 
-async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Figures> {
+async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Counts> {
     let (asked, answer) = oneshot::channel();
     reconciler.send(asked).ok()?;
     tokio::time::timeout(STUCK, answer).await.ok()?.ok()
@@ -162,13 +161,6 @@ async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Figures> {
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     respond(status, "text/plain; charset=utf-8", text)
-}
-
-fn respond(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
-    response
 }
 
 #[cfg(test)]

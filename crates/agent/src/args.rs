@@ -13,7 +13,7 @@ use url::Url;
 #[command(
     name = "brokkr-agent",
     version,
-    about = "Brokkr's reconciler: pulls its target state and applies it"
+    about = "Reconcile a cluster with the target state of a Brokkr broker"
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -22,66 +22,66 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Reconcile this cluster until told to stop.
+    /// Reconcile this cluster until stopped.
     Run(RunArguments),
-    /// Put the record kind, the agent's account, its rights and its fence into a cluster. Run again, it changes the
-    /// rights: what is not asked for any more is taken away.
+    /// Install the record kind, the agent's account, its rights and its fence into a cluster. Running it again changes the
+    /// rights: those that are no longer requested are removed.
     Install(InstallArguments),
 }
 
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// Where the broker is.
+    /// URL of the broker.
     #[arg(long, env = "BROKKR_BROKER_URL")]
     pub broker_url: Url,
-    /// The authorities (PEM) that the broker's certificate must be from. Without it, those that the system trusts.
+    /// File with the certificate authorities (PEM) to trust for the broker's certificate. Default: those of the system.
     #[arg(long, env = "BROKKR_CA_FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Needed once, to join. Kept in a file so that it never shows in a process list.
+    /// File with the join token. Needed only for the first start.
     #[arg(long, env = "BROKKR_JOIN_TOKEN_FILE")]
     pub join_token_file: Option<PathBuf>,
-    /// Left out inside a cluster: the mounted service account is used.
+    /// Kubeconfig of the cluster. Default: the service account of the Pod.
     #[arg(long, env = "KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where the agent keeps its identity and memory.
+    /// Namespace in which the agent stores its identity and state.
     #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
     pub namespace: String,
-    /// How long one poll waits; a change is answered at once.
+    /// Time that one poll waits for a change. Changes are answered at once.
     #[arg(long, env = "BROKKR_POLLING_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
     pub polling_interval: Duration,
-    /// Watch these namespaces only, where the agent has no rights in the whole cluster: those that were installed with
-    /// `--profile namespaces`.
+    /// Watch only these namespaces, where the agent has no rights in the whole cluster: those of
+    /// `install --profile namespaces`.
     #[arg(long, env = "BROKKR_NAMESPACES", value_delimiter = ',')]
     pub namespaces: Vec<String>,
-    /// Requests to the API server at the same time, at most.
+    /// Maximum number of concurrent requests to the API server.
     #[arg(long, env = "BROKKR_IN_FLIGHT", default_value_t = 32)]
     pub in_flight: usize,
-    /// How often everything is looked at again, though nothing was heard. Jittered.
+    /// Interval of full checks of all objects, in case an event was missed. Jitter is added.
     #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
     pub sweep_interval: Duration,
-    /// How old the agent's key may become. It makes a new one after two thirds of that; an hour at least.
+    /// Lifetime of the agent's key, at least one hour. The agent replaces the key after two thirds of it.
     #[arg(long, env = "BROKKR_KEY_LIFE", default_value = "90d", value_parser = key_life)]
     pub key_life: Duration,
-    /// Where health checks and metrics are asked for, such as `0.0.0.0:8781`: /livez, /readyz, /metrics. Off if left out.
+    /// Serve /livez, /readyz and /metrics on this address, such as `0.0.0.0:8781`. Off by default.
     #[arg(long, env = "BROKKR_ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,
-    /// Log lines as JSON.
+    /// Log in JSON.
     #[arg(long, env = "BROKKR_LOG_JSON")]
     pub log_json: bool,
 }
 
-/// The key before the last one is good for an hour: keys that live shorter would end before they are known everywhere.
+/// The previous key stays valid for an hour: a shorter lifetime would end before the new key is known everywhere.
 fn key_life(text: &str) -> Result<Duration, String> {
     let life = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if life < Duration::from_secs(3600) { Err("an hour at least".to_owned()) } else { Ok(life) }
+    if life < Duration::from_secs(3600) { Err("must be at least one hour".to_owned()) } else { Ok(life) }
 }
 
 #[derive(Debug, Args)]
 pub struct InstallArguments {
-    /// A kubeconfig that may create kinds and rights.
+    /// Kubeconfig of an account that may create CustomResourceDefinitions and RBAC objects.
     #[arg(long, env = "KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where the agent lives in the cluster.
+    /// Namespace of the agent.
     #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
     pub namespace: String,
     #[command(flatten)]
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_reference_page_of_the_agent_is_current() {
         let introduction = brokkr_reference::made_from("crates/agent/src/args.rs")
-            + "# brokkr-agent\n\nThe reconciler, one for each cluster. What `install` puts into a cluster is explained in \
+            + "# brokkr-agent\n\nThe reconciler, one for each cluster. The objects that `install` creates are explained in \
                [deploy](../../deploy/README.md).\n";
         brokkr_reference::check("agent.md", &brokkr_reference::program(Arguments::command(), &introduction));
     }

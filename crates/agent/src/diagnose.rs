@@ -1,34 +1,26 @@
-//! The nearest cause: why a workload is not ready, in the words of whoever knows.
+//! The nearest cause: why a workload is not ready, as the kubelet, a controller or the scheduler describes it.
 //!
-//! A workload only counts its Pods; the reason stands on the Pods, on a ReplicaSet or in an event. None of these is
+//! A workload only counts its Pods; the reason is on the Pods, on a ReplicaSet or in an event. None of these is
 //! watched: they are many, and mostly well. So they are read on demand, when a workload has been unready for a
 //! while, by one to three requests ([`look`]), and judged by a pure function ([`cause`]).
 
 mod containers;
+mod evidence;
 mod selector;
 #[cfg(test)]
 mod tests;
 
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
+use evidence::{Weight, condition, name, newest, text};
 use serde_json::Value;
 
 use crate::execute::Cluster;
-use crate::plan::types::Failure;
+use crate::model::{Cause, Failure};
 use crate::resource::Kind;
 
-/// So many Pods are looked at; what is wrong with one is mostly wrong with all.
+/// The number of Pods that are read: the cause is usually the same for all.
 const PODS: usize = 20;
-/// Controllers put whole stack traces into messages.
-const LONGEST: usize = 400;
-
-/// Why a workload is not ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// One word in CamelCase, as Kubernetes has it where it has one: `ImagePullBackOff`.
-    pub reason: String,
-    /// One sentence for people.
-    pub message: String,
-}
 
 /// What was found around a workload.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,31 +31,7 @@ pub struct Evidence<'a> {
     pub events: &'a [Value],
 }
 
-/// How telling a cause is, the most telling first: a cause above explains those below it, never the reverse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Weight {
-    Image,
-    Config,
-    Memory,
-    Crash,
-    Refused,
-    Unschedulable,
-    Mount,
-    Probe,
-}
-
-impl Cause {
-    fn new(reason: &str, message: &str) -> Self {
-        let message = message.trim();
-        let message = match message.char_indices().nth(LONGEST) {
-            Some((end, _)) => format!("{}…", &message[..end]),
-            None => message.to_owned(),
-        };
-        Self { reason: reason.to_owned(), message }
-    }
-}
-
-/// The most telling cause, if anything found tells one.
+/// Returns the most specific cause that the evidence shows.
 #[must_use]
 pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     let unready = || evidence.pods.iter().filter(|pod| !is_ready(pod) && !is_leaving(pod));
@@ -75,18 +43,7 @@ pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     found.into_iter().min_by_key(|(weight, _)| *weight).map(|(_, cause)| cause)
 }
 
-/// Whether there are Pods to ask.
-#[must_use]
-pub fn has_pods(kind: &Kind) -> bool {
-    match kind.group.as_str() {
-        "apps" => matches!(kind.kind.as_str(), "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"),
-        "batch" => kind.kind == "Job",
-        "" => matches!(kind.kind.as_str(), "Pod" | "ReplicationController"),
-        _ => false,
-    }
-}
-
-/// Reads what is around a workload, and tells the nearest cause. For kinds without Pods there is none.
+/// Reads the Pods, ReplicaSets and events of a workload and returns the nearest cause. Kinds without Pods have none.
 pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Result<Option<Cause>, Failure> {
     let Some(namespace) = key.namespace.as_deref() else { return Ok(None) };
     let Some(selected) = selector::pods_of(kind, key, body) else { return Ok(None) };
@@ -124,10 +81,11 @@ fn unschedulable(pod: &Value) -> Option<(Weight, Cause)> {
     if scheduled["status"] != "False" || scheduled["reason"] != "Unschedulable" {
         return None;
     }
-    let told = text(scheduled, "message");
-    let claim = told.contains("PersistentVolumeClaim") || told.contains("persistentvolumeclaim");
-    let reason = if claim { "VolumeClaimPending" } else { "Unschedulable" };
-    let message = if told.is_empty() { "no node fits" } else { told };
+    let words = text(scheduled, "message");
+    // The scheduler has no word of its own for a claim that is not bound.
+    let claim = words.contains("PersistentVolumeClaim") || words.contains("persistentvolumeclaim");
+    let reason = if claim { Reason::VolumeClaimPending } else { Reason::Unschedulable };
+    let message = if words.is_empty() { "no node fits" } else { words };
     Some((Weight::Unschedulable, Cause::new(reason, &format!("pod {}: {message}", name(pod)))))
 }
 
@@ -135,34 +93,27 @@ fn unschedulable(pod: &Value) -> Option<(Weight, Cause)> {
 fn mount(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
     let event = newest(events, name(pod), &["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])?;
     let message = format!("pod {}: {}", name(pod), text(event, "message"));
-    Some((Weight::Mount, Cause::new(text(event, "reason"), &message)))
+    Some((Weight::Mount, Cause::new(Reason::from_kubernetes(text(event, "reason")), &message)))
 }
 
-/// Quota, admission, a missing account: there is no Pod to look at, because none may be made.
+/// Quota, admission, a missing account: there is no Pod to look at, because none can be created.
 fn refused(workload: &Key, evidence: &Evidence<'_>) -> Option<(Weight, Cause)> {
     let failing = evidence.replica_sets.iter().find_map(|set| {
         let failure = condition(&set["status"], "ReplicaFailure")?;
         (failure["status"] == "True").then(|| (text(failure, "reason"), text(failure, "message")))
     });
-    let told = failing.or_else(|| {
+    let reported = failing.or_else(|| {
         let event = newest(evidence.events, &workload.name, &["FailedCreate"])?;
         Some((text(event, "reason"), text(event, "message")))
     });
-    let (reason, message) = told?;
-    let reason = if message.contains("exceeded quota") { "QuotaExceeded" } else { reason };
-    let reason = if reason.is_empty() { "FailedCreate" } else { reason };
-    Some((Weight::Refused, Cause::new(reason, &format!("pods cannot be made: {message}"))))
-}
-
-/// The last event with one of these reasons that is about this object.
-fn newest<'a>(events: &'a [Value], about: &str, reasons: &[&str]) -> Option<&'a Value> {
-    let matching = events.iter().filter(|event| {
-        event.pointer("/involvedObject/name").and_then(Value::as_str) == Some(about)
-            && reasons.contains(&text(event, "reason"))
-    });
-    matching.max_by_key(|event| {
-        ["lastTimestamp", "eventTime"].map(|field| text(event, field)).into_iter().max().map(str::to_owned)
-    })
+    let (word, message) = reported?;
+    // The controller says `FailedCreate` whatever the API server's reason was.
+    let reason = if message.contains("exceeded quota") {
+        Reason::QuotaExceeded { quota: None }
+    } else {
+        Reason::from_kubernetes(word).or(Reason::Other("FailedCreate".to_owned()))
+    };
+    Some((Weight::Refused, Cause::new(reason, &format!("pods cannot be created: {message}"))))
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -173,16 +124,4 @@ fn is_ready(pod: &Value) -> bool {
 
 fn is_leaving(pod: &Value) -> bool {
     pod.pointer("/metadata/deletionTimestamp").is_some()
-}
-
-fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
-    status.get("conditions")?.as_array()?.iter().find(|condition| text(condition, "type") == kind)
-}
-
-fn name(object: &Value) -> &str {
-    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! Carries one step out at the API server, and says what the answer means.
 
 pub mod classify;
+mod contained;
 pub mod discovery;
-mod inside;
 pub mod pacing;
 pub mod request;
 pub mod rights;

@@ -1,8 +1,8 @@
-//! The agent's side of its fence (`deploy/fence.yaml`): it introduces itself, once, and looks whether the fence stands.
+//! The agent's side of its fence (`deploy/fence.yaml`): it registers its id, once, and checks that the fence is active.
 //!
 //! The fence has to know which agent an account acts for, and an agent has no id before it joined. So the agent writes
-//! its id into the fence's ConfigMap itself; the fence lets exactly one such write pass. Whether the fence stands is
-//! asked by dry runs of a ConfigMap that nobody will ever make: nothing is written to a cluster without one.
+//! its id into the fence's ConfigMap itself; the fence allows exactly one such write. Whether it is active is
+//! tested with dry runs of a ConfigMap that is never created: nothing is written to a cluster without a fence.
 
 use anyhow::{Context as _, bail, ensure};
 use brokkr_api::AgentId;
@@ -13,26 +13,26 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::marks::AGENT_LABEL;
+use crate::ownership::AGENT_LABEL;
 
 const PROBE: &str = "brokkr-agent-fence-probe";
 const AGENT_ID: &str = "agent-id";
 
-/// Makes sure that the fence stands and knows this agent. Fails until it does.
-pub async fn stand(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
-    introduce(client, namespace, agent).await?;
+/// Checks that the fence is active and knows this agent. Fails until it does.
+pub async fn ensure_active(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
+    register_agent(client, namespace, agent).await?;
     let asked = |label| probe(client, namespace, None, label);
     ensure!(
         asked(None).await?.is_refused(),
-        "no fence stands in this cluster: run `brokkr-agent install` again; nothing is written before"
+        "the fence is not active in this cluster; run `brokkr-agent install` again (nothing is written before)"
     );
     if let Verdict::Refused(message) = asked(Some(&agent.to_string())).await? {
-        bail!("the fence does not let this agent pass yet: {message}");
+        bail!("the fence does not accept this agent yet: {message}");
     }
     Ok(())
 }
 
-async fn introduce(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
+async fn register_agent(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let map = maps.get_opt(FENCE).await.context("read the fence's ConfigMap")?;
     let map = map.with_context(|| {
@@ -43,13 +43,13 @@ async fn introduce(client: &Client, namespace: &str, agent: AgentId) -> anyhow::
             let patch = json!({"data": {AGENT_ID: agent.to_string()}});
             maps.patch(FENCE, &PatchParams::default(), &Patch::Merge(patch))
                 .await
-                .context("introduce this agent to its fence")?;
+                .context("register this agent's id with its fence")?;
             Ok(())
         }
         known if known == agent.to_string() => Ok(()),
         known => bail!(
-            "the fence in namespace {namespace} is that of agent {known}, and this is agent {agent}. If it joined \
-             anew on purpose, an administrator runs: kubectl -n {namespace} patch configmap {FENCE} --type json \
+            "the fence in namespace {namespace} belongs to agent {known}, but this is agent {agent}. If it joined \
+             again on purpose, run as an administrator: kubectl -n {namespace} patch configmap {FENCE} --type json \
              -p '[{{\"op\": \"remove\", \"path\": \"/data/{AGENT_ID}\"}}]'"
         ),
     }
@@ -59,7 +59,7 @@ async fn introduce(client: &Client, namespace: &str, agent: AgentId) -> anyhow::
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Passed,
-    /// With the fence's own words.
+    /// With the message of the fence.
     Refused(String),
 }
 
@@ -70,7 +70,7 @@ impl Verdict {
     }
 }
 
-/// Asks by a dry run, as this client or as another user, what would become of an object with this label.
+/// Tests with a dry run, as this client or as another user, whether an object with this label would be accepted.
 pub async fn probe(
     client: &Client,
     namespace: &str,
@@ -89,7 +89,7 @@ pub async fn probe(
     let request = request.body(map.to_string().into_bytes())?;
     match client.request::<Value>(request).await {
         Ok(_) => Ok(Verdict::Passed),
-        Err(kube::Error::Api(status)) if status.code == 422 => match said(&status.message) {
+        Err(kube::Error::Api(status)) if status.code == 422 => match refusal_message(&status.message) {
             Some(words) => Ok(Verdict::Refused(words.to_owned())),
             None => Err(kube::Error::Api(status)).context("ask the fence"),
         },
@@ -97,9 +97,9 @@ pub async fn probe(
     }
 }
 
-/// What the fence said, if a refusal of the API server is the fence's.
+/// Returns the message of the fence, if a refusal comes from it.
 #[must_use]
-pub fn said(message: &str) -> Option<&str> {
+pub fn refusal_message(message: &str) -> Option<&str> {
     let words = message.split_once("ValidatingAdmissionPolicy 'brokkr-fence")?.1;
     Some(words.split_once("denied request: ").map_or(words, |(_, words)| words))
 }
@@ -112,9 +112,9 @@ mod tests {
     fn only_the_fences_own_refusals_are_taken_for_it() {
         let ours = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'brokkr-fence-agent' with binding \
                     'brokkr-fence-agent.brokkr-system' denied request: this object belongs to agent 7";
-        assert_eq!(said(ours), Some("this object belongs to agent 7"));
+        assert_eq!(refusal_message(ours), Some("this object belongs to agent 7"));
         let theirs = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied \
                       request: no";
-        assert_eq!(said(theirs), None);
+        assert_eq!(refusal_message(theirs), None);
     }
 }

@@ -1,24 +1,23 @@
-//! What a project may do in this cluster, and as whom (design §5), checked at the last hop.
+//! What a project may do in this cluster, and with which account, checked at the last hop.
 //!
-//! An administrator writes grants; a stack cannot choose. A grant that is narrowed or withdrawn *freezes* what it
-//! covered: nothing is written and nothing is deleted until it is given again, or the stack is taken care of otherwise.
-//! Pure: what comes out of here is asked by the plan before it decides, and by the worker before it sends.
+//! An administrator defines grants; a stack cannot choose. Narrowing or withdrawing a grant *freezes* what it
+//! covered: nothing is written and nothing is deleted until it is granted again.
+//! Pure: the plan checks it before each decision, and the worker before each request.
 
 use brokkr_api::envelope::{Grant, TargetStack};
+use brokkr_api::reason::{Reason, Uncovered};
 use brokkr_api::report::ObjectNote;
 use brokkr_install::may_be_acted_as;
 use brokkr_manifest::Key;
 
-use crate::plan::types::{Failure, FailureClass};
+use crate::resource::object_ref;
 
-/// The project whose stacks the agent applies with its own role.
+/// The agent applies the stacks of this project with its own role.
 pub const DEFAULT_PROJECT: &str = "default";
-pub const NO_GRANT: &str = "NoGrant";
-pub const NOT_GRANTED: &str = "NotGranted";
 
-/// As whom requests about a stack are made. Comes only from [`acting`]: there is no other way to an identity.
+/// The identity for requests about a stack. Only [`acting`] creates one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Acting(As);
+pub struct ActingAs(As);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum As {
@@ -26,7 +25,7 @@ enum As {
     Account { namespace: String, name: String },
 }
 
-impl Acting {
+impl ActingAs {
     /// The user name to impersonate; none if the agent acts as itself.
     ///
     /// The groups of a ServiceAccount are not sent: the API server adds them by itself, and naming them would need the
@@ -40,52 +39,27 @@ impl Acting {
     }
 }
 
-/// Why nothing may be written for a stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl Refusal {
-    /// The same as what became of a step.
-    #[must_use]
-    pub fn into_failure(self) -> Failure {
-        Failure {
-            class: FailureClass::Permanent,
-            reason: self.reason.into(),
-            message: self.message,
-            retry_after: None,
-        }
-    }
-}
-
-/// As whom this agent acts for a stack, or why it does nothing for it.
-pub fn acting(target: &TargetStack) -> Result<Acting, Refusal> {
-    let refused = |message: String| Err(Refusal { reason: NO_GRANT, message });
+/// Returns the identity for a stack, or why there is none.
+pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
     match target.grant.as_ref().and_then(|grant| grant.account.as_deref()) {
         Some(account) => match account.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && may_be_acted_as(name) => {
-                Ok(Acting(As::Account { namespace: namespace.into(), name: name.into() }))
+                Ok(ActingAs(As::Account { namespace: namespace.into(), name: name.into() }))
             }
-            _ => refused(format!(
-                "the grant of project {} names the account {account}; the fence holds only for accounts \
-                 NAMESPACE/brokkr-NAME, so this agent acts as no other",
-                target.project
-            )),
+            _ => Err(Reason::AccountNotAllowed {
+                project: target.project.clone(),
+                account: account.to_owned(),
+            }),
         },
-        None if target.project == DEFAULT_PROJECT => Ok(Acting(As::Agent)),
-        None => refused(format!(
-            "project {} has no account on this agent: an administrator grants it one",
-            target.project
-        )),
+        None if target.project == DEFAULT_PROJECT => Ok(ActingAs(As::Agent)),
+        None => Err(Reason::NoAccount { project: target.project.clone() }),
     }
 }
 
-/// Objects that the grant does not cover.
+/// Returns notes about the objects that the grant does not cover.
 ///
 /// No grant at all leaves the decision to [`acting`] and to RBAC. In a grant each list says what is allowed, and
-/// an empty list allows nothing: a grant that lost its lines on the way must not become a wider one. `*` allows
+/// an empty list allows nothing: a truncated grant must not become a wider one. `*` allows
 /// everything. Namespaces are names; a cluster-scoped object needs `*` there, but for a Namespace, which
 /// is covered by its own name. Kinds are `Kind` for the core group and `Kind.group` for the others, or `*.group`.
 #[must_use]
@@ -95,21 +69,15 @@ pub fn refused<'a>(grant: Option<&Grant>, objects: impl IntoIterator<Item = &'a 
 }
 
 fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
-    let note = |what: String| {
-        Some(ObjectNote {
-            object: key.for_people().to_string(),
-            reason: NOT_GRANTED.into(),
-            message: format!("the project's grant on this agent does not cover {what}"),
-        })
+    let note = |what: Uncovered| {
+        let reason = Reason::NotCovered(what);
+        Some(ObjectNote { object: object_ref(key), message: reason.message(), reason })
     };
     let is_namespace = key.group.is_empty() && key.kind == "Namespace";
     let place = if is_namespace { Some(key.name.as_str()) } else { key.namespace.as_deref() };
     let in_place = |granted: &String| granted == "*" || Some(granted.as_str()) == place;
     if !grant.namespaces.iter().any(in_place) {
-        return note(place.map_or_else(
-            || "objects outside namespaces".to_owned(),
-            |place| format!("the namespace {place}"),
-        ));
+        return note(place.map_or(Uncovered::ClusterScoped, |place| Uncovered::Namespace(place.to_owned())));
     }
     let kind = if key.group.is_empty() { key.kind.clone() } else { format!("{}.{}", key.kind, key.group) };
     let of_kind = |granted: &String| {
@@ -118,7 +86,7 @@ fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
             || granted.strip_prefix("*.").is_some_and(|group| !group.is_empty() && group == key.group)
     };
     if !grant.kinds.iter().any(of_kind) {
-        return note(format!("the kind {kind}"));
+        return note(Uncovered::Kind(kind));
     }
     None
 }
@@ -162,8 +130,7 @@ mod tests {
         }
         for grant in [None, Some(Grant::default())] {
             let refusal = acting(&target("shop", grant)).unwrap_err();
-            assert_eq!(refusal.reason, NO_GRANT);
-            assert_eq!(refusal.into_failure().class, FailureClass::Permanent);
+            assert_eq!(refusal, Reason::NoAccount { project: "shop".into() });
         }
     }
 
@@ -212,7 +179,7 @@ mod tests {
         assert!(!refuses(&all, "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com"));
         assert!(refuses(&Grant::default(), "/ConfigMap/shop/a"), "empty is nothing");
         assert!(refused(None, [&"/ConfigMap/shop/a".parse::<Key>().unwrap()]).is_empty());
-        let told = refused(Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
-        assert_eq!(told[0].message, "the project's grant on this agent does not cover the kind Secret");
+        let notes = refused(Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
+        assert_eq!(notes[0].reason, Reason::NotCovered(Uncovered::Kind("Secret".into())));
     }
 }

@@ -8,11 +8,8 @@
 //!
 //! Health is an observation. Nothing waits for it but people, and edges that a manifest asks for.
 
-use std::collections::BTreeMap;
-
 use brokkr_manifest::order::is_built_in;
-use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use jiff::Timestamp;
 use serde_json::Value;
 
 mod cluster;
@@ -23,90 +20,16 @@ mod running;
 mod scaling;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
-/// How long a custom resource may be without a status before that counts as having none.
-pub const STATUS_GRACE: SignedDuration = SignedDuration::from_secs(10);
+pub use verdict::{Health, HealthState, ObjectView, SCHEDULING_GRACE, STATUS_GRACE};
+use verdict::{in_grace, waiting_for_controller};
 
-/// How long the scheduler may find no node for a Pod before that counts as a failure.
-pub const SCHEDULING_GRACE: SignedDuration = SignedDuration::from_secs(15);
-
-/// What the rules look at: borrowed, so that a watch event can be judged without copying it.
-#[derive(Clone, Copy, Debug)]
-pub struct ObjectView<'a> {
-    /// The API group; empty for the core group.
-    pub group: &'a str,
-    pub kind: &'a str,
-    /// `metadata.generation`.
-    pub generation: Option<i64>,
-    /// Whether `metadata.deletionTimestamp` is set.
-    pub deletion: bool,
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Timestamp>,
-    pub annotations: &'a BTreeMap<String, String>,
-    /// `Null` if there is none.
-    pub spec: &'a Value,
-    /// `Null` if there is none.
-    pub status: &'a Value,
-}
-
-/// A verdict, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Health {
-    pub state: HealthState,
-    /// One word in CamelCase, for machines and narrow columns.
-    pub reason: String,
-    /// A few words for people, such as "2/3 replicas ready".
-    pub message: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HealthState {
-    /// It does what its manifest asks for.
-    Ready,
-    /// On its way there, as far as one can see.
-    Progressing,
-    /// It will not get there by itself.
-    Failed,
-    /// Held on purpose, half-way: it goes on when somebody lets it.
-    Suspended,
-    /// Being deleted.
-    Terminating,
-    /// The API server does not say.
-    Unknown,
-}
-
-impl Health {
-    fn new(state: HealthState, reason: &str, message: impl AsRef<str>) -> Self {
-        Self { state, reason: reason.to_owned(), message: shortened(message.as_ref()) }
-    }
-
-    fn ready(reason: &str, message: impl AsRef<str>) -> Self {
-        Self::new(HealthState::Ready, reason, message)
-    }
-
-    fn progressing(reason: &str, message: impl AsRef<str>) -> Self {
-        Self::new(HealthState::Progressing, reason, message)
-    }
-
-    fn failed(reason: &str, message: impl AsRef<str>) -> Self {
-        Self::new(HealthState::Failed, reason, message)
-    }
-}
-
-/// Controllers put whole stack traces into messages; a report carries thousands of these.
-fn shortened(message: &str) -> String {
-    const LONGEST: usize = 512;
-    match message.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &message[..end]),
-        None => message.to_owned(),
-    }
-}
+use crate::resource::{Kind, RECORD_GROUP};
 
 type Rule = fn(&ObjectView<'_>, Timestamp) -> Health;
 
-/// The built-in kinds whose status tells something. All other built-in kinds are ready once they are applied, and
+/// The built-in kinds with a meaningful status. All other built-in kinds are ready once they are applied, and
 /// custom resources are what their conditions say.
 const RULES: &[(&str, &str, Rule)] = &[
     ("apps", "Deployment", replicas::deployment),
@@ -131,10 +54,12 @@ fn rule(group: &str, kind: &str) -> Option<Rule> {
     RULES.iter().find(|rule| (rule.0, rule.1) == (group, kind)).map(|rule| rule.2)
 }
 
-/// Whether the health of this kind is read from more than its metadata.
+/// Whether the health of this kind is read from more than its metadata. Everything else is watched by metadata alone,
+/// so that the data of live Secrets never enters this process.
 #[must_use]
-pub fn reads_status(group: &str, kind: &str) -> bool {
-    rule(group, kind).is_some() || !is_built_in(group)
+pub fn reads_status(kind: &Kind) -> bool {
+    // The agent's own records say nothing that it does not know.
+    kind.group != RECORD_GROUP && (rule(&kind.group, &kind.kind).is_some() || !is_built_in(&kind.group))
 }
 
 /// The health of one object.
@@ -158,11 +83,6 @@ pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> 
     in_grace(object, grace, now).then(|| object.created?.checked_add(grace).ok()).flatten()
 }
 
-/// Younger than `grace`. An object from the far future is not young: that is a clock gone wrong.
-fn in_grace(object: &ObjectView<'_>, grace: SignedDuration, now: Timestamp) -> bool {
-    object.created.is_some_and(|created| now.duration_since(created).abs() < grace)
-}
-
 /// Everything else in the status is about an older specification.
 fn not_observed(object: &ObjectView<'_>) -> Option<Health> {
     let observed = object.status.get("observedGeneration").and_then(Value::as_i64);
@@ -176,21 +96,4 @@ fn not_observed(object: &ObjectView<'_>) -> Option<Health> {
         (None, Some(_)) if always => Some(waiting_for_controller()),
         _ => None,
     }
-}
-
-fn waiting_for_controller() -> Health {
-    Health::progressing("GenerationNotObserved", "its controller has not seen the newest change yet")
-}
-
-/// A count in a status or specification; the API server leaves out zeros.
-fn count(value: &Value, field: &str) -> i64 {
-    value.get(field).and_then(Value::as_i64).unwrap_or(0)
-}
-
-fn is_set(value: &Value, field: &str) -> bool {
-    value.get(field).and_then(Value::as_bool).unwrap_or(false)
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }

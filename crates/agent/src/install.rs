@@ -1,8 +1,8 @@
-//! Puts the agent's own things into a cluster: its namespace, the record kind, its account, rights and fence.
+//! Installs the agent's own objects into a cluster: namespace, record kind, account, rights and fence.
 //!
-//! The agent never runs as cluster admin, and who installs needs more rights than the agent will have. Installing again
-//! with other arguments changes the rights, and takes away those that are no longer asked for. It is done when the
-//! fence stands.
+//! The agent never runs as cluster admin; installing needs more rights than the agent will have. Installing again
+//! with other arguments changes the rights, and removes those that are no longer requested. It is done when the
+//! fence is active.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -23,7 +23,7 @@ use crate::fence::{self, Verdict};
 use crate::run::kube_client;
 
 const INSTALLER: &str = "brokkr-install";
-/// Policies take effect a moment after they were written.
+/// Policies take effect a moment after they are written.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
@@ -43,7 +43,7 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     wait_for_fence(&client, &arguments.namespace).await
 }
 
-/// Whoever has read enough of it closes the pipe.
+/// The reader may close the pipe early.
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -108,7 +108,7 @@ where
     Ok(())
 }
 
-/// Waits until the API server refuses, by the word of both policies, what the agent must not do.
+/// Waits until both policies are in effect.
 async fn wait_for_fence(client: &Client, namespace: &str) -> anyhow::Result<()> {
     let agent = format!("system:serviceaccount:{namespace}:{ACCOUNT}");
     let started = Instant::now();

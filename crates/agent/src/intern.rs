@@ -1,13 +1,13 @@
-//! Values that thousands of things have in common, kept once.
+//! Stores values that thousands of objects share only once.
 //!
-//! Ten thousand live objects are of a few dozen kinds and of a few dozen states of health. Each holds a pointer.
+//! Ten thousand live objects have a few dozen kinds and states of health. Each holds a pointer.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
-/// Where equal values become one. What nobody holds any more is thrown out as the shelf grows.
-pub struct Shelf<T> {
+/// Stores equal values once. Values without a holder are dropped as the interner grows.
+pub struct Interner<T> {
     inner: Mutex<Inner<T>>,
 }
 
@@ -18,14 +18,14 @@ struct Inner<T> {
 
 const SMALL: usize = 256;
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for Interner<T> {
     fn default() -> Self {
         Self { inner: Mutex::new(Inner { values: HashSet::new(), tidy_at: SMALL }) }
     }
 }
 
-impl<T: Hash + Eq> Shelf<T> {
-    pub fn share(&self, value: T) -> Arc<T> {
+impl<T: Hash + Eq> Interner<T> {
+    pub fn intern(&self, value: T) -> Arc<T> {
         let mut inner = self.inner.lock().expect("never poisoned");
         if let Some(known) = inner.values.get(&value) {
             return known.clone();
@@ -46,13 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_values_are_one_and_what_nobody_holds_is_thrown_out() {
-        let shelf = Shelf::default();
-        let held = shelf.share("held".to_owned());
+    fn equal_values_are_one_and_what_has_no_holder_is_dropped() {
+        let interner = Interner::default();
+        let held = interner.intern("held".to_owned());
         for number in 0..10 * SMALL {
-            shelf.share(number.to_string());
+            interner.intern(number.to_string());
         }
-        assert!(Arc::ptr_eq(&held, &shelf.share("held".to_owned())));
-        assert!(shelf.inner.lock().unwrap().values.len() <= SMALL + 1);
+        assert!(Arc::ptr_eq(&held, &interner.intern("held".to_owned())));
+        assert!(interner.inner.lock().unwrap().values.len() <= SMALL + 1);
     }
 }

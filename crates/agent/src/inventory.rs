@@ -9,16 +9,16 @@
 //! | `store`  | load, write, fetch and delete records                                   |
 //! | `wire`   | the record as Kubernetes stores it                                      |
 //! | `choose` | which of two records counts (pure)                                      |
-//! | `retire` | a record that was deleted by hand is copied before it goes (E5)         |
-//! | `shard`  | how an inventory is cut (pure)                                          |
+//! | `retire` | copies a record that someone deletes, before it is gone (E5)            |
+//! | `shard`  | splits an inventory (pure)                                              |
 //! | `pack`   | entries as bytes (pure)                                                 |
-//! | `shelf`  | where the shards lie                                                    |
+//! | `shard_store` | reads and writes shards                                            |
 
 mod choose;
 pub mod pack;
 mod retire;
 pub mod shard;
-mod shelf;
+mod shard_store;
 pub mod store;
 pub mod wire;
 

@@ -1,13 +1,16 @@
 //! The agent: one per cluster. Pulls its target state, applies it, repairs drift, reports.
 //!
 //! ```text
-//! link (broker) → plan (pure) → execute (writes) ⇄ observe (watches) → link/report (broker)
+//! broker_link → plan (pure) → execute (writes) ⇄ observe (watches) → broker_link/report
 //! ```
 //!
 //! Start at [`run`] for the wiring, at [`reconcile`] for the loop, and at [`plan`] for every decision.
 
 pub mod admin;
 pub mod args;
+pub mod backoff;
+pub mod broker_link;
+pub mod content_cache;
 pub mod diagnose;
 pub mod execute;
 pub mod fence;
@@ -16,16 +19,15 @@ pub mod health;
 pub mod install;
 pub mod intern;
 pub mod inventory;
-pub mod keep;
-pub mod link;
-pub mod marks;
 pub mod metrics;
+pub mod model;
 pub mod observe;
+pub mod own_objects;
+pub mod ownership;
 pub mod plan;
 pub mod proxy;
 pub mod reconcile;
 pub mod resource;
 pub mod run;
-pub mod seeded;
 pub mod start;
 pub mod yields;

@@ -1,7 +1,7 @@
-//! What this agent counts, and what it says about itself when it is asked.
+//! The metrics of the agent.
 //!
-//! Nothing here has a label per stack or object: the number of series depends on this program alone, not on what it
-//! was given to do. Counting is all that happens at rest; what can be looked up is looked up when somebody asks (see
+//! No metric has a label per stack or object: the number of series does not depend on what the agent
+//! manages. Current values are collected on request (see
 //! `admin.rs`). `docs/metrics.md` explains each; a test compares.
 
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::plan::steps::{Answer, Step, Why};
-use crate::plan::types::FailureClass;
-use crate::reconcile::figures::Figures;
+use crate::model::{ApplyReason, FailureClass, Step, StepResult};
+use crate::reconcile::counts::Counts;
 use crate::reconcile::passes::Outcome;
 
-/// Seconds. A pass may wait for a namespace that comes tomorrow.
+/// Seconds. A reconciliation may wait for a namespace for days.
 const PASSES: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
-/// Seconds. A request is given up after 30.
+/// Seconds. A request is abandoned after 30.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,7 +55,7 @@ struct Said {
     status: String,
 }
 
-/// The counters. Cheap to clone, and then still the same counters.
+/// The counters. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     started: Instant,
@@ -94,24 +93,24 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A stack came to rest.
+    /// Counts a finished reconciliation.
     pub fn reconciled(&self, outcome: Outcome, took: Duration) {
         self.reconciles.get_or_create(&Ended { outcome: outcome.into() }).inc();
         self.durations.observe(took.as_secs_f64());
     }
 
-    /// A step was carried out, or was not.
-    pub fn carried_out(&self, step: &Step, answer: &Answer) {
+    /// Counts an executed step.
+    pub fn carried_out(&self, step: &Step, answer: &StepResult) {
         let outcome = match answer {
-            Answer::Failed(failure) => class(failure.class),
+            StepResult::Failed(failure) => class(failure.class),
             _ => "done",
         };
         self.steps.get_or_create(&CarriedOut { step: step.name(), outcome }).inc();
-        if let (Step::Apply { why, .. }, Answer::Applied { seen, .. }) = (step, answer) {
+        if let (Step::Apply { why, .. }, StepResult::Applied { seen, .. }) = (step, answer) {
             let put_back = match why {
-                Why::Deliver => false,
-                Why::Repair | Why::PutBack => true,
-                Why::Sweep { version } => *version != seen.version,
+                ApplyReason::Deliver => false,
+                ApplyReason::Repair | ApplyReason::PutBack => true,
+                ApplyReason::Sweep { version } => *version != seen.version,
             };
             if put_back {
                 self.repairs.inc();
@@ -131,7 +130,7 @@ impl Metrics {
         self.answered.store(since, Ordering::Relaxed);
     }
 
-    /// A poll was not answered, or not with what was asked for.
+    /// A poll failed.
     pub fn unheard(&self) {
         self.polls_failed.inc();
     }
@@ -140,17 +139,17 @@ impl Metrics {
         self.reports_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// How old a key may become.
+    /// Sets the lifetime of the key.
     pub fn key_life(&self, life: Duration) {
         self.key_life.set(i64::try_from(life.as_secs()).unwrap_or(i64::MAX));
     }
 
-    /// The agent has its key since then.
+    /// Sets the time at which the agent got its key.
     pub fn key_since(&self, since: Timestamp) {
         self.key_since.set(since.as_second());
     }
 
-    /// How long the broker has said nothing; since the start if it never did.
+    /// Returns the time since the last answer of the broker, or since the start.
     #[must_use]
     pub fn silence(&self) -> Duration {
         let answered = Duration::from_millis(self.answered.load(Ordering::Relaxed));
@@ -158,73 +157,77 @@ impl Metrics {
     }
 
     pub(crate) fn register(&self, registry: &mut Registry, polling_interval: Duration) {
-        registry.register("reconciles", "Stacks that came to rest, by how", self.reconciles.clone());
+        registry.register(
+            "reconciles",
+            "Finished reconciliations of stacks, by outcome",
+            self.reconciles.clone(),
+        );
         registry.register(
             "reconcile_duration_seconds",
-            "From when a stack had something to do until it was at rest",
+            "Duration of a reconciliation of a stack",
             self.durations.clone(),
         );
-        registry.register("steps", "Steps carried out, by what came of them", self.steps.clone());
+        registry.register("steps", "Executed steps, by result", self.steps.clone());
         registry.register("api_requests", "Requests to the API server for stacks", self.requests.clone());
         registry.register(
             "api_request_duration_seconds",
-            "Until the API server had answered a request for a stack",
+            "Duration of a request to the API server for a stack",
             self.request_durations.clone(),
         );
         registry.register(
             "drift_repairs",
-            "Objects put back after others changed them",
+            "Objects that were repaired after others changed them",
             self.repairs.clone(),
         );
-        registry.register("polls_failed", "Polls without a usable answer", self.polls_failed.clone());
+        registry.register("polls_failed", "Failed polls of the broker", self.polls_failed.clone());
         registry.register(
             "reports_waiting",
-            "Reports that the broker has not settled yet",
+            "Reports that the broker has not acknowledged yet",
             self.reports_waiting.clone(),
         );
         registry.register(
             "key_since_timestamp_seconds",
-            "Since when the agent has its key, in seconds since 1970",
+            "Time at which the agent got its key, in seconds since 1970",
             self.key_since.clone(),
         );
-        registry.register("key_life_seconds", "How old its key may become", self.key_life.clone());
+        registry.register("key_life_seconds", "Lifetime of the agent's key", self.key_life.clone());
         seconds(
             registry,
             "broker_silence_seconds",
-            "Since the broker last answered a poll",
+            "Time since the broker last answered a poll",
             self.silence().as_secs_f64(),
         );
         seconds(
             registry,
             "polling_interval_seconds",
-            "How long one poll waits",
+            "Time that one poll waits",
             polling_interval.as_secs_f64(),
         );
     }
 }
 
-/// What the reconciler said of itself.
-pub(crate) fn register(figures: &Figures, registry: &mut Registry) {
+/// Registers the counts of the reconciler.
+pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
     let stacks = Family::<InState, Gauge>::default();
-    for (state, count) in &figures.stacks {
+    for (state, count) in &counts.stacks {
         stacks.get_or_create(&InState { state: (*state).into() }).set(*count);
     }
-    registry.register("stacks", "Stacks, by where they are", stacks);
+    registry.register("stacks", "Stacks, by phase", stacks);
     let conditions = Family::<Said, Gauge>::default();
-    for ((condition, status), count) in &figures.conditions {
+    for ((condition, status), count) in &counts.conditions {
         let said = Said { condition: condition.to_string(), status: status.to_string() };
         conditions.get_or_create(&said).set(*count);
     }
-    registry.register("stack_conditions", "Stacks of which a condition is said", conditions);
-    gauge(registry, "objects", "Objects that stacks own here", figures.objects);
-    gauge(registry, "watches", "Watches that run", figures.watches);
-    gauge(registry, "watches_unsynced", "Watches that do not know what is there", figures.unsynced);
-    gauge(registry, "active", "1 if the broker has this agent ACTIVE", usize::from(figures.active));
+    registry.register("stack_conditions", "Stacks, by condition and status", conditions);
+    gauge(registry, "objects", "Objects that the stacks own", counts.objects);
+    gauge(registry, "watches", "Running watches", counts.watches);
+    gauge(registry, "watches_unsynced", "Watches without a complete list", counts.unsynced);
+    gauge(registry, "active", "1 if the agent is ACTIVE at the broker", usize::from(counts.active));
     gauge(
         registry,
-        "stood_down",
-        "1 if it writes nothing because another process claims to be this agent, or the broker went back in time",
-        usize::from(figures.stood_down.is_some()),
+        "writes_suspended",
+        "1 if the agent must not write: another process uses its identity, or the broker's database was set back",
+        usize::from(counts.writes_suspended.is_some()),
     );
 }
 
@@ -238,7 +241,7 @@ fn class(class: FailureClass) -> &'static str {
     }
 }
 
-/// Conflicts and refusals for the pace are expected, and so apart from other refusals.
+/// Conflicts and overload are expected, and counted apart from other refusals.
 fn status_class(status: Option<StatusCode>) -> &'static str {
     match status.map(|status| status.as_u16()) {
         None => "none",

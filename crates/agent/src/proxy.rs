@@ -1,11 +1,11 @@
-//! The way to the API server past the proxy that leads to the broker.
+//! `NO_PROXY` for requests to the API server.
 //!
-//! `HTTPS_PROXY` and `NO_PROXY` are one environment for two servers. Inside a cluster kube takes no proxy at all; with a
-//! kubeconfig it takes `HTTPS_PROXY`, and then holds `NO_PROXY` against the proxy's own address instead of the API server's.
+//! `HTTPS_PROXY` and `NO_PROXY` apply to the broker and to the API server. Inside a cluster kube uses no proxy; with a
+//! kubeconfig it uses `HTTPS_PROXY`, and compares `NO_PROXY` with the proxy's own address instead of the API server's.
 
 use hyper_util::client::proxy::matcher::Matcher;
 
-/// Leaves out the environment's proxy where `NO_PROXY` leads past it. One that the kubeconfig itself names stays.
+/// Removes the proxy of the environment where `NO_PROXY` matches. A proxy in the kubeconfig stays.
 pub fn past_no_proxy(config: &mut kube::Config) {
     let named = std::env::var("HTTPS_PROXY").or_else(|_| std::env::var("https_proxy"));
     let named = named.ok().and_then(|url| url.parse().ok());

@@ -1,14 +1,14 @@
 //! The reconciler: one task that decides, for every stack of this agent.
 //!
-//! It takes news of the broker, changes seen by the watches, and answers to its own requests, and puts them on its
-//! [`Board`]; for each stack concerned it asks what to do now, and has the worker carry that out. Nothing here waits
-//! for a request, so one stack never holds up another (D5).
+//! It applies messages of the broker, changes from the watches and results of its own requests to its
+//! [`ReconcilerState`], makes a plan for each affected stack, and has the worker execute it. Nothing here waits
+//! for a request, so one stack never delays another (D5).
 
-pub mod board;
 pub mod claims;
-pub mod figures;
+pub mod counts;
 pub mod passes;
 pub mod stack;
+pub mod state;
 mod sweeps;
 mod worker;
 
@@ -23,35 +23,36 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use crate::admin::Asked;
+use crate::broker_link::poll::BrokerMessage;
 use crate::inventory::wire;
-use crate::link::poll::News;
 use crate::metrics::Metrics;
+use crate::model::{Prerequisite, Record, Step, StepResult, Uid};
 use crate::observe::{Change, Watches};
-use crate::plan::steps::{Answer, Ground, Step};
-use crate::plan::types::{Record, Uid};
-use board::{Board, Whoami};
+use counts::Counts;
 use passes::{Outcome, Passes};
+use stack::AgentContext;
+use state::ReconcilerState;
 pub use sweeps::Sweeps;
 pub use worker::Worker;
 
-/// Changes that are taken in before decisions are made on them.
+/// The number of changes that are applied before the next plan.
 const BATCH: usize = 256;
 
 pub struct Reconciler {
     worker: Worker,
     watches: Watches,
-    board: Board,
-    /// Nothing is written before the broker said that this agent is ACTIVE.
+    state: ReconcilerState,
+    /// Nothing is written until the broker says that this agent is ACTIVE.
     active: bool,
-    /// What was said last was taken up.
-    aimed: bool,
-    /// Why nothing may be written, if so.
-    stood_down: Option<&'static str>,
-    /// Stacks that wait for a definition or namespace to come.
-    parked: BTreeMap<Ground, BTreeSet<StackId>>,
+    /// A target state was received, or the agent continues without one.
+    has_target_state: bool,
+    /// Why writes are suspended, if they are.
+    writes_suspended: Option<&'static str>,
+    /// Stacks that wait for a definition or namespace.
+    blocked_on: BTreeMap<Prerequisite, BTreeSet<StackId>>,
     sweeps: Sweeps,
-    /// What carries our marks and is in no record, and was told.
-    strays: HashSet<Uid>,
+    /// Orphaned objects that were logged.
+    orphans: HashSet<Uid>,
     passes: Passes,
     metrics: Metrics,
     answers: mpsc::UnboundedSender<Done>,
@@ -60,18 +61,18 @@ pub struct Reconciler {
 
 /// The channels that end at the reconciler.
 pub struct Inbox {
-    pub news: mpsc::UnboundedReceiver<News>,
+    pub news: mpsc::UnboundedReceiver<BrokerMessage>,
     pub changes: mpsc::Receiver<Change>,
     pub answers: mpsc::UnboundedReceiver<Done>,
     pub acknowledged: mpsc::UnboundedReceiver<Vec<EventId>>,
     pub asked: mpsc::UnboundedReceiver<Asked>,
 }
 
-/// A step that was carried out.
+/// An executed step.
 pub struct Done {
     stack: StackId,
     step: Step,
-    answer: Answer,
+    answer: StepResult,
 }
 
 impl Reconciler {
@@ -88,13 +89,13 @@ impl Reconciler {
         let mut reconciler = Self {
             worker,
             watches,
-            board: Board::default(),
+            state: ReconcilerState::default(),
             active: false,
-            aimed: false,
-            stood_down: None,
-            parked: BTreeMap::new(),
+            has_target_state: false,
+            writes_suspended: None,
+            blocked_on: BTreeMap::new(),
             sweeps,
-            strays: HashSet::new(),
+            orphans: HashSet::new(),
             passes: Passes::default(),
             metrics,
             answers,
@@ -107,11 +108,11 @@ impl Reconciler {
         reconciler
     }
 
-    /// What the last run left: watched at once, reported again, and continued when the broker answers.
+    /// Resumes a stack of the last run: watched at once, reported again, and continued when the broker answers.
     fn resume(&mut self, record: Record) {
         self.watches.ensure(record.inventory.values().map(|entry| &entry.kind));
         self.send(record.reports.clone());
-        self.board.resume(record);
+        self.state.resume(record);
     }
 
     pub async fn run(mut self, mut inbox: Inbox) {
@@ -119,14 +120,14 @@ impl Reconciler {
             let pause = self.until_next_wake();
             tokio::select! {
                 news = inbox.news.recv() => match news {
-                    Some(news) => self.hear(news),
+                    Some(news) => self.on_broker_message(news),
                     None => return,
                 },
                 Some(change) = inbox.changes.recv() => {
-                    self.see(change);
+                    self.on_change(change);
                     for _ in 0..BATCH {
                         let Ok(change) = inbox.changes.try_recv() else { break };
-                        self.see(change);
+                        self.on_change(change);
                     }
                 }
                 Some(done) = inbox.answers.recv() => {
@@ -135,14 +136,14 @@ impl Reconciler {
                         self.finish(done);
                     }
                 }
-                Some(ids) = inbox.acknowledged.recv() => self.board.forget_reports(&ids),
+                Some(ids) = inbox.acknowledged.recv() => self.state.forget_reports(&ids),
                 Some(asked) = inbox.asked.recv() => {
-                    // Whoever asked may have left by now.
-                    let _ = asked.send(self.figures());
+                    // The request may have timed out.
+                    let _ = asked.send(self.counts());
                 }
                 () = tokio::time::sleep(pause) => self.wake(),
             }
-            for stack in self.board.take_dirty() {
+            for stack in self.state.take_dirty() {
                 self.advance(stack);
             }
         }
@@ -150,92 +151,91 @@ impl Reconciler {
 
     fn until_next_wake(&self) -> Duration {
         let now = Timestamp::now();
-        let next = self.board.next_wake().map_or(self.sweeps.next, |next| next.min(self.sweeps.next));
+        let next = self.state.next_wake().map_or(self.sweeps.next, |next| next.min(self.sweeps.next));
         let wait = next.duration_since(now).min(SignedDuration::from_secs(60));
         Duration::try_from(wait).unwrap_or_default()
     }
 
     fn wake(&mut self) {
         let now = Timestamp::now();
-        self.board.wake(now);
+        self.state.wake(now);
         if self.sweeps.is_due(now) {
             self.sweep();
         }
     }
 
-    /// F1: finds what no event told. Lists anew, goes over every object once, and stops watching what nobody has.
+    /// F1: finds what no event reported. Lists again, checks every object once, and stops watches that no stack needs.
     fn sweep(&mut self) {
-        let mut kinds = self.board.sweep();
+        let mut kinds = self.state.sweep();
         kinds.insert(wire::kind().name());
         self.watches.retain(&kinds);
         self.watches.relist_all();
     }
 
-    fn hear(&mut self, news: News) {
+    fn on_broker_message(&mut self, news: BrokerMessage) {
         match news {
-            News::StandDown(why) => self.stood_down = Some(why),
-            News::StandUp => self.stood_down = None,
-            News::Silence => self.go_on_alone(),
-            News::Target(envelope) => self.aim(*envelope),
+            BrokerMessage::StopWriting(why) => self.writes_suspended = Some(why),
+            BrokerMessage::ResumeWriting => self.writes_suspended = None,
+            BrokerMessage::BrokerUnreachable => self.continue_without_broker(),
+            BrokerMessage::Target(envelope) => self.set_targets(*envelope),
         }
-        let may_write = self.active && self.stood_down.is_none();
-        if self.worker.cluster.let_write(may_write) != may_write && may_write {
-            self.board.stand_up();
+        let may_write = self.active && self.writes_suspended.is_none();
+        if self.worker.cluster.allow_writes(may_write) != may_write && may_write {
+            self.state.resume_writing();
         }
     }
 
-    fn go_on_alone(&mut self) {
+    fn continue_without_broker(&mut self) {
         tracing::warn!(
-            stacks = self.board.stacks.len(),
-            "the broker is away: keeping and repairing what was applied last"
+            stacks = self.state.stacks.len(),
+            "the broker is unreachable; keeping the last applied state"
         );
-        (self.active, self.aimed) = (true, true);
-        self.board.go_on_alone();
+        (self.active, self.has_target_state) = (true, true);
+        self.state.continue_without_broker();
     }
 
-    fn aim(&mut self, envelope: Envelope) {
+    fn set_targets(&mut self, envelope: Envelope) {
         self.active = envelope.status == AgentStatus::Active;
-        self.aimed = true;
+        self.has_target_state = true;
         if !self.active {
-            tracing::info!("this agent is not ACTIVE: nothing is changed in the cluster");
+            tracing::info!("this agent is not ACTIVE; the cluster is not changed");
             return;
         }
-        self.board.aim(envelope.stacks, |id| self.worker.holds.contains(id));
+        self.state.set_targets(envelope.stacks, |id| self.worker.holds.contains(id));
     }
 
-    fn see(&mut self, change: Change) {
-        if let Change::Stirred(ground, name) = &change {
-            tracing::debug!(?ground, name, "stirred");
-            self.board.stir(*ground, name, Timestamp::now());
-        } else if self.board.see(change) {
-            self.tell_strays();
+    fn on_change(&mut self, change: Change) {
+        if let Change::PrerequisiteChanged(prerequisite, name) = &change {
+            tracing::debug!(?prerequisite, name, "prerequisite changed");
+            self.state.on_prerequisite_changed(*prerequisite, name, Timestamp::now());
+        } else if self.state.on_change(change) {
+            self.report_orphans();
         }
     }
 
-    /// What carries our marks and is in no record is told, and left.
-    fn tell_strays(&mut self) {
-        for stray in self.board.strays() {
-            if !self.strays.insert(stray.uid.clone()) {
+    /// Logs objects that carry our metadata and are in no record. They are not changed.
+    fn report_orphans(&mut self) {
+        for orphan in self.state.orphans() {
+            if !self.orphans.insert(orphan.uid.clone()) {
                 continue;
             }
             tracing::warn!(
-                object = %stray.key.for_people(), uid = %stray.uid, stack.id = stray.stack.map(|id| id.to_string()),
-                "carries this agent's marks and is in no record: left over from something that went wrong; \
-                 delete it by hand, or apply a stack that names it"
+                object = %orphan.key.for_people(), uid = %orphan.uid, stack.id = orphan.stack.map(|id| id.to_string()),
+                "object has this agent's metadata but is in no record; delete it, or apply a stack that contains it"
             );
         }
     }
 
     fn finish(&mut self, done: Done) {
         self.metrics.carried_out(&done.step, &done.answer);
-        let finished = self.board.finish(done.stack, &done.step, &done.answer, Timestamp::now());
+        let finished = self.state.finish(done.stack, &done.step, &done.answer, Timestamp::now());
         self.send(finished.reports);
         if finished.dropped {
             tracing::info!(stack.id = %done.stack, "stack removed");
             let ended = self.passes.end(done.stack, Outcome::Removed, Instant::now());
             self.count_pass(ended);
-            self.park(done.stack, &BTreeSet::new());
-            self.worker.holds.let_go(done.stack);
+            self.watch_prerequisite(done.stack, &BTreeSet::new());
+            self.worker.holds.forget(done.stack);
         }
     }
 
@@ -251,42 +251,42 @@ impl Reconciler {
         }
     }
 
-    /// Definitions and namespaces are watched only while somebody waits for one.
-    fn park(&mut self, id: StackId, on: &BTreeSet<Ground>) {
-        for ground in [Ground::Definitions, Ground::Namespaces] {
-            let waiting = self.parked.entry(ground).or_default();
-            if on.contains(&ground) {
+    /// Definitions and namespaces are watched only while a stack waits for one.
+    fn watch_prerequisite(&mut self, id: StackId, on: &BTreeSet<Prerequisite>) {
+        for prerequisite in [Prerequisite::Definition, Prerequisite::Namespace] {
+            let waiting = self.blocked_on.entry(prerequisite).or_default();
+            if on.contains(&prerequisite) {
                 waiting.insert(id);
-                self.watches.park(ground);
+                self.watches.watch_prerequisite(prerequisite);
             } else if waiting.remove(&id) && waiting.is_empty() {
-                self.watches.unpark(ground);
+                self.watches.unwatch_prerequisite(prerequisite);
             }
         }
     }
 
-    /// Asks the plan what to do now, and has it done.
+    /// Plans the next steps of a stack, and executes them.
     fn advance(&mut self, id: StackId) {
-        if !self.active || self.stood_down.is_some() {
+        if !self.active || self.writes_suspended.is_some() {
             return;
         }
-        let who = Whoami {
+        let context = AgentContext {
             agent: self.worker.agent,
             session: self.worker.session,
             held: self.worker.holds.contains(id),
         };
-        let Some(decided) = self.board.advance(id, who, Timestamp::now()) else { return };
+        let Some(decided) = self.state.advance(id, context, Timestamp::now()) else { return };
         if let Some(plan) = &decided.plan {
             let ended = self.passes.note(id, plan.stage, Instant::now());
             self.count_pass(ended);
             if let Some(what) = &plan.waiting_for {
-                tracing::debug!(stack.id = %id, stage = ?plan.stage, what, "waiting");
+                tracing::debug!(stack.id = %id, stage = ?plan.stage, %what, "waiting");
             }
             self.watches.ensure(&plan.watch);
         }
-        self.park(id, &decided.parked);
+        self.watch_prerequisite(id, &decided.blocked_on);
         let Some(target) = decided.target else { return };
         if let Some(first) = decided.steps.first() {
-            tracing::debug!(stack.id = %id, steps = decided.steps.len(), first = first.name(), "carrying out");
+            tracing::debug!(stack.id = %id, steps = decided.steps.len(), first = first.name(), "executing steps");
         }
         for step in decided.steps {
             let (worker, answers) = (self.worker.clone(), self.answers.clone());
@@ -296,5 +296,25 @@ impl Reconciler {
                 let _ = answers.send(Done { stack: id, step, answer });
             });
         }
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts {
+            watches: self.watches.count(),
+            unsynced: self.watches.kept().saturating_sub(self.state.index.complete_parts()),
+            active: self.active,
+            has_target_state: self.has_target_state,
+            writes_suspended: self.writes_suspended,
+            ..Counts::none()
+        };
+        for stack in self.state.stacks.values() {
+            *counts.stacks.entry(stack.phase()).or_default() += 1;
+            let Some(record) = &stack.record else { continue };
+            counts.objects += record.inventory.len();
+            for condition in &record.conditions {
+                *counts.conditions.entry((condition.kind.clone(), condition.status)).or_default() += 1;
+            }
+        }
+        counts
     }
 }

@@ -4,12 +4,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
+use brokkr_api::reason::ObjectRef;
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::health;
-use crate::intern::Shelf;
-use crate::inventory::wire;
+use crate::intern::Interner;
+
+/// The API group of the agent's own records.
+pub const RECORD_GROUP: &str = "brokkr.io";
 
 /// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
 /// again what it owns; so it is a pointer to what all entries of that kind share.
@@ -29,8 +31,8 @@ pub struct Served {
 
 impl From<Served> for Kind {
     fn from(served: Served) -> Self {
-        static KINDS: LazyLock<Shelf<Served>> = LazyLock::new(Shelf::default);
-        Self(KINDS.share(served))
+        static KINDS: LazyLock<Interner<Served>> = LazyLock::new(Interner::default);
+        Self(KINDS.intern(served))
     }
 }
 
@@ -82,12 +84,15 @@ impl Kind {
         self.path(key.namespace.as_deref(), Some(&key.name))
     }
 
-    /// Whether health is read from more than metadata. Everything else is watched by metadata alone,
-    /// so that the data of live Secrets never enters this process.
+    /// Whether its objects have Pods.
     #[must_use]
-    pub fn has_status(&self) -> bool {
-        // Our own record says nothing that is not known here.
-        self.group != wire::GROUP && health::reads_status(&self.group, &self.kind)
+    pub fn has_pods(&self) -> bool {
+        match self.group.as_str() {
+            "apps" => matches!(self.kind.as_str(), "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"),
+            "batch" => self.kind == "Job",
+            "" => matches!(self.kind.as_str(), "Pod" | "ReplicationController"),
+            _ => false,
+        }
     }
 }
 
@@ -121,13 +126,37 @@ impl KindName {
     }
 }
 
-/// Namespaces and definitions: what others stand on, deleted only under the conditions of C6.
+/// Returns whether other objects may depend on it: Namespaces and definitions, deleted only under the conditions of C6.
 #[must_use]
-pub fn is_ground(key: &Key) -> bool {
+pub fn is_prerequisite(key: &Key) -> bool {
     matches!(
         (key.group.as_str(), key.kind.as_str()),
         ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")
     )
+}
+
+/// Returns the object that a key names, for reports.
+#[must_use]
+pub fn object_ref(key: &Key) -> ObjectRef {
+    ObjectRef {
+        group: key.group.clone(),
+        kind: key.kind.clone(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+    }
+}
+
+/// Whether an object is in this Namespace, or of the kind that this definition makes known.
+#[must_use]
+pub fn is_contained_in(object: &Key, prerequisite: &Key) -> bool {
+    let name = KindName::of(prerequisite);
+    if name.is_namespace() {
+        object.namespace.as_deref() == Some(&prerequisite.name)
+    } else {
+        // A definition is named `plural.group`.
+        name.is_definition()
+            && prerequisite.name.split_once('.').is_some_and(|(_, group)| group == object.group)
+    }
 }
 
 #[cfg(test)]
@@ -154,7 +183,7 @@ mod tests {
         });
         let key: Key = "/Namespace//shop".parse().unwrap();
         assert_eq!(namespace.object_path(&key), "/api/v1/namespaces/shop");
-        assert!(is_ground(&key));
-        assert!(deployment.has_status());
+        assert!(is_prerequisite(&key));
+        assert!(deployment.has_pods());
     }
 }

@@ -1,4 +1,4 @@
-//! The wiring: who this agent is, what the cluster remembers, and the tasks that run. Reads top to bottom.
+//! The wiring: identity, stored state and tasks. Reads top to bottom.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,35 +12,35 @@ use tokio::sync::mpsc;
 
 use crate::admin::Admin;
 use crate::args::RunArguments;
+use crate::broker_link::content::ContentSource;
+use crate::broker_link::holds::HeldStacks;
+use crate::broker_link::keys::Keys;
+use crate::broker_link::memory::Memory;
+use crate::broker_link::poll::BrokerLink;
+use crate::broker_link::{identity, report};
+use crate::content_cache::ContentCache;
 use crate::execute::discovery::Kinds;
 use crate::execute::{Cluster, Rights};
 use crate::inventory::Records;
-use crate::keep::Contents;
-use crate::link::content::ContentSource;
-use crate::link::holds::HeldStacks;
-use crate::link::keys::Keys;
-use crate::link::memory::Memory;
-use crate::link::poll::Link;
-use crate::link::{identity, report};
 use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
 use crate::start::Start;
 use crate::{fence, proxy};
 
-/// Watch changes wait here; a flood then slows the sockets instead of filling the heap.
+/// The capacity of the channel for changes: a flood slows the watches down instead of filling the memory.
 const CHANGES: usize = 4096;
-/// An earlier run of this agent that is still there has come to the end of what it was writing by then.
+/// An earlier run of this agent has finished its writes by then.
 const EARLIER_RUN_ENDS: Duration = Duration::from_secs(90);
 
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     start_logging(arguments.log_json);
-    // From the first moment on: the first process of a container gets no signal that it does not ask for, and a start that
-    // waits would be waited for until it is killed.
+    // From the beginning: the first process of a container gets only signals that it handles, and a start that
+    // waits could only be killed.
     tokio::select! {
         done = Box::pin(work(arguments)) => done,
         signal = stopped() => {
-            tracing::info!(signal, "stopping; what is under way is found again at the next start");
+            tracing::info!(signal, "stopping; unfinished work resumes at the next start");
             Ok(())
         }
     }
@@ -51,43 +51,44 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let admin = Admin::new(metrics.clone(), arguments.polling_interval);
     if let Some(address) = arguments.admin_listen {
         let listener = Admin::bind(address).await?;
-        // Before anything is waited for: what the start waits for can be asked.
+        // Before the start waits for anything: /readyz shows what it waits for.
         tokio::spawn(admin.clone().serve(listener));
     }
     let requests = kube_client(arguments.kubeconfig.as_deref()).await?;
-    // Apart, so that watches never stand in the way of writes.
+    // A client of their own, so that watches never delay writes.
     let watching = kube_client(arguments.kubeconfig.as_deref()).await?;
 
     let anonymous = broker_client(&arguments, Credential::None)?;
     let start = Start::new(&requests, &arguments.namespace, admin.clone());
     let join_token = arguments.join_token_file.as_deref();
     let found = start
-        .patiently(Hop::Token, "join the broker", || {
+        .retry_until_done(Hop::Token, "join the broker", || {
             identity::identify(&requests, &arguments.namespace, &anonymous, join_token)
         })
         .await;
     let broker = broker_client(&arguments, Credential::Agent(found.identity.clone()))?;
     let agent = found.identity.agent_id;
     start
-        .patiently(Hop::Fence, "stand behind the fence", || {
-            fence::stand(&requests, &arguments.namespace, agent)
+        .retry_until_done(Hop::Fence, "check the fence", || {
+            fence::ensure_active(&requests, &arguments.namespace, agent)
         })
         .await;
 
     let records = Records::new(requests.clone(), &arguments.namespace, agent);
     let known =
-        start.patiently(Hop::Rights, "read the records", || async { Ok(records.load().await?) }).await;
+        start.retry_until_done(Hop::Rights, "read the records", || async { Ok(records.load().await?) }).await;
     let memory = Memory::new(&requests, &arguments.namespace);
-    // Should the memory have been lost, the records still know how often this agent started.
+    // If the stored state was lost, the records still have the session count.
     let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
-    let remembered = start.patiently(Hop::Token, "raise the session count", || memory.start(earlier)).await;
+    let remembered =
+        start.retry_until_done(Hop::Token, "increment the session count", || memory.start(earlier)).await;
     let session = remembered.session;
-    let contents = Contents::new(&requests, &arguments.namespace, agent);
-    // With those whose record cannot be read: they are left alone, and still held.
+    let contents = ContentCache::new(&requests, &arguments.namespace, agent);
+    // Including stacks with unreadable records: they are not changed, and still held.
     let stacks = records.stacks();
     start
-        .patiently(Hop::Rights, "tidy the contents that were kept", || async {
-            Ok(contents.forget_others(&stacks).await?)
+        .retry_until_done(Hop::Rights, "remove cached contents of unknown stacks", || async {
+            Ok(contents.evict_unknown_stacks(&stacks).await?)
         })
         .await;
     start.done().await;
@@ -98,7 +99,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let sweeping = records.clone();
     tokio::spawn(async move {
         if let Err(error) = sweeping.sweep(session.count, EARLIER_RUN_ENDS).await {
-            tracing::warn!(%error, "shards that a crash may have left were not removed; the next start tries again");
+            tracing::warn!(%error, "failed to delete orphaned inventory shards; will retry at the next start");
         }
     });
     let (news_in, news) = mpsc::unbounded_channel();
@@ -118,7 +119,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         cluster: Cluster::new(requests.clone(), arguments.in_flight).counted_by(&metrics),
         records,
         rights: Rights::new(scope.clone()),
-        content: ContentSource { broker: broker.clone(), kinds: Kinds::default() },
+        content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
         holds: holds.clone(),
     };
     let watches = Watches::new(watching, agent, scope, changes_in);
@@ -127,17 +128,16 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let asked = admin.running();
     let (namespace, life) = (&arguments.namespace, arguments.key_life);
     let keys = Keys::new(&requests, namespace, broker.clone(), found, life, metrics.clone());
-    let link = Link {
+    let link = BrokerLink {
         broker: broker.clone(),
         agent,
         session,
         memory,
         position: remembered.position,
-        may_go_on_alone: remembered.status == Some(AgentStatus::Active),
+        may_continue_without_broker: remembered.status == Some(AgentStatus::Active),
         interval: arguments.polling_interval,
         news: news_in,
         holds,
-        contents,
         keys,
         metrics: metrics.clone(),
     };
@@ -156,7 +156,7 @@ fn start_logging(json: bool) {
     if json { builder.json().init() } else { builder.init() }
 }
 
-/// Retries are made where they are seen: the client itself makes none.
+/// The client makes no retries: callers do.
 pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -169,7 +169,7 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
     };
     proxy::past_no_proxy(&mut config);
     config.default_retry = false;
-    // So that the API server's audit log names us.
+    // For the audit log of the API server.
     let name = http::HeaderValue::from_static(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")));
     config.headers.push((http::header::USER_AGENT, name));
     kube::Client::try_from(config).context("make a client of the API server")

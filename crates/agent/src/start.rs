@@ -1,5 +1,5 @@
-//! Patience while the agent starts: both sides are needed, whichever is away is waited for, and where it stands still is
-//! left in the cluster for whoever waits for this agent (see [`brokkr_install::start`]).
+//! The start of the agent: it waits for the broker and for the API server, and what it waits for is
+//! written to the cluster, where `brokkr agent join` reads it (see [`brokkr_install::start`]).
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 
 use crate::admin::Admin;
-use crate::keep::own::timely;
+use crate::backoff::Backoff;
+use crate::own_objects::with_deadline;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
 
 pub struct Start {
     maps: Api<ConfigMap>,
@@ -28,44 +28,48 @@ impl Start {
         Self { maps: Api::namespaced(client.clone(), namespace), admin }
     }
 
-    /// Tries until it is done. A failure that does not tell by itself where it stopped did so at `step`.
-    pub async fn patiently<T, F: Future<Output = anyhow::Result<T>>>(
+    /// Retries until it succeeds. An error that does not show its hop is attributed to `step`.
+    pub async fn retry_until_done<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         step: Hop,
         what: &'static str,
         attempt: impl Fn() -> F,
     ) -> T {
         self.admin.starting(what);
-        let mut pause = FIRST_PAUSE;
+        let mut failures = 0;
         loop {
+            let pause;
             match attempt().await {
                 Ok(done) => return done,
                 Err(error) => {
+                    failures += 1;
+                    pause = BACKOFF.delay(failures);
                     let hop = hop(&error, step);
                     let reason = one_line(&error);
-                    tracing::warn!(%hop, "cannot {what} yet: {reason}; trying again in {pause:?}");
-                    self.tell(Progress { hop, reason, at: Timestamp::now() }).await;
+                    tracing::warn!(%hop, "failed to {what}: {reason}; retrying in {pause:?}");
+                    self.publish(Progress { hop, reason, at: Timestamp::now() }).await;
                 }
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// Nothing stands in the way any more, and nothing says so.
+    /// Deletes the start status, if there is one.
     pub async fn done(&self) {
-        // Looked for first: a start that meets nothing wrong writes nothing.
-        let left = match timely(self.maps.get_opt(CONFIG_MAP)).await {
+        // Read first: a start without problems writes nothing.
+        let left = match with_deadline(self.maps.get_opt(CONFIG_MAP)).await {
             Ok(None) => return,
-            Ok(Some(_)) => timely(self.maps.delete(CONFIG_MAP, &DeleteParams::default())).await.map(|_| ()),
+            Ok(Some(_)) => {
+                with_deadline(self.maps.delete(CONFIG_MAP, &DeleteParams::default())).await.map(|_| ())
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = left {
-            tracing::debug!(%error, "what a start that stood still left was not removed");
+            tracing::debug!(%error, "failed to delete the start status ConfigMap");
         }
     }
 
-    async fn tell(&self, progress: Progress) {
+    async fn publish(&self, progress: Progress) {
         let map = ConfigMap {
             metadata: ObjectMeta {
                 name: Some(CONFIG_MAP.to_owned()),
@@ -75,29 +79,33 @@ impl Start {
             data: Some(progress.data()),
             ..ConfigMap::default()
         };
-        let told =
-            match timely(self.maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&map))).await {
-                Err(error) if error.is(404) => timely(self.maps.create(&PostParams::default(), &map)).await,
-                told => told,
+        let written =
+            match with_deadline(self.maps.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&map)))
+                .await
+            {
+                Err(error) if error.is(404) => {
+                    with_deadline(self.maps.create(&PostParams::default(), &map)).await
+                }
+                other => other,
             };
-        if let Err(error) = told {
-            tracing::debug!(%error, "where the start stands was not left in the cluster");
+        if let Err(error) = written {
+            tracing::debug!(%error, "failed to write the start status ConfigMap");
         }
     }
 }
 
-/// Where it stopped; `otherwise` if the error itself does not tell.
+/// Returns the hop at which it failed; `otherwise` if the error does not show it.
 fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
-    let told = error.chain().find_map(|cause| {
+    let hop = error.chain().find_map(|cause| {
         if let Some(error) = cause.downcast_ref::<ClientError>() {
             return Some(at_broker(error));
         }
         cause.downcast_ref::<kube::Error>().map(|_| Hop::Rights)
     });
-    told.unwrap_or(otherwise)
+    hop.unwrap_or(otherwise)
 }
 
-/// The error with its causes, each said once: some repeat theirs.
+/// Returns the error with its causes, without repetitions.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -159,7 +167,7 @@ mod tests {
             assert_eq!(hop(&unreachable(stage, Some("proxy:3128")), Hop::Token), hop_behind_a_proxy);
         }
         assert_eq!(hop(&anyhow!("no fence stands"), Hop::Fence), Hop::Fence);
-        let told = one_line(&unreachable(Stage::Connect, None));
-        assert_eq!(told, "join the broker: cannot reach https://brokkr.example/: so");
+        let line = one_line(&unreachable(Stage::Connect, None));
+        assert_eq!(line, "join the broker: cannot reach https://brokkr.example/: so");
     }
 }

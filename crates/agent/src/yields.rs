@@ -1,15 +1,15 @@
 //! Fields that a manifest yields (`brokkr.io/yield`): what of them goes into an apply to an object that is there.
 //!
 //! To leave such a field out is not enough: the server drops a field that its only owner no longer sends, and
-//! `spec.replicas` would fall back to 1. So it depends on who owns it now. If somebody else does, it is left out. If
+//! `spec.replicas` would fall back to 1. So it depends on who owns it now. If another manager does, it is left out. If
 //! only we do, it is sent as it is. Either way its value stays, whatever the manifest says.
 //!
-//! Between the look and the apply somebody may take it over; therefore the apply carries the version that was seen.
+//! Between the read and the apply another manager may take it over; therefore the apply carries the version that was seen.
 
 use brokkr_manifest::yields::FieldPath;
 use serde_json::{Map, Value, json};
 
-use crate::marks::FIELD_MANAGER;
+use crate::ownership::FIELD_MANAGER;
 
 /// The body to apply to the `live` object. With its resourceVersion, so that it is refused if that changed.
 #[must_use]
@@ -47,7 +47,7 @@ fn is_whole(live: &Value, names: &[String]) -> bool {
     entries(live).any(|entry| find(&entry["fieldsV1"], names).is_some_and(is_leaf))
 }
 
-/// Whether the field is ours, and whether it is somebody else's.
+/// Returns whether the field is ours, and whether it is another manager's.
 fn owners(live: &Value, names: &[String]) -> (bool, bool) {
     let (mut ours, mut theirs) = (false, false);
     for entry in entries(live).filter(|entry| owns(&entry["fieldsV1"], names)) {
@@ -130,7 +130,7 @@ mod tests {
     const REPLICAS: &str = "spec.replicas";
 
     #[test]
-    fn what_somebody_else_has_taken_over_is_left_out() {
+    fn fields_that_another_manager_has_taken_over_are_left_out() {
         let manifest = manifest(REPLICAS, json!({"replicas": 2, "paused": false}));
         let ours = entry(FIELD_MANAGER, json!({"f:spec": {"f:paused": {}}}));
         let scaler = entry("autoscaler", json!({"f:spec": {"f:replicas": {}}}));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_owns_or_what_is_gone_is_left_alone() {
+    fn fields_without_an_owner_and_missing_fields_are_not_sent() {
         let manifest = manifest(REPLICAS, json!({"replicas": 5}));
         assert_eq!(sends(&manifest, &live(json!({"replicas": 1}), &[])), Value::Null);
         assert_eq!(sends(&manifest, &live(json!({}), &[])), Value::Null);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use brokkr_agent::model::{Entry, Observed as _, Origin};
 use brokkr_agent::observe::{Change, Index, Part, tracked};
-use brokkr_agent::plan::types::{Entry, Observed as _, Origin};
 use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, StackId};
@@ -98,7 +98,7 @@ fn a_live_object_and_its_line_in_the_inventory_cost_a_few_hundred_bytes() {
     let both = resident();
     index.absorb(Change::Listed(part));
     assert!(index.synced(&kind.name()));
-    assert_eq!(index.strays(|key| inventory.contains_key(key)).len(), OBJECTS as usize);
+    assert_eq!(index.orphans(|key| inventory.contains_key(key)).len(), OBJECTS as usize);
 
     let per_object = |from: usize, to: usize| to.saturating_sub(from) / OBJECTS as usize;
     let (alone, with_entry) = (per_object(before, indexed), per_object(indexed, both));

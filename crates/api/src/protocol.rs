@@ -1,13 +1,13 @@
-//! The frame of every exchange: versions, capabilities, headers, media types, position.
+//! Versions, capabilities, headers, media types and position: common to all requests.
 //!
-//! These are in the protocol from its first version, because they cannot be added later without
-//! upgrading every agent.
+//! They are part of the protocol from its first version, because adding them later would require upgrading every agent.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use strum::IntoEnumIterator as _;
 
 use crate::ids::{Checksum, InstanceId, StackId};
 
@@ -15,8 +15,54 @@ use crate::ids::{Checksum, InstanceId, StackId};
 pub const PROTOCOL_VERSION: u32 = 1;
 /// The oldest version that this build still understands.
 pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
-/// What an agent of this build can do beyond the version's minimum. Empty until there is something.
-pub const CAPABILITIES: &[&str] = &[];
+
+/// What a peer can do beyond the minimum of its protocol version. Nothing that needs one is sent to a peer that did not
+/// announce it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::EnumIter)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Capability {
+    /// The agent replaces its key when the broker requests it with [`Want::Key`].
+    KeyRotation,
+    /// The broker stores the details of reasons.
+    ReasonDetails,
+}
+
+/// A set of capabilities, as [`header::CAPABILITIES`] carries it. Names that this build does not know are ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(u32);
+
+impl Capabilities {
+    /// All capabilities of this build.
+    #[must_use]
+    pub fn own() -> Self {
+        Capability::iter().collect()
+    }
+
+    #[must_use]
+    pub fn has(self, capability: Capability) -> bool {
+        self.0 & 1 << capability as u32 != 0
+    }
+
+    /// The set in a header value.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        text.split(',').filter_map(|name| name.trim().parse().ok()).collect()
+    }
+}
+
+impl FromIterator<Capability> for Capabilities {
+    fn from_iter<T: IntoIterator<Item = Capability>>(capabilities: T) -> Self {
+        Self(capabilities.into_iter().fold(0, |set, capability| set | 1 << capability as u32))
+    }
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names =
+            Capability::iter().filter(|capability| self.has(*capability)).map(|name| name.to_string());
+        f.write_str(&names.collect::<Vec<_>>().join(","))
+    }
+}
 
 /// How long a replica that is behind the agent's position waits to catch up before it says 503.
 pub const CATCH_UP_SECONDS: u64 = 5;
@@ -163,6 +209,16 @@ mod tests {
         let (one, two) = (StackId::generate(), StackId::generate());
         assert_eq!(holds_digest([one, two]), holds_digest([two, one, two]));
         assert_ne!(holds_digest([one]), holds_digest([one, two]));
+    }
+
+    #[test]
+    fn capabilities_of_a_newer_peer_are_ignored() {
+        let peer = Capabilities::parse("reason-details, time-travel");
+        assert!(peer.has(Capability::ReasonDetails));
+        assert!(!peer.has(Capability::KeyRotation));
+        assert_eq!(peer.to_string(), "reason-details");
+        assert_eq!(Capabilities::parse(&Capabilities::own().to_string()), Capabilities::own());
+        assert_eq!(Capabilities::parse(""), Capabilities::default());
     }
 
     #[test]

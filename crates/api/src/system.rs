@@ -22,7 +22,7 @@ pub struct System {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
     /// Agents that were asked to report the stacks they hold and have not answered yet.
-    pub agents_to_tell: u64,
+    pub agents_to_report: u64,
     /// Stacks on which agents are ahead of the database.
     pub stacks_ahead: u64,
     /// Stacks that agents hold and the database does not know.

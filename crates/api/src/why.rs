@@ -227,7 +227,7 @@ pub struct AgentWhy {
     /// Stacks that are not as they should be on it; 100 at most.
     pub stacks: Vec<StackWhy>,
     /// How many stacks it should have, or holds.
-    pub concerned: u64,
+    pub affected_stacks: u64,
 }
 
 /// What happened to one deployment object on an agent.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// Flux's `ApplyAllStaged`, by our small program in `bench/flux`.
+/// Flux's `ApplyAllStaged`, in the program `bench/flux`.
 pub struct Flux {
     program: PathBuf,
 }
@@ -26,7 +26,7 @@ impl Flux {
         Ok(Self { program: program.context("Flux's engine is built by `cargo xtask bench agent`")? })
     }
 
-    /// Applies the file; answers the seconds that the engine alone took.
+    /// Applies the file; returns the seconds that the engine took.
     pub async fn apply(&self, cluster: &Cluster, file: &Path, concurrency: usize) -> Result<f64> {
         let launch = Launch::new("flux-apply", &self.program)
             .flag("kubeconfig", cluster.kubeconfig())
@@ -36,7 +36,7 @@ impl Flux {
     }
 }
 
-/// `kubectl apply --server-side`; answers the seconds from its start to its end.
+/// Runs `kubectl apply --server-side`; returns its seconds.
 pub async fn kubectl_apply(cluster: &Cluster, file: &Path) -> Result<f64> {
     let started = Instant::now();
     let arguments = ["apply", "--server-side", "-f"].map(AsRef::as_ref);

@@ -36,7 +36,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The mix, in namespaces whose names begin with the prefix.
+    /// Returns the mix, in namespaces with this prefix.
     pub fn mix(prefix: &str, total: usize) -> Self {
         Self::build(prefix, total, "1")
     }

@@ -400,6 +400,7 @@ CREATE TABLE events (
     sequence_id bigint NOT NULL,
     transition  text NOT NULL,
     reason      text NOT NULL,
+    details     jsonb,
     message     text NOT NULL,
     objects     jsonb NOT NULL,
     hops        jsonb NOT NULL,
@@ -423,6 +424,7 @@ CREATE TABLE stack_status (
     applied_sequence_id bigint,
     transition          text NOT NULL,
     reason              text NOT NULL,
+    details             jsonb,
     reason_key          bytea,
     message             text NOT NULL,
     objects             jsonb NOT NULL,
@@ -442,7 +444,7 @@ CREATE TABLE reasons (
     project    text NOT NULL REFERENCES projects (name),
     key        bytea NOT NULL,
     reason     text NOT NULL,
-    message    text NOT NULL,
+    details    jsonb,
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project, key)
 );
@@ -651,6 +653,7 @@ CREATE TABLE webhook_alarms (
     cause         text NOT NULL,
     sequence_id   bigint NOT NULL,
     reason        text NOT NULL,
+    details       jsonb,
     message       text NOT NULL,
     next_check_at timestamptz,
     PRIMARY KEY (project, stack_id, agent_id, kind)

@@ -18,11 +18,12 @@
 //! | `filing`     | which reports of a batch are stored, and under which project        |
 //! | `presence`   | is an agent online: fresh, late, silent                             |
 //! | `why`        | which hop is the first that is not complete, and why                |
-//! | `reason`     | which errors of a fleet are the same one                            |
+//! | `error_groups` | groups the errors of a fleet by their reason                      |
 //! | `webhooks`   | which messages are sent, where, how are they signed and retried     |
 
 pub mod audit;
 pub mod envelope;
+pub mod error_groups;
 pub mod facts;
 pub mod filing;
 pub mod fingerprint;
@@ -31,7 +32,7 @@ pub mod hold;
 pub mod labels;
 pub mod network;
 pub mod presence;
-pub mod reason;
+
 pub mod retention;
 pub mod rotation;
 pub mod session;

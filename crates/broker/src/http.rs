@@ -23,6 +23,7 @@ pub mod errors;
 pub mod events;
 pub mod expect;
 pub mod grants;
+pub mod guard;
 pub mod headers;
 pub mod health;
 pub mod join_tokens;

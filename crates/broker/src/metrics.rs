@@ -18,7 +18,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use strum::IntoEnumIterator as _;
 
 pub use fleet::FleetCount;
 
@@ -58,7 +57,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let reports = Family::<Reported, Counter>::default();
         // Initialised with zero: an increase from nothing to one would not be visible.
-        for transition in Transition::iter() {
+        for transition in Transition::KNOWN {
             let _ = reports.get_or_create(&Reported { transition: transition.to_string() });
         }
         Self {
@@ -87,7 +86,12 @@ impl Metrics {
 
     /// Counts a new report.
     pub fn reported(&self, report: &Report) {
-        self.reports.get_or_create(&Reported { transition: report.transition.to_string() }).inc();
+        // Words of newer agents would make a label value each.
+        let transition = match &report.transition {
+            Transition::Other(_) => "other".to_owned(),
+            known => known.to_string(),
+        };
+        self.reports.get_or_create(&Reported { transition }).inc();
         if let Some(took) = delivery(report) {
             self.deliveries.observe(took);
         }

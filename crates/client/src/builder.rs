@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use brokkr_api::Position;
+use brokkr_api::protocol::Capabilities;
 use http::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 use jiff::SignedDuration;
@@ -34,6 +35,7 @@ pub struct Client {
     clock: Arc<Clock>,
     /// The position of the last write; reads must not be older.
     written: Arc<Mutex<Option<Position>>>,
+    capabilities: Arc<Mutex<Capabilities>>,
     retry: RetryPolicy,
     project: Option<Arc<str>>,
 }
@@ -149,6 +151,15 @@ impl Client {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The capabilities that the broker last announced; none before its first response to an agent.
+    pub(crate) fn broker_capabilities(&self) -> Capabilities {
+        *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn remember_capabilities(&self, announced: Capabilities) {
+        *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner) = announced;
+    }
+
     pub(crate) fn remember_written(&self, position: Position) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         *written = (*written).max(Some(position));
@@ -256,6 +267,7 @@ impl ClientBuilder {
             identity,
             clock: Arc::new(Clock::default()),
             written: Arc::default(),
+            capabilities: Arc::default(),
             retry: self.retry,
             project: self.project.map(Arc::from),
         })

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use brokkr_api::ErrorCode;
-use brokkr_api::protocol::{CAPABILITIES, PROTOCOL_VERSION, header};
+use brokkr_api::protocol::{Capabilities, PROTOCOL_VERSION, header};
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -118,6 +118,9 @@ impl Client {
     pub(crate) async fn exchange(&self, call: &Call) -> Result<Response, ClientError> {
         let answer = self.exchange_once(call).await?;
         let clock_moved = self.clock().learn(&answer.headers);
+        if let Some(capabilities) = answer.text_of(header::CAPABILITIES) {
+            self.remember_capabilities(Capabilities::parse(capabilities));
+        }
         let is_refused_agent =
             answer.status == StatusCode::UNAUTHORIZED && matches!(self.caller(), Caller::Agent(_));
         if clock_moved {
@@ -180,7 +183,7 @@ impl Client {
             Caller::Agent(signer) => {
                 headers.insert(AUTHORIZATION, bearer(&signer.assertion(self.clock().broker_seconds())?)?);
                 headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
-                if let Ok(capabilities) = HeaderValue::from_str(&CAPABILITIES.join(",")) {
+                if let Ok(capabilities) = HeaderValue::from_str(&Capabilities::own().to_string()) {
                     headers.insert(header::CAPABILITIES, capabilities);
                 }
             }

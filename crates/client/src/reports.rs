@@ -1,16 +1,36 @@
-//! What agents report.
+//! Reports of agents.
 
 use brokkr_api::AgentId;
-use brokkr_api::report::{ReportBatch, ReportReceipt};
+use brokkr_api::protocol::Capability;
+use brokkr_api::report::{Report, ReportBatch, ReportReceipt};
 use http::Method;
 
 use crate::builder::Client;
 use crate::error::ClientError;
 
 impl Client {
-    /// At most [`brokkr_api::report::BATCH`] at once. What the receipt names is durable and can be forgotten.
+    /// Sends at most [`brokkr_api::report::BATCH`] reports. Reports named in the receipt are durable and can be dropped.
     pub async fn report(&self, agent: AgentId, batch: &ReportBatch) -> Result<ReportReceipt, ClientError> {
         let path = ["agents", &agent.to_string(), "reports"];
-        self.send(self.write(Method::POST, &path).json(batch)?).await?.json()
+        let write = self.write(Method::POST, &path);
+        let call = if self.broker_capabilities().has(Capability::ReasonDetails) {
+            write.json(batch)?
+        } else {
+            write.json(&ReportBatch { reports: batch.reports.iter().map(without_details).collect() })?
+        };
+        self.send(call).await?.json()
     }
+}
+
+/// The report for a broker that stores no details. Its id does not depend on them.
+fn without_details(report: &Report) -> Report {
+    let mut report = report.clone();
+    report.reason = report.reason.without_details();
+    for note in &mut report.objects {
+        note.reason = note.reason.without_details();
+    }
+    for condition in &mut report.conditions {
+        condition.reason = condition.reason.without_details();
+    }
+    report
 }

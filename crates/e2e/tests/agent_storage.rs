@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Result;
+use brokkr_agent::broker_link::memory::{CONFIG_MAP, Memory};
+use brokkr_agent::content_cache::{CachedContent, ContentCache};
 use brokkr_agent::inventory::{RecordError, Records};
-use brokkr_agent::keep::{Contents, Kept};
-use brokkr_agent::link::memory::{CONFIG_MAP, Memory};
-use brokkr_agent::plan::types::{Entry, Origin, Record};
+use brokkr_agent::model::{Entry, Origin, Record};
 use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::ids::Checksum;
@@ -61,25 +61,25 @@ async fn a9_a_content_is_stored_once_and_read_back_complete_or_not_at_all() -> R
     let (client, namespace) = own_namespace().await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     let (agent, stack) = (AgentId::generate(), StackId::generate());
-    let contents = Contents::new(&client, &namespace, agent);
+    let contents = ContentCache::new(&client, &namespace, agent);
     let bytes = large();
     let checksum = Checksum::of(&bytes);
     assert_eq!(contents.load(stack, SequenceId(1)).await?, None);
-    contents.keep(stack, SequenceId(1), checksum, parsed(), &bytes).await?;
-    let whole = Some(Kept { checksum, parsed_digest: parsed(), bytes: bytes.clone() });
+    contents.store(stack, SequenceId(1), checksum, parsed(), &bytes).await?;
+    let whole = Some(CachedContent { checksum, parsed_digest: parsed(), bytes: bytes.clone() });
     assert_eq!(contents.load(stack, SequenceId(1)).await?, whole);
     let first = kept(&secrets).await?;
     assert_eq!(first.len(), 3, "{first:?}");
 
     // Again: nothing is written. Under another sequence id: only a head is.
-    contents.keep(stack, SequenceId(1), checksum, parsed(), &bytes).await?;
+    contents.store(stack, SequenceId(1), checksum, parsed(), &bytes).await?;
     assert_eq!(kept(&secrets).await?, first);
-    contents.keep(stack, SequenceId(2), checksum, parsed(), &bytes).await?;
+    contents.store(stack, SequenceId(2), checksum, parsed(), &bytes).await?;
     let second = kept(&secrets).await?;
     assert_eq!(second.len(), 4);
 
     // What the newer one needs stays.
-    contents.forget(stack, &[SequenceId(2)]).await?;
+    contents.evict(stack, &[SequenceId(2)]).await?;
     assert_eq!(contents.load(stack, SequenceId(1)).await?, None);
     assert_eq!(contents.load(stack, SequenceId(2)).await?, whole);
 
@@ -88,12 +88,12 @@ async fn a9_a_content_is_stored_once_and_read_back_complete_or_not_at_all() -> R
     let damage = json!({"stringData": {"part": "x"}});
     secrets.patch(&shard, &PatchParams::default(), &Patch::Merge(damage)).await?;
     assert_eq!(contents.load(stack, SequenceId(2)).await?, None);
-    contents.keep(stack, SequenceId(2), checksum, parsed(), &bytes).await?;
+    contents.store(stack, SequenceId(2), checksum, parsed(), &bytes).await?;
     assert_eq!(contents.load(stack, SequenceId(2)).await?, whole);
     secrets.delete(&shard, &DeleteParams::default()).await?;
     assert_eq!(contents.load(stack, SequenceId(2)).await?, None);
 
-    contents.forget(stack, &[]).await?;
+    contents.evict(stack, &[]).await?;
     assert_eq!(kept(&secrets).await?, BTreeSet::new());
     Ok(())
 }
@@ -102,24 +102,24 @@ async fn a9_a_content_is_stored_once_and_read_back_complete_or_not_at_all() -> R
 async fn d6_shards_without_a_head_are_no_content_and_are_removed() -> Result<()> {
     let (client, namespace) = own_namespace().await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
-    let contents = Contents::new(&client, &namespace, AgentId::generate());
-    let others = Contents::new(&client, &namespace, AgentId::generate());
+    let contents = ContentCache::new(&client, &namespace, AgentId::generate());
+    let others = ContentCache::new(&client, &namespace, AgentId::generate());
     let (crashed, lost, alive) = (StackId::generate(), StackId::generate(), StackId::generate());
     let (small, bytes) = (b"kind: ConfigMap".as_slice(), large());
-    contents.keep(crashed, SequenceId(1), Checksum::of(&bytes), parsed(), &bytes).await?;
-    contents.keep(alive, SequenceId(2), Checksum::of(small), parsed(), small).await?;
-    contents.keep(lost, SequenceId(3), Checksum::of(small), parsed(), small).await?;
-    others.keep(lost, SequenceId(4), Checksum::of(small), parsed(), small).await?;
+    contents.store(crashed, SequenceId(1), Checksum::of(&bytes), parsed(), &bytes).await?;
+    contents.store(alive, SequenceId(2), Checksum::of(small), parsed(), small).await?;
+    contents.store(lost, SequenceId(3), Checksum::of(small), parsed(), small).await?;
+    others.store(lost, SequenceId(4), Checksum::of(small), parsed(), small).await?;
 
     // The state after a crash before the head was written.
     for (name, _) in kept(&secrets).await?.iter().filter(|(name, _)| name.ends_with("-1")) {
         secrets.delete(name, &DeleteParams::default()).await?;
     }
     assert_eq!(contents.load(crashed, SequenceId(1)).await?, None);
-    contents.forget(crashed, &[SequenceId(1)]).await?;
+    contents.evict(crashed, &[SequenceId(1)]).await?;
     assert_eq!(kept(&secrets).await?.len(), 3, "no shard is left of it");
 
-    contents.forget_others(&[alive].into()).await?;
+    contents.evict_unknown_stacks(&[alive].into()).await?;
     assert!(contents.load(alive, SequenceId(2)).await?.is_some());
     assert_eq!(contents.load(lost, SequenceId(3)).await?, None);
     assert!(others.load(lost, SequenceId(4)).await?.is_some(), "another agent's is not ours to forget");
@@ -132,15 +132,12 @@ async fn a9_the_agents_state_is_written_when_it_changes_and_again_after_its_dele
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let memory = Memory::new(&client, &namespace);
     let first = memory.start(0).await?;
-    assert_eq!((first.session.count, first.status, first.kinds.len()), (1, None, 0));
+    assert_eq!((first.session.count, first.status), (1, None));
 
     memory.keep_status(AgentStatus::Inactive).await?;
     memory.keep_status(AgentStatus::Active).await?;
-    memory.keep_kinds(&[kind("Secret")].into()).await?;
-    memory.keep_kinds(&[kind("ConfigMap")].into()).await?;
     let version = maps.get(CONFIG_MAP).await?.resource_version();
     memory.keep_status(AgentStatus::Active).await?;
-    memory.keep_kinds(&[kind("Secret")].into()).await?;
     assert_eq!(maps.get(CONFIG_MAP).await?.resource_version(), version);
 
     maps.delete(CONFIG_MAP, &DeleteParams::default()).await?;
@@ -149,7 +146,6 @@ async fn a9_the_agents_state_is_written_when_it_changes_and_again_after_its_dele
     assert_eq!(second.session.count, 2);
     assert_eq!(second.position, "3.7".parse()?);
     assert_eq!(second.status, Some(AgentStatus::Active));
-    assert_eq!(second.kinds, [kind("Secret"), kind("ConfigMap")].into());
     Ok(())
 }
 

@@ -7,12 +7,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use brokkr_agent::execute::{Cluster as Requests, Writes};
 use brokkr_agent::grant;
 use brokkr_agent::inventory::{RecordError, Records, wire};
-use brokkr_agent::plan::steps::Answer;
-use brokkr_agent::plan::types::{FailureClass, Record, Seen, Uid};
+use brokkr_agent::model::{FailureClass, Record, SeenObject, StepResult, Uid};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
 use brokkr_sim::broker::Broker;
-use brokkr_sim::corpus::{Ask, Entry, Given, Verdict, corpus, play, stamp, verdict};
+use brokkr_sim::corpus::{CorpusRequest, Entry, Given, Verdict, corpus, play, stamp, verdict};
 use brokkr_sim::objects::{Item, kind_of, namespace_key};
 use brokkr_sim::records::Records as Pretended;
 use brokkr_sim::server::Server;
@@ -34,7 +33,7 @@ struct Real {
 fn as_itself(requests: &Requests) -> Result<Writes> {
     let mut broker = Broker::default();
     broker.submit(stamp().stack, "any", &[], Timestamp::now());
-    let acting = grant::acting(&broker.envelope()[0]).map_err(|refusal| anyhow!(refusal.message))?;
+    let acting = grant::acting(&broker.envelope()[0]).map_err(|refusal| anyhow!(refusal.sentence()))?;
     Ok(requests.acting_as(&acting))
 }
 
@@ -42,7 +41,7 @@ impl Real {
     async fn of(cluster: &Cluster) -> Result<Self> {
         let admin = cluster.admin().await?;
         let requests = Requests::new(admin.clone(), 4);
-        requests.let_write(true);
+        requests.allow_writes(true);
         let writes = as_itself(&requests)?;
         Ok(Self { admin, requests, writes })
     }
@@ -72,9 +71,9 @@ impl Real {
         Ok(())
     }
 
-    async fn seen(&self, key: &Key) -> Result<Option<Seen>> {
-        match self.requests.look(&kind_of(key), key).await {
-            Answer::Looked(seen) => Ok(seen),
+    async fn seen(&self, key: &Key) -> Result<Option<SeenObject>> {
+        match self.requests.read_object(&kind_of(key), key).await {
+            StepResult::ObjectRead(seen) => Ok(seen),
             other => bail!("look at {key}: {other:?}"),
         }
     }
@@ -82,8 +81,8 @@ impl Real {
     async fn arrange(&self, given: &Given) -> Result<()> {
         match given {
             Given::Foreign(item) => self.create(item).await?,
-            Given::Applied(item) => match self.writes.apply(&item.wanted(), None, &stamp()).await {
-                Answer::Applied { .. } => {}
+            Given::Applied(item) => match self.writes.apply(&item.desired(), None, &stamp()).await {
+                StepResult::Applied { .. } => {}
                 other => bail!("apply {}: {other:?}", item.key),
             },
             Given::Served(item) => {
@@ -121,7 +120,7 @@ impl Real {
         Ok(())
     }
 
-    /// That a definition ends is marked by a controller and heard of by whoever serves its kind, both a little later.
+    /// Waits until a controller has marked a definition as terminating and the API server has stopped serving its kind.
     async fn known_to_end(&self, definition: &Key) -> Result<()> {
         let (plural, group) = definition.name.split_once('.').context("a definition's name")?;
         let path = format!("/apis/{group}/v1/namespaces/default/{plural}?dryRun=All");
@@ -150,12 +149,14 @@ impl Real {
         let uid = entry.ask.uid(before.as_ref());
         let named = uid.clone().unwrap_or_else(|| Uid::from(""));
         let answer = match &entry.ask {
-            Ask::Apply(item, _) => self.writes.apply(&item.wanted(), uid.as_ref(), &stamp()).await,
-            Ask::DryRun(item, _) => self.writes.dry_run(&item.wanted(), uid.as_ref(), &stamp()).await,
-            Ask::Look(key) => self.requests.look(&kind, key).await,
-            Ask::LookInside(key) => self.requests.look_inside(key).await,
-            Ask::Delete(key, _) => self.writes.delete(&kind, key, &named).await,
-            Ask::Release(key, _) => self.writes.release(&kind, key, &named).await,
+            CorpusRequest::Apply(item, _) => self.writes.apply(&item.desired(), uid.as_ref(), &stamp()).await,
+            CorpusRequest::DryRun(item, _) => {
+                self.writes.dry_run(&item.desired(), uid.as_ref(), &stamp()).await
+            }
+            CorpusRequest::ReadObject(key) => self.requests.read_object(&kind, key).await,
+            CorpusRequest::ListContained(key) => self.requests.list_contained(key).await,
+            CorpusRequest::Delete(key, _) => self.writes.delete(&kind, key, &named).await,
+            CorpusRequest::Release(key, _) => self.writes.release(&kind, key, &named).await,
         };
         Ok(verdict(&answer, before.as_ref(), self.seen(key).await?.as_ref()))
     }
@@ -208,15 +209,15 @@ async fn the_simulated_server_forbids_as_the_real_one_does() -> Result<()> {
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
         Api::namespaced(admin.admin.clone(), &home);
     accounts.create(&PostParams::default(), &account).await?;
-    let nobody = Requests::new(cluster.client_for(&home, "nobody").await?, 1);
-    nobody.let_write(true);
+    let unprivileged = Requests::new(cluster.client_for(&home, "nobody").await?, 1);
+    unprivileged.allow_writes(true);
     let item = Item::new(&format!("/ConfigMap/{home}/one"), 1);
-    let truth = as_itself(&nobody)?.apply(&item.wanted(), None, &stamp()).await;
+    let truth = as_itself(&unprivileged)?.apply(&item.desired(), None, &stamp()).await;
     let mut server = Server::new(Timestamp::now());
     server.forbidden.insert(brokkr_agent::resource::KindName::of(&item.key));
-    let pretended = server.apply(&item.wanted(), None, &stamp());
+    let pretended = server.apply(&item.desired(), None, &stamp());
     assert_eq!(verdict(&truth, None, None), verdict(&pretended, None, None));
-    let Answer::Failed(failure) = truth else { panic!("{truth:?}") };
+    let StepResult::Failed(failure) = truth else { panic!("{truth:?}") };
     assert_eq!(failure.class, FailureClass::Permanent);
     Ok(())
 }

@@ -220,7 +220,9 @@ mod tests {
     fn what_is_read_before_it_is_applied_says_what_it_is_for() {
         let line = Line::try_parse_from(["install", "--kind", "w.example.com"]).unwrap();
         let text = text(&line.rights, NAMESPACE).unwrap();
-        for words in ["# The fence: requests that no account of Brokkr may make", "# Additional kinds", "\"w\""] {
+        for words in
+            ["# The fence: requests that no account of Brokkr may make", "# Additional kinds", "\"w\""]
+        {
             assert!(text.contains(words), "{words}: {text}");
         }
     }

@@ -1,9 +1,9 @@
-//! The broker, as far as one agent can tell: targets, contents, holds, and the reports that it acknowledged.
+//! The broker, as far as one agent can see: targets, contents, holds, and the reports that it acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brokkr_agent::plan::types::{Content, definitions};
+use brokkr_agent::model::{Content, definitions};
 use brokkr_api::envelope::{Approval, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
@@ -106,7 +106,7 @@ impl Broker {
 
     /// What the stack should have here now; none if it should not be here.
     #[must_use]
-    pub fn wanted(&self, stack: StackId) -> Option<&Arc<Content>> {
+    pub fn desired(&self, stack: StackId) -> Option<&Arc<Content>> {
         let stack = self.stacks.get(&stack).filter(|stack| stack.targeted && !stack.deleted)?;
         self.contents.get(&stack.sequence)
     }
@@ -115,7 +115,7 @@ impl Broker {
         self.stacks.keys().copied()
     }
 
-    /// The target state, as it follows from what is wanted and from what the agent holds.
+    /// The target state, as it follows from what is desired and from what the agent holds.
     #[must_use]
     pub fn envelope(&self) -> Vec<TargetStack> {
         let mut targets: Vec<TargetStack> = self
@@ -153,7 +153,7 @@ impl Broker {
 
     /// How often something was reported of a sequence id.
     #[must_use]
-    pub fn told(&self, stack: StackId, sequence: SequenceId, transition: Transition) -> usize {
+    pub fn report_count(&self, stack: StackId, sequence: SequenceId, transition: Transition) -> usize {
         let same = |report: &&Report| {
             report.stack_id == stack && report.sequence_id == sequence && report.transition == transition
         };

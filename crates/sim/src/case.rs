@@ -1,4 +1,4 @@
-//! Stories: what a cluster holds at first, and what people then do. A seed tells one.
+//! Stories: what a cluster holds at first, and what people then do. A seed determines one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,10 +25,10 @@ const NAMES: [&str; 12] = [
     "example.com/Widget/default/large",
 ];
 
-/// Somebody does something.
+/// Something that a person or a controller does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A new deployment object of the stack in this place; a stack that was deleted is made anew.
+    /// A new deployment object of the stack in this place; a stack that was deleted is followed by another.
     Submit(usize, Vec<Item>),
     /// The newest content of the stack once more.
     Again(usize),
@@ -78,19 +78,19 @@ impl Case {
     /// of them may rightly change the end.
     #[must_use]
     pub fn is_contested(&self) -> bool {
-        let mut wanted: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
+        let mut desired: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
         self.acts.iter().any(|act| {
             match act {
                 Act::Submit(place, items) => {
-                    wanted.insert(*place, items.iter().map(|item| &item.key).collect());
+                    desired.insert(*place, items.iter().map(|item| &item.key).collect());
                 }
                 Act::Delete(place) => {
-                    wanted.remove(place);
+                    desired.remove(place);
                 }
                 _ => {}
             }
-            let all: BTreeSet<&Key> = wanted.values().flatten().copied().collect();
-            all.len() < wanted.values().map(BTreeSet::len).sum()
+            let all: BTreeSet<&Key> = desired.values().flatten().copied().collect();
+            all.len() < desired.values().map(BTreeSet::len).sum()
         })
     }
 }

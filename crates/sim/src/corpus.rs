@@ -2,9 +2,8 @@
 //!
 //! Each entry has a namespace of its own, so that all can be played on one shared cluster.
 
-use brokkr_agent::marks::Stamp;
-use brokkr_agent::plan::steps::Answer;
-use brokkr_agent::plan::types::{FailureClass, Seen, Uid as Known};
+use brokkr_agent::model::{FailureClass, SeenObject, StepResult, Uid as Known};
+use brokkr_agent::ownership::Stamp;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
@@ -16,17 +15,17 @@ use crate::server::{Meddling, Server};
 /// What is there before the request.
 #[derive(Clone, Debug)]
 pub enum Given {
-    /// Somebody made it.
+    /// Someone else created it.
     Foreign(Item),
     /// The agent applied it.
     Applied(Item),
-    /// Somebody made a definition, and its kind is served by now.
+    /// Someone else created a definition, and its kind is served.
     Served(Item),
     /// It is the child of the other.
     Child(Key, Key),
-    /// Somebody put a finalizer on it.
+    /// Someone else added a finalizer.
     Held(Key),
-    /// Somebody deleted it; if it is held, or a namespace with something held inside, it is still there.
+    /// Someone else deleted it; if it is held, or a namespace with something held inside, it is still there.
     Deleted(Key),
 }
 
@@ -40,27 +39,30 @@ pub enum Uid {
 }
 
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum CorpusRequest {
     Apply(Item, Uid),
     DryRun(Item, Uid),
-    Look(Key),
-    LookInside(Key),
+    ReadObject(Key),
+    ListContained(Key),
     Delete(Key, Uid),
     Release(Key, Uid),
 }
 
-impl Ask {
+impl CorpusRequest {
     #[must_use]
     pub fn key(&self) -> &Key {
         match self {
             Self::Apply(item, _) | Self::DryRun(item, _) => &item.key,
-            Self::Look(key) | Self::LookInside(key) | Self::Delete(key, _) | Self::Release(key, _) => key,
+            Self::ReadObject(key)
+            | Self::ListContained(key)
+            | Self::Delete(key, _)
+            | Self::Release(key, _) => key,
         }
     }
 
     /// The uid to name, given what is there.
     #[must_use]
-    pub fn uid(&self, there: Option<&Seen>) -> Option<Known> {
+    pub fn uid(&self, there: Option<&SeenObject>) -> Option<Known> {
         match self {
             Self::Apply(_, uid) | Self::DryRun(_, uid) | Self::Delete(_, uid) | Self::Release(_, uid) => {
                 match uid {
@@ -69,7 +71,7 @@ impl Ask {
                     Uid::Wrong => Some(Known::from("00000000-0000-4000-8000-000000000000")),
                 }
             }
-            Self::Look(_) | Self::LookInside(_) => None,
+            Self::ReadObject(_) | Self::ListContained(_) => None,
         }
     }
 }
@@ -79,7 +81,7 @@ pub struct Entry {
     pub name: &'static str,
     pub home: String,
     pub given: Vec<Given>,
-    pub ask: Ask,
+    pub ask: CorpusRequest,
 }
 
 /// What came of it, as far as decisions depend on it.
@@ -100,22 +102,22 @@ pub struct After {
 }
 
 #[must_use]
-pub fn verdict(answer: &Answer, before: Option<&Seen>, after: Option<&Seen>) -> Verdict {
+pub fn verdict(answer: &StepResult, before: Option<&SeenObject>, after: Option<&SeenObject>) -> Verdict {
     let answer = match answer {
-        Answer::Applied { created: true, .. } => "created".to_owned(),
-        Answer::Applied { .. } => "updated".to_owned(),
-        Answer::Valid { exists } => format!("valid, {}", if *exists { "there" } else { "new" }),
-        Answer::Looked(seen) => if seen.is_some() { "found" } else { "not found" }.to_owned(),
-        Answer::Inside(foreign) => format!("{} inside", foreign.len()),
-        Answer::Failed(failure) => {
+        StepResult::Applied { created: true, .. } => "created".to_owned(),
+        StepResult::Applied { .. } => "updated".to_owned(),
+        StepResult::Valid { exists } => format!("valid, {}", if *exists { "there" } else { "new" }),
+        StepResult::ObjectRead(seen) => if seen.is_some() { "found" } else { "not found" }.to_owned(),
+        StepResult::Contained(foreign) => format!("{} inside", foreign.len()),
+        StepResult::Failed(failure) => {
             let class = match failure.class {
                 FailureClass::Transient => "try again",
                 FailureClass::Permanent => "final",
                 FailureClass::Missing => "missing",
                 FailureClass::Immutable => "immutable",
-                FailureClass::Conflict => "look again",
+                FailureClass::Conflict => "read again",
             };
-            format!("{class}: {}", failure.reason)
+            format!("{class}: {}", failure.reason.code())
         }
         done => format!("{done:?}"),
     };
@@ -147,7 +149,7 @@ pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
     for given in &entry.given {
         match given {
             Given::Foreign(item) => server.meddle(&item.key, &Meddling::Create),
-            Given::Applied(item) => drop(server.apply(&item.wanted(), None, &stamp())),
+            Given::Applied(item) => drop(server.apply(&item.desired(), None, &stamp())),
             Given::Served(item) => {
                 server.meddle(&item.key, &Meddling::Create);
                 while let Some(at) = server.next_event() {
@@ -165,12 +167,12 @@ pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
     let uid = entry.ask.uid(before.as_ref());
     let named = uid.clone().unwrap_or_else(|| Known::from(""));
     let answer = match &entry.ask {
-        Ask::Apply(item, _) => server.apply(&item.wanted(), uid.as_ref(), &stamp()),
-        Ask::DryRun(item, _) => server.dry_run(&item.wanted(), uid.as_ref(), &stamp()),
-        Ask::Look(key) => server.look(key),
-        Ask::LookInside(key) => server.look_inside(key),
-        Ask::Delete(key, _) => server.delete(key, &named),
-        Ask::Release(key, _) => server.release(key, &named),
+        CorpusRequest::Apply(item, _) => server.apply(&item.desired(), uid.as_ref(), &stamp()),
+        CorpusRequest::DryRun(item, _) => server.dry_run(&item.desired(), uid.as_ref(), &stamp()),
+        CorpusRequest::ReadObject(key) => server.read_object(key),
+        CorpusRequest::ListContained(key) => server.list_contained(key),
+        CorpusRequest::Delete(key, _) => server.delete(key, &named),
+        CorpusRequest::Release(key, _) => server.release(key, &named),
     };
     verdict(&answer, before.as_ref(), server.seen(key).as_ref())
 }
@@ -233,7 +235,7 @@ impl Home {
     }
 }
 
-type Line = (&'static str, fn(&Home) -> Vec<Given>, fn(&Home) -> Ask);
+type Line = (&'static str, fn(&Home) -> Vec<Given>, fn(&Home) -> CorpusRequest);
 
 /// The whole corpus, with every namespace beginning with `prefix`.
 #[must_use]
@@ -258,95 +260,115 @@ fn applied(home: &Home) -> Vec<Given> {
 }
 
 const LINES: &[Line] = &[
-    ("apply what is absent", nothing, |home| Ask::Apply(home.map.clone(), Uid::None)),
-    ("apply what is absent, naming a uid", nothing, |home| Ask::Apply(home.map.clone(), Uid::Wrong)),
-    ("apply the same again", applied, |home| Ask::Apply(home.map.clone(), Uid::None)),
-    ("apply the same again, naming its uid", applied, |home| Ask::Apply(home.map.clone(), Uid::Right)),
-    ("apply a change", applied, |home| Ask::Apply(home.changed(), Uid::Right)),
-    ("apply a change, naming another uid", applied, |home| Ask::Apply(home.changed(), Uid::Wrong)),
-    ("apply over what is somebody's", foreign, |home| Ask::Apply(home.map.clone(), Uid::None)),
-    ("apply over what is somebody's, naming its uid", foreign, |home| {
-        Ask::Apply(home.map.clone(), Uid::Right)
+    ("apply what is absent", nothing, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
+    ("apply what is absent, naming a uid", nothing, |home| {
+        CorpusRequest::Apply(home.map.clone(), Uid::Wrong)
     }),
-    ("apply to what is on its way out", Home::leaving, |home| Ask::Apply(home.changed(), Uid::None)),
+    ("apply the same again", applied, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
+    ("apply the same again, naming its uid", applied, |home| {
+        CorpusRequest::Apply(home.map.clone(), Uid::Right)
+    }),
+    ("apply a change", applied, |home| CorpusRequest::Apply(home.changed(), Uid::Right)),
+    ("apply a change, naming another uid", applied, |home| CorpusRequest::Apply(home.changed(), Uid::Wrong)),
+    ("apply over what another owns", foreign, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
+    ("apply over what is somebody's, naming its uid", foreign, |home| {
+        CorpusRequest::Apply(home.map.clone(), Uid::Right)
+    }),
+    ("apply to what is on its way out", Home::leaving, |home| {
+        CorpusRequest::Apply(home.changed(), Uid::None)
+    }),
     ("apply to what is on its way out, naming its uid", Home::leaving, |home| {
-        Ask::Apply(home.changed(), Uid::Right)
+        CorpusRequest::Apply(home.changed(), Uid::Right)
     }),
     ("apply in a namespace that is not there", nothing, |home| {
-        Ask::Apply(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
+        CorpusRequest::Apply(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
     }),
     ("apply what is absent in a namespace that ends", Home::ending, |home| {
-        Ask::Apply(home.map.clone(), Uid::None)
+        CorpusRequest::Apply(home.map.clone(), Uid::None)
     }),
     ("apply what is held in a namespace that ends", Home::ending, |home| {
-        Ask::Apply(home.other.clone(), Uid::Right)
+        CorpusRequest::Apply(home.other.clone(), Uid::Right)
     }),
     ("apply a namespace that ends", Home::ending, |home| {
-        Ask::Apply(Item::new(&format!("/Namespace//{}", home.name), 1), Uid::Right)
+        CorpusRequest::Apply(Item::new(&format!("/Namespace//{}", home.name), 1), Uid::Right)
     }),
-    ("apply what is broken", nothing, |home| Ask::Apply(home.broken(), Uid::None)),
-    ("apply what is broken over what is there", applied, |home| Ask::Apply(home.broken(), Uid::Right)),
+    ("apply what is broken", nothing, |home| CorpusRequest::Apply(home.broken(), Uid::None)),
+    ("apply what is broken over what is there", applied, |home| {
+        CorpusRequest::Apply(home.broken(), Uid::Right)
+    }),
     (
         "apply a change to what may not be changed",
         |home| vec![Given::Applied(Item { immutable: true, ..home.map.clone() })],
-        |home| Ask::Apply(Item { immutable: true, ..home.changed() }, Uid::Right),
+        |home| CorpusRequest::Apply(Item { immutable: true, ..home.changed() }, Uid::Right),
     ),
-    ("dry run of what is absent", nothing, |home| Ask::DryRun(home.map.clone(), Uid::None)),
-    ("dry run of what is absent, naming a uid", nothing, |home| Ask::DryRun(home.map.clone(), Uid::Wrong)),
-    ("dry run of a change", applied, |home| Ask::DryRun(home.changed(), Uid::Right)),
-    ("dry run of a change, naming another uid", applied, |home| Ask::DryRun(home.changed(), Uid::Wrong)),
-    ("dry run of what is broken", nothing, |home| Ask::DryRun(home.broken(), Uid::None)),
-    ("dry run in a namespace that is not there", nothing, |home| {
-        Ask::DryRun(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
+    ("dry run of what is absent", nothing, |home| CorpusRequest::DryRun(home.map.clone(), Uid::None)),
+    ("dry run of what is absent, naming a uid", nothing, |home| {
+        CorpusRequest::DryRun(home.map.clone(), Uid::Wrong)
     }),
-    ("dry run in a namespace that ends", Home::ending, |home| Ask::DryRun(home.map.clone(), Uid::None)),
-    ("apply of an unknown kind", nothing, |home| Ask::Apply(home.widget.clone(), Uid::None)),
-    ("dry run of an unknown kind", nothing, |home| Ask::DryRun(home.widget.clone(), Uid::None)),
-    ("look at an unknown kind", nothing, |home| Ask::Look(home.widget.key.clone())),
-    ("delete of an unknown kind", nothing, |home| Ask::Delete(home.widget.key.clone(), Uid::Wrong)),
+    ("dry run of a change", applied, |home| CorpusRequest::DryRun(home.changed(), Uid::Right)),
+    ("dry run of a change, naming another uid", applied, |home| {
+        CorpusRequest::DryRun(home.changed(), Uid::Wrong)
+    }),
+    ("dry run of what is broken", nothing, |home| CorpusRequest::DryRun(home.broken(), Uid::None)),
+    ("dry run in a namespace that is not there", nothing, |home| {
+        CorpusRequest::DryRun(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
+    }),
+    ("dry run in a namespace that ends", Home::ending, |home| {
+        CorpusRequest::DryRun(home.map.clone(), Uid::None)
+    }),
+    ("apply of an unknown kind", nothing, |home| CorpusRequest::Apply(home.widget.clone(), Uid::None)),
+    ("dry run of an unknown kind", nothing, |home| CorpusRequest::DryRun(home.widget.clone(), Uid::None)),
+    ("read an unknown kind", nothing, |home| CorpusRequest::ReadObject(home.widget.key.clone())),
+    ("delete of an unknown kind", nothing, |home| CorpusRequest::Delete(home.widget.key.clone(), Uid::Wrong)),
     (
         "apply of a kind that is known by now",
         |home| vec![Given::Served(home.definition.clone())],
-        |home| Ask::Apply(home.widget.clone(), Uid::None),
+        |home| CorpusRequest::Apply(home.widget.clone(), Uid::None),
     ),
     ("apply of a kind whose definition ends", Home::ending_definition, |home| {
         let name = format!("{}/two", home.widget.key.to_string().trim_end_matches("/one"));
-        Ask::Apply(Item { key: key(&name), ..home.widget.clone() }, Uid::None)
+        CorpusRequest::Apply(Item { key: key(&name), ..home.widget.clone() }, Uid::None)
     }),
     ("apply of a definition that ends", Home::ending_definition, |home| {
-        Ask::Apply(home.definition.clone(), Uid::Right)
+        CorpusRequest::Apply(home.definition.clone(), Uid::Right)
     }),
-    ("look at what is absent", nothing, |home| Ask::Look(home.map.key.clone())),
-    ("look at what is somebody's", foreign, |home| Ask::Look(home.map.key.clone())),
-    ("delete", applied, |home| Ask::Delete(home.map.key.clone(), Uid::Right)),
-    ("delete, naming another uid", applied, |home| Ask::Delete(home.map.key.clone(), Uid::Wrong)),
-    ("delete what is absent", nothing, |home| Ask::Delete(home.map.key.clone(), Uid::Wrong)),
-    ("delete what is held", Home::held, |home| Ask::Delete(home.map.key.clone(), Uid::Right)),
-    ("delete what is on its way out", Home::leaving, |home| Ask::Delete(home.map.key.clone(), Uid::Right)),
-    ("delete a namespace that ends", Home::ending, |home| Ask::Delete(namespace_key(&home.name), Uid::Right)),
+    ("read what is absent", nothing, |home| CorpusRequest::ReadObject(home.map.key.clone())),
+    ("read what another owns", foreign, |home| CorpusRequest::ReadObject(home.map.key.clone())),
+    ("delete", applied, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Right)),
+    ("delete, naming another uid", applied, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Wrong)),
+    ("delete what is absent", nothing, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Wrong)),
+    ("delete what is held", Home::held, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Right)),
+    ("delete what is on its way out", Home::leaving, |home| {
+        CorpusRequest::Delete(home.map.key.clone(), Uid::Right)
+    }),
+    ("delete a namespace that ends", Home::ending, |home| {
+        CorpusRequest::Delete(namespace_key(&home.name), Uid::Right)
+    }),
     (
         "delete a definition with something held",
         |home| Home::ending_definition(home)[..3].to_vec(),
-        |home| Ask::Delete(home.definition.key.clone(), Uid::Right),
+        |home| CorpusRequest::Delete(home.definition.key.clone(), Uid::Right),
     ),
-    ("release", applied, |home| Ask::Release(home.map.key.clone(), Uid::Right)),
-    ("release, naming another uid", applied, |home| Ask::Release(home.map.key.clone(), Uid::Wrong)),
-    ("release what is absent", nothing, |home| Ask::Release(home.map.key.clone(), Uid::Wrong)),
-    ("release what is somebody's", foreign, |home| Ask::Release(home.map.key.clone(), Uid::Right)),
-    ("release what is on its way out", Home::leaving, |home| Ask::Release(home.map.key.clone(), Uid::Right)),
-    ("look inside an empty namespace", nothing, |home| Ask::LookInside(namespace_key(&home.name))),
-    ("look inside a namespace with things", foreign, |home| Ask::LookInside(namespace_key(&home.name))),
+    ("release", applied, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Right)),
+    ("release, naming another uid", applied, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Wrong)),
+    ("release what is absent", nothing, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Wrong)),
+    ("release what another owns", foreign, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Right)),
+    ("release what is on its way out", Home::leaving, |home| {
+        CorpusRequest::Release(home.map.key.clone(), Uid::Right)
+    }),
+    ("list an empty namespace", nothing, |home| CorpusRequest::ListContained(namespace_key(&home.name))),
+    ("list a namespace with things", foreign, |home| CorpusRequest::ListContained(namespace_key(&home.name))),
     (
-        "look inside a namespace with a child",
+        "list a namespace with a child",
         |home| {
             let (child, owner) = (home.other.key.clone(), home.map.key.clone());
             vec![Given::Foreign(home.map.clone()), Given::Child(child, owner)]
         },
-        |home| Ask::LookInside(namespace_key(&home.name)),
+        |home| CorpusRequest::ListContained(namespace_key(&home.name)),
     ),
     (
-        "look inside a definition",
+        "list a definition",
         |home| Home::ending_definition(home)[..2].to_vec(),
-        |home| Ask::LookInside(home.definition.key.clone()),
+        |home| CorpusRequest::ListContained(home.definition.key.clone()),
     ),
 ];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brokkr_agent::plan::types::{Body, Content, Origin};
+use brokkr_agent::model::{Body, Content, Origin};
 use brokkr_agent::resource::KindName;
 use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
@@ -12,14 +12,14 @@ use brokkr_manifest::Key;
 
 use crate::objects::namespace_key;
 use crate::server::Applied;
-use crate::world::{Kept, World};
+use crate::world::{Checked, World};
 
 /// The end, without what may differ between two ways to it: uids, versions, times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     pub objects: BTreeMap<Key, ObjectEnd>,
     pub records: BTreeMap<StackId, RecordEnd>,
-    pub told: BTreeSet<(StackId, SequenceId, Transition)>,
+    pub reported: BTreeSet<(StackId, SequenceId, Transition)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,20 +71,22 @@ impl End {
             (record.stack, end)
         });
         let lasting = [Transition::Applied, Transition::Removed];
-        let told = world.broker.reports.values().filter(|report| lasting.contains(&report.transition));
+        let reported = world.broker.reports.values().filter(|report| lasting.contains(&report.transition));
         Self {
             objects: objects.collect(),
             records: records.collect(),
-            told: told.map(|report| (report.stack_id, report.sequence_id, report.transition)).collect(),
+            reported: reported
+                .map(|report| (report.stack_id, report.sequence_id, report.transition.clone()))
+                .collect(),
         }
     }
 }
 
 /// What must be so once everything has settled, however it got there.
-pub fn check(world: &World) -> Kept {
+pub fn check(world: &World) -> Checked {
     let agent = world.agent.to_string();
     for stack in world.broker.stacks() {
-        match world.broker.wanted(stack) {
+        match world.broker.desired(stack) {
             None => check_removed(world, stack)?,
             Some(content) => check_had(world, stack, content)?,
         }
@@ -98,12 +100,12 @@ pub fn check(world: &World) -> Kept {
     Ok(())
 }
 
-fn check_removed(world: &World, stack: StackId) -> Kept {
+fn check_removed(world: &World, stack: StackId) -> Checked {
     let held_up = world.server.objects.values().any(crate::server::Object::is_deleting);
     if held_up {
         return Ok(());
     }
-    if world.records.get(stack).is_some() || world.run.board.stacks.contains_key(&stack) {
+    if world.records.get(stack).is_some() || world.run.state.stacks.contains_key(&stack) {
         return Err(format!("E2: {stack} should be gone, and is not"));
     }
     let left = world
@@ -114,7 +116,7 @@ fn check_removed(world: &World, stack: StackId) -> Kept {
     left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left of a stack that is gone")))
 }
 
-fn check_had(world: &World, stack: StackId, content: &Content) -> Kept {
+fn check_had(world: &World, stack: StackId, content: &Content) -> Checked {
     let record = world.records.get(stack);
     if record.is_none_or(|record| record.applied != Some(content.sequence)) {
         let Some(excuse) = excuse(world, stack, content) else {
@@ -123,14 +125,17 @@ fn check_had(world: &World, stack: StackId, content: &Content) -> Kept {
                 content.sequence
             ));
         };
-        let told = record.and_then(|record| record.outcome.as_ref());
-        let told = told.filter(|told| matches!(told.transition, Transition::Failed | Transition::Blocked));
-        return match told {
-            Some(told) if told.sequence == content.sequence => Ok(()),
-            _ => Err(format!("D4: {stack} has not {}, for {excuse}, and nobody was told", content.sequence)),
+        let reported = record.and_then(|record| record.outcome.as_ref());
+        let reported = reported
+            .filter(|reported| matches!(reported.transition, Transition::Failed | Transition::Blocked));
+        return match reported {
+            Some(reported) if reported.sequence == content.sequence => Ok(()),
+            _ => {
+                Err(format!("D4: {stack} has not {}, for {excuse}, and no report says so", content.sequence))
+            }
         };
     }
-    for (key, wanted) in &content.objects {
+    for (key, desired) in &content.objects {
         let Some(object) = world.server.objects.get(key) else {
             if excuse(world, stack, content).is_some() {
                 continue;
@@ -138,7 +143,7 @@ fn check_had(world: &World, stack: StackId, content: &Content) -> Kept {
             return Err(format!("F2: {key} is missing"));
         };
         let theirs = object.marks.stack.as_ref().is_some_and(|owner| *owner != stack.to_string());
-        let right = object.applied.as_ref().is_some_and(|applied| applied.body == wanted.body)
+        let right = object.applied.as_ref().is_some_and(|applied| applied.body == desired.body)
             && object.drift == 0
             && !theirs;
         if !right && excuse(world, stack, content).is_none() {
@@ -150,9 +155,9 @@ fn check_had(world: &World, stack: StackId, content: &Content) -> Kept {
 
 /// Why a stack may fail to have its content.
 fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
-    content.objects.iter().find_map(|(key, wanted)| {
+    content.objects.iter().find_map(|(key, desired)| {
         let object = world.server.objects.get(key);
-        let body = Applied::read(wanted);
+        let body = Applied::read(desired);
         if body.is_broken() {
             return Some(format!("{key} is broken"));
         }

@@ -5,13 +5,13 @@
 //! the index are the agent's own; only what talks over a network is replaced.
 //!
 //! ```text
-//! rng case         a seed, and the story that it tells: clusters, deployment objects, other people
-//! server           the API server: existence, uids, marks, finalizers, namespaces, definitions
+//! rng case         a seed, and the story that it determines: clusters, deployment objects, other people
+//! server           the API server: existence, uids, ownership, finalizers, namespaces, definitions
 //! records broker   the record store; targets, contents, holds and reports
 //! run              one run of the agent, from its start to its death
 //! world            all of it together: what happens next, and the two places where the plan meets the world
-//! oath             what must hold at every step, whatever happens
-//! scene            one stack, told step by step
+//! invariants             what must hold at every step, whatever happens
+//! scene            one stack, step by step
 //! play end         plays a story with faults in it, and compares the ends
 //! ```
 //!
@@ -22,7 +22,7 @@ pub mod broker;
 pub mod case;
 pub mod corpus;
 pub mod end;
-pub mod oath;
+pub mod invariants;
 pub mod objects;
 pub mod play;
 pub mod records;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use brokkr_agent::plan::types::{Body, Wanted};
+use brokkr_agent::model::{Body, DesiredObject};
 use brokkr_agent::resource::{Kind, KindName, Served};
 use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
@@ -121,9 +121,9 @@ impl Item {
     }
 
     #[must_use]
-    pub fn wanted(&self) -> Arc<Wanted> {
+    pub fn desired(&self) -> Arc<DesiredObject> {
         let body = self.body();
-        Arc::new(Wanted {
+        Arc::new(DesiredObject {
             kind: kind_of(&self.key),
             key: self.key.clone(),
             digest: Checksum::of(body.to_string().as_bytes()),
@@ -158,6 +158,6 @@ fn definition_spec(key: &Key, value: &str) -> Value {
 
 /// What a deployment object is made of, by key.
 #[must_use]
-pub fn objects(items: &[Item]) -> BTreeMap<Key, Arc<Wanted>> {
-    items.iter().map(|item| (item.key.clone(), item.wanted())).collect()
+pub fn objects(items: &[Item]) -> BTreeMap<Key, Arc<DesiredObject>> {
+    items.iter().map(|item| (item.key.clone(), item.desired())).collect()
 }

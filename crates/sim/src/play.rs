@@ -5,7 +5,7 @@ use brokkr_api::StackId;
 use crate::case::{Act, Case};
 use crate::end::{self, End};
 use crate::rng::Rng;
-use crate::world::{Fault, Kept, World};
+use crate::world::{Checked, Fault, World};
 
 /// A story under way.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Stage {
             Act::Meddle(key, what) => self.world.meddle(key, what),
             Act::BreakWatches => self.world.break_watches(),
             Act::Sweep => {
-                self.world.run.board.sweep();
+                self.world.run.state.sweep();
             }
             Act::BrokerGoes => self.world.broker.away = true,
             Act::BrokerReturns => self.world.broker.away = false,
@@ -55,7 +55,7 @@ impl Stage {
     }
 
     /// What went wrong, with how it came to that if it was written down.
-    fn told(&self, breach: String) -> String {
+    fn with_trace(&self, breach: String) -> String {
         match &self.world.trace {
             Some(trace) => format!("{breach}\n\nhow it went:\n{}", trace.join("\n")),
             None => breach,
@@ -78,7 +78,7 @@ pub fn quietly(stage: &mut Stage, acts: &[Act]) -> Result<End, String> {
         stage.act(act);
         stage.world.settle()
     });
-    end.and_then(|()| finish(stage)).map_err(|breach| stage.told(breach))
+    end.and_then(|()| finish(stage)).map_err(|breach| stage.with_trace(breach))
 }
 
 fn finish(stage: &mut Stage) -> Result<End, String> {
@@ -97,11 +97,11 @@ pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> R
     for act in &case.acts {
         begun.push((stage.world.made, stage.clone()));
         stage.act(act);
-        stage.world.settle().map_err(|breach| stage.told(breach))?;
+        stage.world.settle().map_err(|breach| stage.with_trace(breach))?;
     }
     let total = stage.world.made;
-    let clean = finish(&mut stage).map_err(|breach| stage.told(breach))?;
-    stage.world.check_stable().map_err(|breach| stage.told(breach))?;
+    let clean = finish(&mut stage).map_err(|breach| stage.with_trace(breach))?;
+    stage.world.check_stable().map_err(|breach| stage.with_trace(breach))?;
     for at in 0..total {
         let number = begun.partition_point(|(made, _)| *made <= at).max(1) - 1;
         let mut stage = begun[number].1.clone();
@@ -110,17 +110,17 @@ pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> R
         let end =
             quietly(&mut stage, &case.acts[number..]).map_err(|breach| format!("{fault:?}: {breach}"))?;
         if end != clean && !case.is_contested() {
-            return Err(stage.told(format!("{fault:?}: {}", difference(&clean, &end))));
+            return Err(stage.with_trace(format!("{fault:?}: {}", difference(&clean, &end))));
         }
     }
     Ok(total + 1)
 }
 
 /// Everything at once: acts while others are under way, faults by chance, watches that break. Then all heals.
-pub fn wildly(case: &Case, chaos: usize) -> Kept {
+pub fn wildly(case: &Case, chaos: usize) -> Checked {
     let mut stage = Stage::new(case);
     let mut rng = Rng::new(case.seed ^ 0xc4a0_5c4a);
-    stage.world.oath.racing = true;
+    stage.world.invariants.racing = true;
     stage.world.chaos = chaos;
     let end = case.acts.iter().try_for_each(|act| {
         stage.act(act);
@@ -131,7 +131,7 @@ pub fn wildly(case: &Case, chaos: usize) -> Kept {
     });
     stage.world.chaos = 0;
     let end = end.and_then(|()| finish(&mut stage)).and_then(|_| stage.world.check_stable());
-    end.map_err(|breach| stage.told(breach))
+    end.map_err(|breach| stage.with_trace(breach))
 }
 
 fn difference(clean: &End, other: &End) -> String {
@@ -148,11 +148,11 @@ fn difference(clean: &End, other: &End) -> String {
     if clean.records != other.records {
         return format!("D6: records differ\n  without: {:?}\n  with:    {:?}", clean.records, other.records);
     }
-    format!("D4: reports differ\n  without: {:?}\n  with:    {:?}", clean.told, other.told)
+    format!("D4: reports differ\n  without: {:?}\n  with:    {:?}", clean.reported, other.reported)
 }
 
-/// Plays the stories of many seeds; the first that fails is made as short as it can be, and told in full.
-/// `BROKKR_SIM_SEED` plays one seed alone, `BROKKR_SIM_CASES` so many; `BROKKR_SIM_WHOLE=1` shortens nothing.
+/// Plays the stories of many seeds; the first that fails is shortened as far as possible, and printed in full.
+/// `BROKKR_SIM_SEED` plays one seed alone, `BROKKR_SIM_CASES` sets the number of seeds; `BROKKR_SIM_WHOLE=1` turns shortening off.
 pub fn stories(count: u64, play: impl Fn(&Case) -> Result<usize, String>) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("BROKKR_SIM_SEED") {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brokkr_agent::inventory::pack::{pack, unpack};
 use brokkr_agent::inventory::shard::Header;
 use brokkr_agent::inventory::wire::{from_object, to_object};
-use brokkr_agent::plan::types::Record;
+use brokkr_agent::model::Record;
 use brokkr_api::{AgentId, StackId};
 
 /// Why a record was not written.

@@ -24,7 +24,7 @@ impl Rng {
         usize::try_from(self.draw() % end).unwrap_or_default()
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true in this percentage of cases.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }

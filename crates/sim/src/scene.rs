@@ -1,6 +1,6 @@
-//! One stack, told step by step: for tests that name what happens rather than draw it by lot.
+//! One stack, step by step: for tests that say what happens instead of leaving it to chance.
 
-use brokkr_agent::plan::types::Record;
+use brokkr_agent::model::Record;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
@@ -101,8 +101,8 @@ impl Scene {
     }
 
     #[must_use]
-    pub fn told(&self, transition: Transition) -> Vec<&Report> {
-        let told = self.world.broker.reports.values();
-        told.filter(|report| report.stack_id == self.stack && report.transition == transition).collect()
+    pub fn reports(&self, transition: Transition) -> Vec<&Report> {
+        let reports = self.world.broker.reports.values();
+        reports.filter(|report| report.stack_id == self.stack && report.transition == transition).collect()
     }
 }

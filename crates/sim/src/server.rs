@@ -1,14 +1,14 @@
-//! The API server, as far as the agent can tell: what exists, under which uid, with whose marks.
+//! The API server, as far as the agent can see: which objects exist, with which uid and owner.
 //!
 //! ```text
-//! server.rs          the state, and what watches are told
+//! server.rs          the state, and the changes that watches get
 //! server/request.rs  apply, dry run, look, delete, release: each with its preconditions and refusals
 //! server/within.rs   controllers: namespaces and definitions that end, finalizers, garbage
-//! server/others.rs   other people: they create, change, delete, take marks off and put theirs on
+//! server/others.rs   other people: they create, change, delete, remove metadata and add theirs
 //! ```
 //!
-//! Server-side apply is not done over again: an object knows what our manager applied last, and whether somebody
-//! changed a field of ours since. That somebody did is an input.
+//! Server-side apply is not done over again: an object knows what our manager applied last, and whether someone
+//! changed a field of ours since. That change is an input.
 
 mod others;
 mod request;
@@ -18,9 +18,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use brokkr_agent::health::{Health, HealthState};
-use brokkr_agent::plan::types::{Body, Fingerprint, Seen, Uid, Wanted};
+use brokkr_agent::model::{Body, DesiredObject, Fingerprint, SeenObject, Uid};
 use brokkr_agent::resource::KindName;
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_manifest::{Key, order};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -30,7 +31,7 @@ pub use request::{no_answer, overload, refusal};
 
 use crate::objects::{defines, namespace_key};
 
-/// Whose an object is, as it says itself.
+/// The owner of an object, according to its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     pub agent: Option<String>,
@@ -50,16 +51,16 @@ pub struct Object {
     /// It was created by an apply of ours.
     pub made_by_brokkr: bool,
     pub marks: Marks,
-    /// Somebody put `brokkr.io/prune: keep` on it, beside what the manifest says.
+    /// Someone else annotated it with `brokkr.io/prune: keep`.
     pub kept_by_hand: bool,
     pub owner: Option<Key>,
     pub finalizers: Vec<String>,
     pub deleted_at: Option<Timestamp>,
     /// Of a definition: its kind is accepted.
     pub established: bool,
-    /// What our manager applied last, without the marks.
+    /// What our manager applied last, without the ownership metadata.
     pub applied: Option<Arc<Applied>>,
-    /// Somebody changed a field of ours since; how often.
+    /// How often someone else changed a field of ours since.
     pub drift: u32,
 }
 
@@ -75,12 +76,12 @@ pub struct Applied {
     broken: bool,
 }
 
-/// What a watch on the kind would tell.
+/// What a watch on the kind would report.
 #[derive(Clone, Debug)]
-pub struct News {
+pub struct BrokerMessage {
     pub key: Key,
-    pub before: Option<Seen>,
-    pub after: Option<Seen>,
+    pub before: Option<SeenObject>,
+    pub after: Option<SeenObject>,
 }
 
 #[derive(Clone, Debug)]
@@ -91,13 +92,13 @@ pub struct Server {
     pub version: u64,
     /// How long controllers take for anything.
     pub pace: SignedDuration,
-    /// Whoever should take a finalizer off does not.
+    /// Finalizers are not removed.
     pub finalizers_stick: bool,
     /// Kinds that the agent has no right to write.
     pub forbidden: BTreeSet<KindName>,
     /// Takes no writes for now, though it answers everything else.
     pub ailing: bool,
-    pub news: Vec<News>,
+    pub news: Vec<BrokerMessage>,
     /// Bodies that were read once.
     read: HashMap<Checksum, Arc<Applied>>,
 }
@@ -141,13 +142,13 @@ fn collect(value: &Value, paths: &mut String) {
 
 impl Applied {
     #[must_use]
-    pub fn read(wanted: &Wanted) -> Self {
-        let body = wanted.body.to_value();
+    pub fn read(desired: &DesiredObject) -> Self {
+        let body = desired.body.to_value();
         let mut fields = String::new();
         collect(&body, &mut fields);
         let data = body["data"].clone();
         Self {
-            body: wanted.body.clone(),
+            body: desired.body.clone(),
             fields,
             keep: body["metadata"]["annotations"]["brokkr.io/prune"] == "keep",
             immutable: body["immutable"] == true,
@@ -171,8 +172,8 @@ impl Applied {
 
 impl Server {
     /// The body as this server reads it.
-    pub fn read(&mut self, wanted: &Wanted) -> Arc<Applied> {
-        self.read.entry(wanted.digest).or_insert_with(|| Arc::new(Applied::read(wanted))).clone()
+    pub fn read(&mut self, desired: &DesiredObject) -> Arc<Applied> {
+        self.read.entry(desired.digest).or_insert_with(|| Arc::new(Applied::read(desired))).clone()
     }
 
     #[must_use]
@@ -195,9 +196,9 @@ impl Server {
 
     /// What `GET` would show of it.
     #[must_use]
-    pub fn seen(&self, key: &Key) -> Option<Seen> {
+    pub fn seen(&self, key: &Key) -> Option<SeenObject> {
         let object = self.objects.get(key)?;
-        Some(Seen {
+        Some(SeenObject {
             uid: object.uid.clone(),
             version: object.version,
             agent: object.marks.agent.as_deref().map(Uid::from),
@@ -218,7 +219,7 @@ impl Server {
         let is_definition = KindName::of(key).is_definition();
         let unready = object.is_deleting() || is_definition && !object.established;
         let state = if unready { HealthState::Progressing } else { HealthState::Ready };
-        Arc::new(Health { state, reason: String::new(), message: String::new() })
+        Arc::new(Health { state, reason: Reason::None, message: Message::default() })
     }
 
     /// Known to discovery, and its requests are answered.
@@ -231,7 +232,7 @@ impl Server {
             })
     }
 
-    pub(crate) fn insert(&mut self, key: &Key, dress: impl FnOnce(&mut Object)) {
+    pub(crate) fn insert(&mut self, key: &Key, apply_metadata: impl FnOnce(&mut Object)) {
         self.version += 1;
         let mut object = Object {
             uid: Uid::from(format!("uid-{}", self.version)),
@@ -248,7 +249,7 @@ impl Server {
             applied: None,
             drift: 0,
         };
-        dress(&mut object);
+        apply_metadata(&mut object);
         self.objects.insert(key.clone(), object);
         self.tell(key, None);
     }
@@ -274,19 +275,19 @@ impl Server {
         }
     }
 
-    fn tell(&mut self, key: &Key, before: Option<Seen>) {
+    fn tell(&mut self, key: &Key, before: Option<SeenObject>) {
         let after = self.seen(key);
-        self.news.push(News { key: key.clone(), before, after });
+        self.news.push(BrokerMessage { key: key.clone(), before, after });
     }
 
     /// What lives in this namespace, or is of this definition.
-    pub fn inside<'a>(&'a self, ground: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Object)> {
-        let namespace = KindName::of(ground).is_namespace();
+    pub fn inside<'a>(&'a self, prerequisite: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Object)> {
+        let namespace = KindName::of(prerequisite).is_namespace();
         self.objects.iter().filter(move |(key, _)| {
             if namespace {
-                key.namespace.as_deref() == Some(&ground.name)
+                key.namespace.as_deref() == Some(&prerequisite.name)
             } else {
-                defines(ground, &KindName::of(key))
+                defines(prerequisite, &KindName::of(key))
             }
         })
     }

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::broker::Broker;
-use crate::oath::Oath;
+use crate::invariants::Invariants;
 use crate::records::Records;
 use crate::rng::Rng;
 use crate::run::{Request, Run};
@@ -45,9 +45,9 @@ pub struct World {
     pub broker: Broker,
     pub run: Run,
     pub rng: Rng,
-    pub oath: Oath,
+    pub invariants: Invariants,
     pub fault: Option<Fault>,
-    /// So many of a hundred requests fail, one way or the other, and the agent dies now and then.
+    /// The percentage of requests that fail, one way or the other; the agent also dies now and then.
     pub chaos: usize,
     /// Requests that were carried out so far.
     pub made: usize,
@@ -61,7 +61,7 @@ pub struct World {
 }
 
 /// A promise that did not hold, in words.
-pub type Kept = Result<(), String>;
+pub type Checked = Result<(), String>;
 
 impl World {
     #[must_use]
@@ -75,7 +75,7 @@ impl World {
             broker: Broker::default(),
             run: Run::start(agent, 1, Vec::new()),
             rng: Rng::new(seed),
-            oath: Oath::default(),
+            invariants: Invariants::default(),
             fault: None,
             chaos: 0,
             made: 0,
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Somebody else does something.
+    /// Makes a change by someone else.
     pub fn meddle(&mut self, key: &Key, what: &Meddling) {
         self.server.meddle(key, what);
         self.after_change();
@@ -116,18 +116,18 @@ impl World {
         self.run = Run::start(self.agent, self.session, self.records.load(self.agent));
         self.broker.changed = true;
         if self.broker.away {
-            self.run.board.go_on_alone();
+            self.run.state.continue_without_broker();
         }
     }
 
     /// Until nothing happens any more, or only waiting is left.
-    pub fn settle(&mut self) -> Kept {
+    pub fn settle(&mut self) -> Checked {
         self.changed();
         for _ in 0..TURNS {
             if self.turn()? {
                 continue;
             }
-            let next = [self.run.board.next_wake(), self.server.next_event()].into_iter().flatten().min();
+            let next = [self.run.state.next_wake(), self.server.next_event()].into_iter().flatten().min();
             match next {
                 Some(next) if next.max(self.now()) <= self.last_change + CALM => {
                     // The longer nothing happens, the later it is looked again: as on a busy machine.
@@ -141,7 +141,7 @@ impl World {
     }
 
     /// Some turns, then something else happens.
-    pub fn go_on(&mut self, turns: usize) -> Kept {
+    pub fn go_on(&mut self, turns: usize) -> Checked {
         for _ in 0..turns {
             if !self.turn()? {
                 let later = self.now() + SignedDuration::from_millis(700);
@@ -152,14 +152,14 @@ impl World {
     }
 
     /// Once there, it stays: later wakes change nothing, and a stack that has everything writes nothing at all.
-    pub fn check_stable(&mut self) -> Kept {
+    pub fn check_stable(&mut self) -> Checked {
         for _ in 0..10 {
             let before = (self.server.version, self.records.version());
             let (writes, complete) =
                 (self.writes, self.records.all().all(|record| record.applied == Some(record.sequence)));
             let later = self.now() + SignedDuration::from_secs(700);
             self.pass_until(later);
-            self.run.board.shake();
+            self.run.state.mark_all_dirty();
             while self.turn()? {}
             let changed = before != (self.server.version, self.records.version());
             if changed || complete && self.writes != writes {
@@ -173,7 +173,7 @@ impl World {
         self.server.now = then.max(self.server.now + SignedDuration::from_millis(1));
         self.server.settle();
         self.after_change();
-        self.run.board.wake(self.server.now);
+        self.run.state.wake(self.server.now);
     }
 
     /// One thing happens. False if nothing is left to happen at this moment.
@@ -183,23 +183,23 @@ impl World {
             self.server.settle();
             self.after_change();
         }
-        if self.run.board.next_wake().is_some_and(|at| at <= self.server.now) {
-            self.run.board.wake(self.server.now);
+        if self.run.state.next_wake().is_some_and(|at| at <= self.server.now) {
+            self.run.state.wake(self.server.now);
         }
         if self.broker.changed && !self.broker.away {
             self.broker.changed = false;
             self.broker.held.clone_from(&self.run.held);
             let targets = self.broker.envelope();
-            self.run.aim(targets);
+            self.run.set_targets(targets);
         }
-        for stack in self.run.board.take_dirty() {
+        for stack in self.run.state.take_dirty() {
             self.advance(stack)?;
         }
         self.watch_what_is_asked();
         self.happen()
     }
 
-    fn advance(&mut self, stack: StackId) -> Kept {
+    fn advance(&mut self, stack: StackId) -> Checked {
         let from = self.run.requests.len();
         let now = self.now();
         if let Some(plan) = self.run.advance(stack, now)
@@ -208,7 +208,7 @@ impl World {
             self.note(|| format!("{stack} waits, {:?}: {what}", plan.stage));
         }
         for request in &self.run.requests[from..] {
-            self.oath.hear(&self.run, request)?;
+            self.invariants.on_planned(&self.run, request)?;
         }
         Ok(())
     }
@@ -263,13 +263,13 @@ impl World {
             }
             3 => {
                 if let Some(id) = self.run.acknowledged.pop_front() {
-                    self.run.board.forget_reports(&[id]);
+                    self.run.state.forget_reports(&[id]);
                 }
             }
             _ => {
                 let kind = self.rng.pick(&lagging).clone();
                 if let Some(change) = self.run.watches.get_mut(&kind).and_then(|queue| queue.pop_front()) {
-                    self.run.board.see(change);
+                    self.run.state.on_change(change);
                 }
             }
         }
@@ -277,7 +277,7 @@ impl World {
     }
 
     /// A request reaches its server, or not, and its answer comes back, or not.
-    fn send(&mut self, request: Request) -> Kept {
+    fn send(&mut self, request: Request) -> Checked {
         let number = self.made;
         self.made += 1;
         let fault = match self.fault {
@@ -309,17 +309,17 @@ impl World {
     }
 }
 
-fn brief(answer: &brokkr_agent::plan::steps::Answer) -> String {
-    use brokkr_agent::plan::steps::Answer;
+fn brief(answer: &brokkr_agent::model::StepResult) -> String {
+    use brokkr_agent::model::StepResult;
     match answer {
-        Answer::Looked(seen) => {
+        StepResult::ObjectRead(seen) => {
             format!("{:?}", seen.as_ref().map(|seen| (&seen.uid, &seen.stack, seen.deleting)))
         }
-        Answer::Applied { seen, created } => {
+        StepResult::Applied { seen, created } => {
             format!("{} {}", if *created { "created" } else { "updated" }, seen.uid)
         }
-        Answer::Inside(foreign) => format!("inside {foreign:?}"),
-        Answer::Failed(failure) => format!("{:?} {}", failure.class, failure.reason),
+        StepResult::Contained(foreign) => format!("inside {foreign:?}"),
+        StepResult::Failed(failure) => format!("{:?} {}", failure.class, failure.reason.code()),
         _ => "done".to_owned(),
     }
 }

@@ -208,7 +208,7 @@ impl Agent {
         }
         if answer.status == StatusCode::NOT_MODIFIED {
             if self.etag.is_none() {
-                return Err(RequestError::Wrong("nothing new, to somebody who has nothing"));
+                return Err(RequestError::Wrong("304 to an agent without a tag"));
             }
             Counters::one(&shared.counters.not_modified);
             tokio::time::sleep(shared.config.pause).await;

@@ -37,7 +37,7 @@ macro_rules! counts {
 counts! {
     /// Now: agents that have a connection.
     connected,
-    /// Now: agents whose poll waits for an answer.
+    /// Now: agents with a waiting poll.
     waiting,
     connects,
     sessions,
@@ -106,7 +106,7 @@ impl Times {
         self.of[number].store(micros.max(1), Ordering::Relaxed);
     }
 
-    /// Seconds from the moment to each agent's time, of those whose time is later.
+    /// Returns the seconds from this moment to each agent's time, if it is later.
     pub fn since(&self, moment: Instant) -> Vec<f64> {
         let from = moment.duration_since(self.begun).as_micros() as f64;
         let times = self.of.iter().map(|time| time.load(Ordering::Relaxed) as f64);

@@ -39,9 +39,9 @@ async fn join_one(
     let wanted = serde_json::json!({"agent_name": format!("swarm-{seed}-{number}"), "labels": labels});
     let wanted: CreateJoinToken = serde_json::from_value(wanted)?;
     let token = admin.create_join_token(&wanted).await.context("make a join token")?;
-    let nobody = admin.with_credential(Credential::None);
+    let anonymous = admin.with_credential(Credential::None);
     let asked =
         RegisterAgent { token: token.token, public_key: URL_SAFE_NO_PAD.encode(identity.public_key()?) };
-    let registered = nobody.register_agent(&asked).await.context("register")?;
+    let registered = anonymous.register_agent(&asked).await.context("register")?;
     Ok((registered.installation_id, identity.joined(registered.agent_id)))
 }

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use brokkr_api::agents::{Holds, OpenSession};
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{
-    CAPABILITIES, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, YAML_MEDIA_TYPE, header,
+    Capabilities, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, YAML_MEDIA_TYPE, header,
 };
 use brokkr_api::report::ReportBatch;
 use brokkr_api::{AgentId, Position, SequenceId};
@@ -67,7 +67,7 @@ impl Write {
     }
 
     /// Returns the same write with another key.
-    pub fn anew(&self) -> Self {
+    pub fn with_new_key(&self) -> Self {
         Self { key: Uuid::new_v4(), ..self.clone() }
     }
 }
@@ -132,6 +132,6 @@ impl Endpoint<'_> {
             .method(method)
             .header(AUTHORIZATION, format!("Bearer {}", self.assertion))
             .header(header::PROTOCOL, PROTOCOL_VERSION)
-            .header(header::CAPABILITIES, CAPABILITIES.join(","))
+            .header(header::CAPABILITIES, Capabilities::own().to_string())
     }
 }

@@ -25,8 +25,8 @@ use crate::config::{Broker, Transport};
 
 /// What the broker gives a handshake, and a little more.
 const CONNECT: Duration = Duration::from_secs(15);
-/// Agents behind one loopback address: a pair of addresses has only so many ports, and the broker lets nobody have all
-/// connections.
+/// Agents per loopback address: a pair of addresses has a limited number of ports, and the broker limits the connections per
+/// address.
 const BEHIND_AN_ADDRESS: usize = 500;
 const LARGEST: usize = 16 * 1024 * 1024;
 

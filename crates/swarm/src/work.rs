@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use brokkr_api::envelope::{Envelope, TargetStack};
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, ReportReceipt, Transition};
 use brokkr_api::{EventId, SequenceId};
 use jiff::Timestamp;
@@ -15,12 +16,21 @@ use crate::request::Write;
 use crate::wire::RequestError;
 
 /// Error messages of clusters, which name an object: the broker has to group them.
-const REASONS: [(&str, &str); 4] = [
-    ("FieldImmutable", "Deployment shop/web-{}: spec.selector: field is immutable"),
-    ("Forbidden", "ConfigMap shop/settings-{}: this account may not create it"),
-    ("AdmissionDenied", "Pod shop/web-{}: denied by the policy no-latest-tag"),
-    ("QuotaExceeded", "Pod shop/web-{}: exceeded quota: compute"),
-];
+fn failure(number: u64, object: impl std::fmt::Display) -> (Reason, Message) {
+    let reason = match number % 4 {
+        0 => Reason::Immutable { fields: vec!["spec.selector".into()] },
+        1 => Reason::Forbidden {
+            account: None,
+            verbs: vec!["create".into()],
+            resource: Some("configmaps".into()),
+            namespace: Some("shop".into()),
+        },
+        2 => Reason::WebhookDenied { webhook: Some("no-latest-tag".into()) },
+        _ => Reason::QuotaExceeded { quota: Some("compute".into()) },
+    };
+    let message = Message::new(format!("Pod shop/web-{object}: {}", reason.sentence()));
+    (reason, message)
+}
 
 impl Agent {
     pub(crate) async fn work(&mut self, envelope: &Envelope) -> Result<(), RequestError> {
@@ -90,10 +100,9 @@ impl Agent {
         Counters::one(&self.shared.counters.delivered);
         if self.random.chance(self.shared.config.failures.apply) {
             Counters::one(&self.shared.counters.failed);
-            let (reason, message) = REASONS[(self.random.next() % REASONS.len() as u64) as usize];
+            let (reason, message) = failure(self.random.next(), self.number);
             let failed = self.said(target, Transition::Failed, now, verified);
-            let message = message.replace("{}", &self.number.to_string());
-            return vec![Report { reason: reason.into(), message, ..failed }];
+            return vec![Report { reason, message, ..failed }];
         }
         let applied = Hops { applied: Some(now), pruned: Some(now), ..verified };
         let healthy = Hops { healthy: Some(now), ..applied };
@@ -111,8 +120,8 @@ impl Agent {
             transition,
             at,
             hops,
-            reason: String::new(),
-            message: String::new(),
+            reason: Reason::None,
+            message: Message::default(),
             objects: Vec::new(),
             conditions: Vec::new(),
             dropped: 0,
@@ -129,7 +138,7 @@ impl Agent {
         let write = Write::reports(&batch);
         self.receipt(&write, &batch).await?;
         if self.random.chance(self.shared.config.failures.report_twice) {
-            self.receipt(&write.anew(), &batch).await?;
+            self.receipt(&write.with_new_key(), &batch).await?;
         }
         self.due = None;
         Ok(())

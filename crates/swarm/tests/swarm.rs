@@ -14,13 +14,13 @@ use sqlx::PgPool;
 const PATIENCE: Duration = Duration::from_secs(120);
 const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
 
-struct House {
+struct Fixture {
     fleet: Fleet,
     admin: Client,
     pool: PgPool,
 }
 
-impl House {
+impl Fixture {
     async fn open() -> Result<Self> {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         files::raise()?;
@@ -70,10 +70,10 @@ fn labels(number: usize) -> Labels {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_agents_get_a_submission_and_every_report_exists_once_whatever_goes_wrong() -> Result<()>
 {
-    let house = House::open().await?;
-    let (installation, mut agents) = join::join(&house.admin, 1, 5, labels).await?;
-    agents.extend(enrol::enrol(&house.pool, 2, 195, labels).await?);
-    let mut config = house.config(installation, agents)?;
+    let fixture = Fixture::open().await?;
+    let (installation, mut agents) = join::join(&fixture.admin, 1, 5, labels).await?;
+    agents.extend(enrol::enrol(&fixture.pool, 2, 195, labels).await?);
+    let mut config = fixture.config(installation, agents)?;
     config.seed = 7;
     config.applying = Duration::ZERO..Duration::from_secs(1);
     config.silence = Duration::from_millis(100)..Duration::from_secs(2);
@@ -81,8 +81,8 @@ async fn two_hundred_agents_get_a_submission_and_every_report_exists_once_whatev
         Failures { apply: 0.1, lost_answer: 0.2, report_twice: 0.2, reconnect: 0.05, silence: 0.02 };
     let swarm = Swarm::start(config)?;
     swarm.until(PATIENCE, "all agents to have an answer", |counts| counts.changed >= 200).await?;
-    house.submit("web", "swarm=yes", YAML).await?;
-    swarm.until(PATIENCE, "everybody to have delivered", |counts| counts.delivered >= 200).await?;
+    fixture.submit("web", "swarm=yes", YAML).await?;
+    swarm.until(PATIENCE, "all agents to have delivered", |counts| counts.delivered >= 200).await?;
     let settled = swarm
         .until(PATIENCE, "all reports to be acknowledged", |counts| {
             counts.reports_accepted >= 2 * counts.delivered - counts.failed
@@ -90,7 +90,7 @@ async fn two_hundred_agents_get_a_submission_and_every_report_exists_once_whatev
         .await?;
     assert_eq!((settled.delivered, settled.reports_refused), (200, 0), "{settled:?}");
     assert!(settled.lost_answers > 0 && settled.failed > 0 && settled.reports_duplicate > 0, "{settled:?}");
-    let (events, different, reporters) = house.events().await?;
+    let (events, different, reporters) = fixture.events().await?;
     assert_eq!(events.cast_unsigned(), settled.reports_accepted, "{settled:?}");
     assert_eq!((events, reporters), (different, 200), "{settled:?}");
     swarm.stop().await;
@@ -99,16 +99,16 @@ async fn two_hundred_agents_get_a_submission_and_every_report_exists_once_whatev
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_for_ten_of_two_hundred_wakes_ten_on_shared_connections_too() -> Result<()> {
-    let house = House::open().await?;
-    let agents = enrol::enrol(&house.pool, 3, 200, labels).await?;
-    let installation = sqlx::query_scalar("SELECT id FROM installation").fetch_one(&house.pool).await?;
-    let mut config = house.config(InstallationId(installation), agents)?;
+    let fixture = Fixture::open().await?;
+    let agents = enrol::enrol(&fixture.pool, 3, 200, labels).await?;
+    let installation = sqlx::query_scalar("SELECT id FROM installation").fetch_one(&fixture.pool).await?;
+    let mut config = fixture.config(InstallationId(installation), agents)?;
     config.transport = Transport::Shared { agents: 40 };
     let swarm = Swarm::start(config)?;
     let before = swarm
         .until(PATIENCE, "all agents to wait", |counts| counts.changed >= 200 && counts.waiting >= 200)
         .await?;
-    house.submit("few", "part=few", YAML).await?;
+    fixture.submit("few", "part=few", YAML).await?;
     let settled = swarm
         .until(PATIENCE, "the ten to have reported", |counts| {
             counts.reports_accepted >= 20 && counts.waiting >= 200
@@ -118,7 +118,7 @@ async fn a_change_for_ten_of_two_hundred_wakes_ten_on_shared_connections_too() -
     assert_eq!((settled.delivered, settled.contents, settled.holds), (10, 10, 10), "{settled:?}");
     // Each hears of the object, and of nothing else than its own holds.
     assert!(settled.polls <= 40, "others were woken: {settled:?}");
-    assert_eq!(house.events().await?, (20, 20, 10));
+    assert_eq!(fixture.events().await?, (20, 20, 10));
     swarm.stop().await;
     Ok(())
 }

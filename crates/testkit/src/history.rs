@@ -1,13 +1,12 @@
-//! Every call of every client, with what it was told; checked afterwards against what is in the database.
+//! Every call of every client and its outcome, checked afterwards against the database.
 //!
-//! A client that gets no answer, or one that leaves it open, does not know what happened: it asks again under the same
-//! key until it is told. Each attempt is a line of the history. The check is pure, so that it can be tested itself:
-//! planted violations have to be found.
+//! A client without a conclusive response does not know the outcome: it repeats the request with the same key until it does.
+//! Each attempt is recorded. The check is a pure function, and tests of its own plant violations that it has to find.
 //!
 //! ```text
-//! history/record.rs   operations, attempts, outcomes; and what agents saw
-//! history/truth.rs    what is there in the end: read from the database and from every replica
-//! history/check.rs    what must hold between the two, each with its number of the reliability report
+//! history/record.rs   operations, attempts, outcomes; and the states that were served to agents
+//! history/truth.rs    the final state, read from the database and from every replica
+//! history/check.rs    the invariants between the two, with their numbers in the reliability report
 //! ```
 
 mod check;

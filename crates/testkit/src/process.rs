@@ -212,7 +212,7 @@ impl Process {
     }
 }
 
-/// A child leads its own process group, whose number is its process id.
+/// Signals the process group of a child, which has the child's process id.
 fn signal_group(child: &Child, signal: Signal) {
     if let Ok(group) = i32::try_from(child.id()) {
         // The only possible error is that the group is empty.

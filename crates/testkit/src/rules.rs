@@ -163,14 +163,25 @@ pub(crate) struct Applied<R, A> {
 }
 
 /// The rules of one proxy, in the order in which they were installed.
-#[derive(Debug)]
 pub(crate) struct Rules<R, A> {
     installed: Mutex<Vec<Arc<InstalledRule<R, A>>>>,
+}
+
+impl<R, A> fmt::Debug for Rules<R, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.installed().iter()).finish()
+    }
 }
 
 impl<R, A> Default for Rules<R, A> {
     fn default() -> Self {
         Self { installed: Mutex::default() }
+    }
+}
+
+impl<R, A> Rules<R, A> {
+    fn installed(&self) -> MutexGuard<'_, Vec<Arc<InstalledRule<R, A>>>> {
+        self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,10 +219,6 @@ impl<R, A: Fault> Rules<R, A> {
         let rule = installed.iter().find(|rule| rule.applies_to(request))?;
         let is_first = rule.applied.fetch_add(1, Ordering::SeqCst) == 0;
         Some(Applied { rule: Arc::clone(rule), is_first })
-    }
-
-    fn installed(&self) -> MutexGuard<'_, Vec<Arc<InstalledRule<R, A>>>> {
-        self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,7 +21,6 @@ pub const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 pub const AGENT: &str = "shop-1";
 
 /// One fleet, one cluster, one agent with the label `env=prod`, and a namespace name that no other test uses.
-#[derive(Debug)]
 pub struct World {
     // Dropped in this order: the agent before its broker.
     pub agent: Agent,

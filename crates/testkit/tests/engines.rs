@@ -1,4 +1,4 @@
-//! The engines themselves: they start, they are real, and tests do not see each other's things.
+//! Tests of the engines: they start, and tests are isolated from each other.
 
 use std::time::Duration;
 
@@ -64,21 +64,21 @@ async fn an_api_only_cluster_verifies_authorises_and_survives_a_kill() -> Result
     let admin = cluster.admin().await?;
     assert_eq!(admin.apiserver_version().await?.git_version, "v1.36.3");
 
-    // A client that does not trust the cluster's own authority is not fooled.
+    // A client that does not trust the cluster's authority refuses to connect.
     let stranger = reqwest::Client::builder().no_proxy().build()?;
     let refused = stranger.get(format!("{}/readyz", cluster.url())).send().await;
     assert!(refused.is_err_and(|error| error.is_connect()));
 
-    // A service account without rights may not read secrets.
+    // A service account without permissions cannot read secrets.
     let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(admin.clone(), "default");
-    let nobody = serde_json::from_value(serde_json::json!({"metadata": {"name": "nobody"}}))?;
-    accounts.create(&PostParams::default(), &nobody).await?;
-    let nobody = cluster.client_for("default", "nobody").await?;
-    let secrets: Api<Secret> = Api::namespaced(nobody, "default");
+    let unprivileged = serde_json::from_value(serde_json::json!({"metadata": {"name": "nobody"}}))?;
+    accounts.create(&PostParams::default(), &unprivileged).await?;
+    let unprivileged = cluster.client_for("default", "nobody").await?;
+    let secrets: Api<Secret> = Api::namespaced(unprivileged, "default");
     let refused = secrets.list(&ListParams::default()).await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
 
-    // What it stored is there after its death.
+    // Stored objects survive the crash.
     let namespaces: Api<Namespace> = Api::all(admin);
     let kept = Namespace {
         metadata: ObjectMeta { name: Some("kept".into()), ..ObjectMeta::default() },

@@ -1,4 +1,4 @@
-//! Nothing that a test started outlives it: not after an error, not after a panic, not after a kill.
+//! No process outlives the test that started it: not after an error, a panic or a kill.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,48 +1,48 @@
-//! Is the process alive, and is it at work.
+//! Liveness and readiness of the agent.
 //!
-//! A broker that is away makes an agent neither dead nor unready: it keeps and repairs what is there, and starting it
-//! again would gain nothing. It is told as a cause of trouble instead, in the words and the form of the broker's own
+//! An unreachable broker makes an agent neither dead nor unready: it keeps and repairs the last known state, and restarting it
+//! would not help. It is listed as a cause instead, in the form of the broker's own
 //! `/readyz`.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 
-use super::respond;
-use crate::reconcile::figures::Figures;
+use crate::reconcile::counts::Counts;
 
-/// Polls wait for up to five minutes: a broker that was silent for longer is away.
+/// Polls wait for up to five minutes: a broker that was silent for longer is unreachable.
 const AWAY: Duration = Duration::from_secs(360);
 
-/// How the agent is.
+/// The health of the agent.
 pub(super) enum Health {
     /// What it waits for.
     Starting(&'static str),
     /// The reconciler does not answer.
     Stuck,
     /// What the reconciler says, and how long the broker has been silent.
-    Running(Box<Figures>, Duration),
+    Running(Box<Counts>, Duration),
 }
 
 impl Health {
-    /// Alive: if not, it has to be started again. Waiting for broker or cluster is no reason to.
+    /// Alive: if not, it has to be restarted. Waiting for the broker or the cluster is no reason for that.
     pub(super) fn livez(&self) -> Response<Full<Bytes>> {
-        self.told(!matches!(self, Self::Stuck))
+        self.respond(!matches!(self, Self::Stuck))
     }
 
-    /// Ready: it has joined, and what it should have is being carried out.
+    /// Ready: it has joined, and reconciles its target state.
     pub(super) fn readyz(&self) -> Response<Full<Bytes>> {
-        self.told(self.is_ready())
+        self.respond(self.is_ready())
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self, Self::Running(figures, _) if figures.aimed && figures.stood_down.is_none())
+        matches!(self, Self::Running(counts, _) if counts.has_target_state && counts.writes_suspended.is_none())
     }
 
-    fn told(&self, well: bool) -> Response<Full<Bytes>> {
+    fn respond(&self, well: bool) -> Response<Full<Bytes>> {
         let causes = self.causes();
         let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let causes: Vec<_> =
@@ -51,32 +51,43 @@ impl Health {
         respond(status, "application/json", body.to_string())
     }
 
-    /// The part that is in trouble, and what that means.
+    /// Returns the components with problems, and the problems.
     fn causes(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Starting(what) => vec![("start", format!("not at work yet: it has to {what} first"))],
             Self::Stuck => vec![("reconciler", "does not answer: start this agent again".to_owned())],
-            Self::Running(figures, silence) => running(figures, *silence),
+            Self::Running(counts, silence) => running(counts, *silence),
         }
     }
 }
 
-fn running(figures: &Figures, silence: Duration) -> Vec<(&'static str, String)> {
+fn running(counts: &Counts, silence: Duration) -> Vec<(&'static str, String)> {
     let mut causes = Vec::new();
-    if let Some(why) = figures.stood_down {
+    if let Some(why) = counts.writes_suspended {
         causes.push(("session", format!("nothing is written: {why}")));
     }
-    if !figures.aimed {
+    if !counts.has_target_state {
         causes.push(("broker", "has not said yet what should be here".to_owned()));
     } else if silence > AWAY {
         let silence = silence.as_secs();
         causes.push(("broker", format!("not heard for {silence} s; what is there is kept and repaired")));
-    } else if !figures.active {
+    } else if !counts.active {
         causes.push(("broker", "does not have this agent ACTIVE: nothing is changed here".to_owned()));
     }
-    if figures.unsynced > 0 {
-        let unsynced = figures.unsynced;
+    if counts.unsynced > 0 {
+        let unsynced = counts.unsynced;
         causes.push(("watches", format!("{unsynced} do not know what is there")));
     }
     causes
+}
+
+pub(super) fn respond(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    response
 }

@@ -28,11 +28,11 @@ impl Rig {
     }
 
     /// A reconciler that always answers the same.
-    fn answering(&self, figures: Figures) {
+    fn answering(&self, counts: Counts) {
         let mut asked = self.admin.running();
         tokio::spawn(async move {
             while let Some(asked) = asked.recv().await {
-                let _ = asked.send(figures.clone());
+                let _ = asked.send(counts.clone());
             }
         });
     }
@@ -54,15 +54,19 @@ async fn while_it_starts_it_is_alive_and_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn it_is_ready_once_it_was_told_what_should_be_here_and_not_while_another_serves() {
+async fn it_is_ready_once_it_has_a_target_state_and_not_while_another_process_serves() {
     let rig = Rig::start().await;
-    rig.answering(Figures { aimed: true, active: true, ..Figures::none() });
+    rig.answering(Counts { has_target_state: true, active: true, ..Counts::none() });
     let ready = rig.get("/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 200") && ready.ends_with(r#""whole":true}"#), "{ready}");
     assert!(rig.get("/metrics").await.contains("brokkr_agent_ready 1\n"));
 
     let twin = Rig::start().await;
-    twin.answering(Figures { aimed: true, stood_down: Some("a newer session serves"), ..Figures::none() });
+    twin.answering(Counts {
+        has_target_state: true,
+        writes_suspended: Some("a newer session serves"),
+        ..Counts::none()
+    });
     let ready = twin.get("/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("a newer session serves"), "{ready}");
     assert!(twin.get("/livez").await.starts_with("HTTP/1.1 200"));
@@ -81,6 +85,6 @@ async fn there_are_as_many_series_before_it_runs_as_afterwards() {
     let rig = Rig::start().await;
     let count = |text: &str| text.lines().filter(|line| line.starts_with("brokkr_agent_")).count();
     let before = count(&rig.get("/metrics").await);
-    rig.answering(Figures { aimed: true, objects: 10_000, ..Figures::none() });
+    rig.answering(Counts { has_target_state: true, objects: 10_000, ..Counts::none() });
     assert_eq!(count(&rig.get("/metrics").await), before);
 }

@@ -1,8 +1,10 @@
-//! What the containers of one Pod tell: image, configuration, memory, crash, probe.
+//! Causes in the container statuses of one Pod: image, configuration, memory, crash, probe.
 
+use brokkr_api::reason::Reason;
 use serde_json::Value;
 
-use super::{Cause, Weight, name, newest, text};
+use super::evidence::{Weight, name, newest, text};
+use crate::model::Cause;
 
 /// The most telling cause among the containers of a Pod, those that run first included.
 pub(super) fn cause(pod: &Value) -> Option<(Weight, Cause)> {
@@ -12,7 +14,8 @@ pub(super) fn cause(pod: &Value) -> Option<(Weight, Cause)> {
 
 fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
     let container = text(status, "name");
-    let told = |weight, reason: &str, what: String| {
+    let found = |weight, reason: &str, what: String| {
+        let reason = Reason::from_kubernetes(reason);
         Some((weight, Cause::new(reason, &format!("pod {}, container {container}: {what}", name(pod)))))
     };
     let waiting = status.pointer("/state/waiting").unwrap_or(&Value::Null);
@@ -25,10 +28,10 @@ fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
         | "RegistryUnavailable"
         | "ImageInspectError" => {
             let image = text(status, "image");
-            told(Weight::Image, reason, with_words(&format!("image {image} cannot be pulled"), message))
+            found(Weight::Image, reason, with_words(&format!("image {image} cannot be pulled"), message))
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            told(Weight::Config, reason, with_words("cannot be started", message))
+            found(Weight::Config, reason, with_words("cannot be started", message))
         }
         _ => {
             let ended = ended(status)?;
@@ -37,7 +40,7 @@ fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
             if text(ended, "reason") == "OOMKilled" {
                 let limit = memory_limit(pod, container);
                 let limit = limit.map_or_else(String::new, |limit| format!(" (its limit is {limit})"));
-                return told(Weight::Memory, "OOMKilled", format!("killed, out of memory{limit}{again}"));
+                return found(Weight::Memory, "OOMKilled", format!("killed, out of memory{limit}{again}"));
             }
             let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or(-1);
             // An init container that is done, or a Pod that lives on after a clean end.
@@ -45,8 +48,8 @@ fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
                 return None;
             }
             let reason = if reason.is_empty() { "Error" } else { reason };
-            let what = format!("ends with exit code {code}{again}");
-            told(Weight::Crash, reason, with_words(&what, last_line(text(ended, "message"))))
+            let what = format!("exits with code {code}{again}");
+            found(Weight::Crash, reason, with_words(&what, last_line(text(ended, "message"))))
         }
     }
 }
@@ -59,12 +62,12 @@ pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
     let spec = spec(pod, container)?;
     let starting = spec.get("startupProbe").is_some() && status["started"] != Value::Bool(true);
     let (reason, which) = match starting {
-        true => ("StartupProbeFailing", "startup"),
-        false if spec.get("readinessProbe").is_some() => ("ReadinessProbeFailing", "readiness"),
+        true => (Reason::StartupProbeFailing, "startup"),
+        false if spec.get("readinessProbe").is_some() => (Reason::ReadinessProbeFailing, "readiness"),
         false => return None,
     };
-    let told = newest(events, name(pod), &["Unhealthy"]).map_or("", |event| text(event, "message"));
-    let what = with_words(&format!("runs, but its {which} probe does not succeed"), told);
+    let words = newest(events, name(pod), &["Unhealthy"]).map_or("", |event| text(event, "message"));
+    let what = with_words(&format!("runs, but its {which} probe does not succeed"), words);
     let message = format!("pod {}, container {container}: {what}", name(pod));
     Some((Weight::Probe, Cause::new(reason, &message)))
 }

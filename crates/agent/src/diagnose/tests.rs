@@ -58,20 +58,21 @@ fn event(about: &str, reason: &str, message: &str, at: &str) -> Value {
 }
 
 #[track_caller]
-fn tells(pods: &[Value], reason: &str, message: &str) {
+fn finds(pods: &[Value], reason: &str, message: &str) {
     let found = cause(&workload(), &Evidence { pods, ..Evidence::default() });
-    assert_eq!(found, Some(Cause { reason: reason.into(), message: message.into() }));
+    let found = found.map(|cause| (cause.reason.code().to_owned(), cause.message.to_string()));
+    assert_eq!(found, Some((reason.to_owned(), message.to_owned())));
 }
 
 #[test]
 fn an_image_that_cannot_be_pulled_is_named() {
     let words = "rpc error: code = NotFound desc = no such manifest";
-    tells(
+    finds(
         &[pod("web-1", "Pending", waiting("ErrImagePull", words))],
         "ErrImagePull",
         &format!("pod web-1, container app: image registry.example/shop/web:7 cannot be pulled: {words}"),
     );
-    tells(
+    finds(
         &[pod("web-1", "Pending", waiting("ImagePullBackOff", ""))],
         "ImagePullBackOff",
         "pod web-1, container app: image registry.example/shop/web:7 cannot be pulled",
@@ -81,12 +82,12 @@ fn an_image_that_cannot_be_pulled_is_named() {
     first["status"]["initContainerStatuses"] = json!([
         {"name": "migrate", "image": "m:1", "state": {"waiting": {"reason": "InvalidImageName", "message": "bad"}}},
     ]);
-    tells(&[first], "InvalidImageName", "pod web-1, container migrate: image m:1 cannot be pulled: bad");
+    finds(&[first], "InvalidImageName", "pod web-1, container migrate: image m:1 cannot be pulled: bad");
 }
 
 #[test]
 fn a_missing_secret_is_named() {
-    tells(
+    finds(
         &[pod("web-1", "Pending", waiting("CreateContainerConfigError", "secret \"db\" not found"))],
         "CreateContainerConfigError",
         "pod web-1, container app: cannot be started: secret \"db\" not found",
@@ -94,7 +95,7 @@ fn a_missing_secret_is_named() {
 }
 
 #[test]
-fn a_crash_tells_its_exit_code_and_last_words() {
+fn a_crash_names_its_exit_code_and_last_line() {
     let crash = |code: i64, reason: &str, message: &str| {
         json!({
             "restartCount": 5,
@@ -102,32 +103,32 @@ fn a_crash_tells_its_exit_code_and_last_words() {
             "lastState": {"terminated": {"exitCode": code, "reason": reason, "message": message}},
         })
     };
-    tells(
+    finds(
         &[pod("web-1", "Running", crash(2, "Error", "starting\nno DATABASE_URL\n"))],
         "CrashLoopBackOff",
-        "pod web-1, container app: ends with exit code 2, restarted 5 times: no DATABASE_URL",
+        "pod web-1, container app: exits with code 2, restarted 5 times: no DATABASE_URL",
     );
-    tells(
+    finds(
         &[pod("web-1", "Running", crash(137, "OOMKilled", ""))],
         "OOMKilled",
         "pod web-1, container app: killed, out of memory (its limit is 64Mi), restarted 5 times",
     );
     // A server that ends at once and without complaint crashes, too.
-    tells(
+    finds(
         &[pod("web-1", "Running", crash(0, "Completed", ""))],
         "CrashLoopBackOff",
-        "pod web-1, container app: ends with exit code 0, restarted 5 times",
+        "pod web-1, container app: exits with code 0, restarted 5 times",
     );
     let first = json!({"restartCount": 0, "state": {"terminated": {"exitCode": 1, "reason": "Error"}}});
-    tells(&[pod("web-1", "Failed", first)], "Error", "pod web-1, container app: ends with exit code 1");
+    finds(&[pod("web-1", "Failed", first)], "Error", "pod web-1, container app: exits with code 1");
 }
 
 #[test]
 fn the_scheduler_is_quoted() {
     let words = "0/3 nodes are available: 3 Insufficient cpu.";
-    tells(&[unscheduled("web-1", words)], "Unschedulable", &format!("pod web-1: {words}"));
+    finds(&[unscheduled("web-1", words)], "Unschedulable", &format!("pod web-1: {words}"));
     let words = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
-    tells(&[unscheduled("web-1", words)], "VolumeClaimPending", &format!("pod web-1: {words}"));
+    finds(&[unscheduled("web-1", words)], "VolumeClaimPending", &format!("pod web-1: {words}"));
 }
 
 #[test]
@@ -135,24 +136,24 @@ fn a_container_that_runs_without_being_ready_fails_its_probe() {
     let running = json!({"state": {"running": {}}, "started": true});
     let pods = [pod("web-1", "Running", running)];
     let plain = "pod web-1, container app: runs, but its readiness probe does not succeed";
-    tells(&pods, "ReadinessProbeFailing", plain);
+    finds(&pods, "ReadinessProbeFailing", plain);
     let words = "Readiness probe failed: HTTP probe failed with statuscode: 503";
     let events = [
         event("web-1", "Unhealthy", "Readiness probe failed: connection refused", "2026-01-01T00:00:01Z"),
         event("web-1", "Unhealthy", words, "2026-01-01T00:00:09Z"),
-        event("web-2", "Unhealthy", "somebody else's", "2026-01-01T00:00:10Z"),
+        event("web-2", "Unhealthy", "another pod's", "2026-01-01T00:00:10Z"),
     ];
     let found = cause(&workload(), &Evidence { pods: &pods, events: &events, ..Evidence::default() });
-    assert_eq!(found.unwrap().message, format!("{plain}: {words}"));
+    assert_eq!(found.unwrap().message.to_string(), format!("{plain}: {words}"));
     let mut starting = pods[0].clone();
     starting["spec"]["containers"][0]["startupProbe"] = json!({});
     starting["status"]["containerStatuses"][0]["started"] = json!(false);
     let plain = "pod web-1, container app: runs, but its startup probe does not succeed";
-    tells(&[starting], "StartupProbeFailing", plain);
+    finds(&[starting], "StartupProbeFailing", plain);
 }
 
 #[test]
-fn pods_that_may_not_be_made_are_told_by_the_replica_set_or_an_event() {
+fn pods_that_cannot_be_created_are_explained_by_the_replica_set_or_an_event() {
     let words = "pods \"web-x\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2";
     let sets = [
         json!({"status": {"replicas": 2}}),
@@ -161,36 +162,39 @@ fn pods_that_may_not_be_made_are_told_by_the_replica_set_or_an_event() {
         ]}}),
     ];
     let found = cause(&workload(), &Evidence { replica_sets: &sets, ..Evidence::default() }).unwrap();
-    assert_eq!(found.reason, "QuotaExceeded");
-    assert_eq!(found.message, format!("pods cannot be made: {words}"));
+    assert_eq!(found.reason, Reason::QuotaExceeded { quota: None });
+    assert_eq!(found.message.to_string(), format!("pods cannot be created: {words}"));
 
     let denied = "admission webhook \"policy.example.com\" denied the request: no latest tags";
     let events = [event("db", "FailedCreate", denied, "2026-01-01T00:00:01Z")];
     let stateful: Key = "apps/StatefulSet/shop/db".parse().unwrap();
     let found = cause(&stateful, &Evidence { events: &events, ..Evidence::default() }).unwrap();
     assert_eq!(
-        (found.reason.as_str(), found.message),
-        ("FailedCreate", format!("pods cannot be made: {denied}"))
+        (found.reason.code(), found.message.to_string()),
+        ("FailedCreate", format!("pods cannot be created: {denied}"))
     );
 }
 
 #[test]
-fn a_volume_that_cannot_be_mounted_is_told_by_an_event() {
+fn a_volume_that_cannot_be_mounted_is_explained_by_an_event() {
     let pods = [pod("web-1", "Pending", waiting("ContainerCreating", ""))];
     let words = "MountVolume.SetUp failed for volume \"tls\" : secret \"web-tls\" not found";
     let events = [event("web-1", "FailedMount", words, "2026-01-01T00:00:01Z")];
     let found =
         cause(&workload(), &Evidence { pods: &pods, events: &events, ..Evidence::default() }).unwrap();
-    assert_eq!((found.reason.as_str(), found.message), ("FailedMount", format!("pod web-1: {words}")));
+    assert_eq!(
+        (found.reason.code(), found.message.to_string()),
+        ("FailedMount", format!("pod web-1: {words}"))
+    );
 }
 
 #[test]
-fn the_most_telling_comes_first_and_what_is_well_or_on_its_way_out_tells_nothing() {
+fn the_most_specific_cause_comes_first_and_ready_or_deleted_pods_have_none() {
     let pulling = pod("web-2", "Pending", waiting("ImagePullBackOff", ""));
     let stuck = unscheduled("web-1", "no room");
     for pods in [[stuck.clone(), pulling.clone()], [pulling.clone(), stuck]] {
         let found = cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }).unwrap();
-        assert_eq!(found.reason, "ImagePullBackOff");
+        assert_eq!(found.reason, Reason::ImagePullBackOff);
     }
     let mut leaving = pulling;
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

@@ -1,15 +1,18 @@
-//! What a refusal of the API server means: try again, wait for something, look again, or stop.
+//! What a refusal of the API server means: try again, wait for something, read again, or stop.
 //!
-//! The class decides what the plan does; the reason and the message are for people, so they say whose word it was: the
+//! The class decides what the plan does; the reason and the message are for people, so they name the source: the
 //! server's validation, its authorization, a quota, or Brokkr's own fence.
 
 use std::time::Duration;
 
+use brokkr_api::reason::{Message, Reason};
 use http::StatusCode;
 use serde::Deserialize;
 
 use crate::fence;
-use crate::plan::types::{Failure, FailureClass, Rival};
+use crate::model::{Failure, FailureClass, Rival};
+
+const LONGEST_MESSAGE: usize = 1000;
 
 /// The part of Kubernetes' `Status` that decisions need.
 #[derive(Debug, Default, Deserialize)]
@@ -23,6 +26,7 @@ struct Status {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Details {
+    name: String,
     kind: String,
     retry_after_seconds: u64,
     causes: Vec<Cause>,
@@ -41,82 +45,118 @@ struct Cause {
 pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, secret: bool) -> Failure {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let wait = Duration::from_secs(status.details.retry_after_seconds);
-    let (class, reason) = class(code, &status);
-    let reason = match reason {
-        Some(reason) => reason.to_owned(),
-        None if status.reason.is_empty() => format!("Http{}", code.as_u16()),
-        None => status.reason.clone(),
-    };
+    let (class, reason) = classify(code, &status);
     // The fence quotes no values, whatever it is about.
-    let message = match fence::said(&status.message) {
-        Some(words) => format!("the fence in the cluster refused it: {words}"),
-        None if class == FailureClass::Immutable => immutable(&status),
-        None if secret || status.message.is_empty() => format!("the API server answered {code}"),
-        None => status.message.clone(),
+    let message = match fence::refusal_message(&status.message) {
+        Some(words) => reason.message_with(words),
+        None if class == FailureClass::Immutable => reason.message(),
+        None if secret || status.message.is_empty() => {
+            Message::new(format!("the API server answered {code}"))
+        }
+        None => Message::new(&*status.message),
     };
-    Failure {
-        class,
-        reason,
-        message: message.chars().take(1000).collect(),
-        retry_after: retry_after.or((!wait.is_zero()).then_some(wait)),
-    }
+    let retry_after = retry_after.or((!wait.is_zero()).then_some(wait));
+    Failure { class, reason, message: message.clipped(LONGEST_MESSAGE), retry_after }
 }
 
-/// The server quotes the whole value, and says last what is wrong with it.
-fn immutable(status: &Status) -> String {
-    let fields: Vec<&str> = status.details.causes.iter().map(|cause| cause.field.as_str()).collect();
-    format!(
-        "{}: field is immutable; rename the object, or allow it to be made anew with the annotation \
-         brokkr.io/replace: recreate",
-        fields.join(", ")
-    )
-}
-
-/// The class, and a reason where we know a better one than the server's.
-fn class(code: StatusCode, status: &Status) -> (FailureClass, Option<&'static str>) {
+/// Returns what a refusal means.
+fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
     use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
     let says = |words: &str| status.message.contains(words);
-    if let Some(words) = fence::said(&status.message) {
+    if let Some(words) = fence::refusal_message(&status.message) {
         // A moment after joining the API server may not have seen the agent's id yet.
         let class = if words.contains("not known to its fence yet") { Transient } else { Permanent };
-        return (class, Some("Fenced"));
+        return (class, Reason::Fenced);
     }
+    // The server's own word, where no better reason is known.
+    let own = || match status.reason.as_str() {
+        "" => Reason::HttpStatus { code: code.as_u16() },
+        word => Reason::from_kubernetes(word),
+    };
+    let invalid = || Reason::Invalid { fields: status.fields() };
     match code.as_u16() {
         // How server-side apply refuses a field that the kind does not have.
-        500 if says("field not declared in schema") => (Permanent, Some("Invalid")),
-        429 | 500 | 502 | 503 | 504 => (Transient, None),
+        500 if says("field not declared in schema") => (Permanent, invalid()),
+        429 | 500 | 502 | 503 | 504 => (Transient, own()),
         // Two writers counted against one quota at the same time: nothing is wrong with the object.
-        409 if status.details.kind == "resourcequotas" || says("resourcequotas") => (Transient, None),
-        409 => (Conflict, None),
+        409 if status.details.kind == "resourcequotas" || says("resourcequotas") => (Transient, own()),
+        409 => (Conflict, own()),
         // How the API server says that the uid in a patch is not that of the object: it is another one by now.
-        422 if status.details.causes.iter().any(|cause| cause.field == "metadata.uid") => (Conflict, None),
-        _ if says("failed calling webhook") || says("conversion webhook") => (Transient, None),
-        _ if says("admission webhook \"") && says("denied the request") => (Permanent, Some("WebhookDenied")),
-        403 if status.is_terminating() => (Missing, Some("NamespaceTerminating")),
-        403 if says("exceeded quota") => (Permanent, Some("QuotaExceeded")),
-        403 => (Permanent, Some("Forbidden")),
-        404 if status.details.kind == "namespaces" => (Missing, Some("NamespaceNotFound")),
-        404 => (Missing, None),
-        413 => (Permanent, Some("TooLarge")),
+        422 if status.details.causes.iter().any(|cause| cause.field == "metadata.uid") => (Conflict, own()),
+        _ if says("failed calling webhook") || says("conversion webhook") => (Transient, own()),
+        _ if says("admission webhook \"") && says("denied the request") => (
+            Permanent,
+            Reason::WebhookDenied { webhook: quoted_after(&status.message, "admission webhook ") },
+        ),
+        403 if status.is_terminating() => {
+            (Missing, Reason::NamespaceTerminating { namespace: status.namespace() })
+        }
+        403 if says("exceeded quota") => {
+            (Permanent, Reason::QuotaExceeded { quota: word_after(&status.message, "exceeded quota: ") })
+        }
+        403 => (
+            Permanent,
+            Reason::Forbidden { account: None, verbs: Vec::new(), resource: None, namespace: None },
+        ),
+        404 if status.details.kind == "namespaces" => {
+            (Missing, Reason::NamespaceNotFound { namespace: status.namespace() })
+        }
+        404 => (Missing, own()),
+        413 => (Permanent, Reason::TooLarge),
         _ if says("Request entity too large")
             || says("etcdserver: request is too large")
             || says("Too long:") =>
         {
-            (Permanent, Some("TooLarge"))
+            (Permanent, Reason::TooLarge)
         }
-        _ if says("no matches for kind") => (Missing, Some("UnknownKind")),
-        422 if status.is_about_an_immutable_field() => (Immutable, Some("Immutable")),
-        400 | 422 => (Permanent, Some("Invalid")),
-        _ => (Permanent, None),
+        _ if says("no matches for kind") => (
+            Missing,
+            Reason::UnknownKind {
+                kind: quoted_after(&status.message, "no matches for kind ").unwrap_or_default(),
+            },
+        ),
+        422 if status.is_about_an_immutable_field() => {
+            (Immutable, Reason::Immutable { fields: status.fields() })
+        }
+        400 | 422 => (Permanent, invalid()),
+        _ => (Permanent, own()),
     }
 }
 
+/// `admission webhook "images.example.com" denied`: returns what is quoted after these words.
+fn quoted_after(message: &str, words: &str) -> Option<String> {
+    let (_, rest) = message.split_once(words)?;
+    Some(rest.strip_prefix('"')?.split_once('"')?.0.to_owned())
+}
+
+/// `exceeded quota: few, requested: …`: returns the word after these words.
+fn word_after(message: &str, words: &str) -> Option<String> {
+    let (_, rest) = message.split_once(words)?;
+    rest.split([',', ' ']).next().filter(|word| !word.is_empty()).map(ToOwned::to_owned)
+}
+
 impl Status {
+    /// Returns the fields that the server complains about.
+    fn fields(&self) -> Vec<String> {
+        let fields = self.details.causes.iter().map(|cause| cause.field.clone());
+        fields.filter(|field| !field.is_empty()).collect()
+    }
+
+    /// Returns the namespace, where a refusal is about one.
+    fn namespace(&self) -> Option<String> {
+        let terminating = self.details.causes.iter().find(|cause| cause.reason == "NamespaceTerminating");
+        match terminating {
+            // `namespace shop is being terminated`
+            Some(cause) => cause.message.split_whitespace().nth(1).map(ToOwned::to_owned),
+            None => Some(self.details.name.clone()).filter(|name| !name.is_empty()),
+        }
+    }
+
     fn is_terminating(&self) -> bool {
         self.details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
     }
 
-    /// Whether the only thing wrong is that fields changed which cannot. Beside any other error, making the object anew
+    /// Returns whether changed immutable fields are the only error. With any other error, recreating the object
     /// would not help.
     fn is_about_an_immutable_field(&self) -> bool {
         let fields: Vec<_> = self.details.causes.iter().filter(|cause| !cause.field.is_empty()).collect();
@@ -158,12 +198,7 @@ pub fn rivals(body: &[u8]) -> Vec<Rival> {
 
 #[must_use]
 pub fn unreachable(error: &dyn std::fmt::Display) -> Failure {
-    Failure {
-        class: FailureClass::Transient,
-        reason: "ApiServerUnreachable".into(),
-        message: format!("the API server could not be reached: {error}"),
-        retry_after: None,
-    }
+    Failure::with_words(FailureClass::Transient, Reason::ApiServerUnreachable, error)
 }
 
 #[cfg(test)]
@@ -172,14 +207,14 @@ mod tests {
 
     use super::*;
 
-    fn told(code: u16, body: &str) -> (FailureClass, String) {
+    fn classified(code: u16, body: &str) -> (FailureClass, String) {
         let failure = refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), None, false);
-        (failure.class, failure.reason)
+        (failure.class, failure.reason.code().to_owned())
     }
 
     /// Bodies as a real API server of 1.36 answers them, cut to what matters.
     #[test]
-    fn refusals_are_told_apart_narrowly() {
+    fn refusals_are_classified_narrowly() {
         use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
         let immutable = json!({"reason": "Invalid", "message": "Deployment.apps \"web\" is invalid: spec.selector: \
             Invalid value: {}: field is immutable", "details": {"causes": [{"reason": "FieldValueInvalid",
@@ -213,7 +248,7 @@ mod tests {
             (422, other_policy.to_string(), Permanent, "Invalid"),
             (404, no_namespace.to_string(), Missing, "NamespaceNotFound"),
             (404, json!({"reason": "NotFound"}).to_string(), Missing, "NotFound"),
-            (404, "404 page not found".into(), Missing, "Http404"),
+            (404, "404 page not found".into(), Missing, "HttpStatus"),
             (403, terminating.to_string(), Missing, "NamespaceTerminating"),
             (403, quota.to_string(), Permanent, "QuotaExceeded"),
             (403, json!({"reason": "Forbidden"}).to_string(), Permanent, "Forbidden"),
@@ -222,11 +257,11 @@ mod tests {
             (409, quota_race.to_string(), Transient, "Conflict"),
             (409, json!({"reason": "Conflict"}).to_string(), Conflict, "Conflict"),
             (429, json!({"reason": "TooManyRequests"}).to_string(), Transient, "TooManyRequests"),
-            (503, "<html>".into(), Transient, "Http503"),
-            (500, json!({"message": "failed calling webhook \"x\""}).to_string(), Transient, "Http500"),
+            (503, "<html>".into(), Transient, "HttpStatus"),
+            (500, json!({"message": "failed calling webhook \"x\""}).to_string(), Transient, "HttpStatus"),
         ];
         for (code, body, class, reason) in table {
-            assert_eq!(told(code, &body), (class, reason.to_owned()), "{code} {body}");
+            assert_eq!(classified(code, &body), (class, reason.to_owned()), "{code} {body}");
         }
     }
 
@@ -241,10 +276,10 @@ mod tests {
     fn what_the_server_says_of_a_secret_is_not_repeated_and_what_the_fence_says_is() {
         let body = br#"{"reason":"Invalid","message":"data[k]: Invalid value: hunter2"}"#;
         let failure = refusal(StatusCode::UNPROCESSABLE_ENTITY, body, None, true);
-        assert!(!failure.message.contains("hunter2"));
-        assert_eq!(failure.reason, "Invalid");
+        assert!(!failure.message.to_string().contains("hunter2"));
+        assert_eq!(failure.reason, Reason::Invalid { fields: Vec::new() });
         let body = br#"{"message":"x: ValidatingAdmissionPolicy 'brokkr-fence' with binding 'b' denied request: no"}"#;
         let failure = refusal(StatusCode::UNPROCESSABLE_ENTITY, body, None, true);
-        assert_eq!(failure.message, "the fence in the cluster refused it: no");
+        assert_eq!(failure.message.to_string(), "refused by Brokkr's admission policy in the cluster: no");
     }
 }

@@ -5,35 +5,39 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::Reason;
 use brokkr_manifest::order::{WAVE, rank};
 use brokkr_manifest::{Identity, Manifest};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
 
-use super::Cluster;
-use crate::marks::REPLACE;
-use crate::plan::steps::Answer;
-use crate::plan::types::{Body, Failure, FailureClass, Wanted};
+use super::request::Cluster;
+use crate::model::{Body, DesiredObject, Failure, FailureClass, StepResult};
+use crate::ownership::REPLACE;
 use crate::resource::{Kind, KindName, Served};
 
-/// How long a definition that was just established may take to show in discovery, before that is a failure.
+/// How long an established definition may take to appear in discovery.
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
 const SERVED_CHECKS: Duration = Duration::from_millis(50);
 
-/// Kinds that were asked for once. A kind that was found stays; one that was not is asked for again.
+/// A cache of kinds. Only kinds that were found are cached.
 #[derive(Clone, Default)]
 pub struct Kinds {
     known: Arc<Mutex<HashMap<GroupVersionKind, Kind>>>,
 }
 
-#[derive(Debug, thiserror::Error)]
+/// Why the objects of a manifest cannot be addressed.
+#[derive(Debug)]
 pub enum ResolveError {
-    #[error("the cluster does not know {0}; its definition is not in this stack either")]
-    UnknownKind(String),
-    #[error("{object} names a namespace, and {kind} is not namespaced")]
-    NotNamespaced { object: String, kind: String },
-    #[error("discovery failed: {0}")]
+    UnknownKind {
+        kind: String,
+    },
+    NotNamespaced {
+        object: String,
+        kind: String,
+    },
+    /// What the API server, or the connection to it, said.
     Unreachable(String),
 }
 
@@ -55,56 +59,53 @@ impl Kinds {
         identity: &Identity,
         manifest: &Manifest,
     ) -> Result<Kind, ResolveError> {
-        let wanted = GroupVersionKind::gvk(&identity.group, &identity.version, &identity.kind);
-        if let Some(kind) = self.known.lock().expect("never poisoned").get(&wanted) {
+        let desired = GroupVersionKind::gvk(&identity.group, &identity.version, &identity.kind);
+        if let Some(kind) = self.known.lock().expect("never poisoned").get(&desired) {
             return Ok(kind.clone());
         }
         if let Some(kind) = defined_here(identity, manifest) {
             return Ok(kind);
         }
-        match pinned_kind(cluster.client(), &wanted).await {
+        match pinned_kind(cluster.client(), &desired).await {
             Ok((resource, capabilities)) => {
                 let kind = kind_of(&resource, capabilities.scope == Scope::Namespaced);
-                self.known.lock().expect("never poisoned").insert(wanted, kind.clone());
+                self.known.lock().expect("never poisoned").insert(desired, kind.clone());
                 Ok(kind)
             }
             Err(kube::Error::Api(status)) if status.code != 404 => {
                 Err(ResolveError::Unreachable(status.message.clone()))
             }
             Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => {
-                Err(ResolveError::UnknownKind(format!("{} {}", identity.api_version(), identity.kind)))
+                let kind = format!("{} {}", identity.api_version(), identity.kind);
+                Err(ResolveError::UnknownKind { kind })
             }
             Err(error) => Err(ResolveError::Unreachable(error.to_string())),
         }
     }
 
-    /// Waits until the API server serves these kinds: an established definition takes a moment to show.
-    pub async fn await_served(&self, cluster: &Cluster, kinds: &[Kind]) -> Answer {
+    /// Waits until the API server serves these kinds.
+    pub async fn await_served(&self, cluster: &Cluster, kinds: &[Kind]) -> StepResult {
         let deadline = tokio::time::Instant::now() + SERVED_WITHIN;
         for kind in kinds {
-            let wanted = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
-            while let Err(error) = pinned_kind(cluster.client(), &wanted).await {
+            let desired = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+            while let Err(error) = pinned_kind(cluster.client(), &desired).await {
                 if tokio::time::Instant::now() > deadline {
-                    return Answer::Failed(Failure {
-                        class: FailureClass::Transient,
-                        reason: "NotServed".into(),
-                        message: format!("{kind} is established and not served yet: {error}"),
-                        retry_after: None,
-                    });
+                    let reason = Reason::NotServed { kind: kind.to_string() };
+                    return StepResult::Failed(Failure::with_words(FailureClass::Transient, reason, error));
                 }
                 tokio::time::sleep(SERVED_CHECKS).await;
             }
         }
-        Answer::Resolved
+        StepResult::Resolved
     }
 
-    /// Every object of the manifest with the kind it is addressed by and the namespace it goes to.
+    /// Returns every object of the manifest with its kind and namespace.
     pub async fn resolve_all(
         &self,
         cluster: &Cluster,
         manifest: &Manifest,
-    ) -> Result<BTreeMap<brokkr_manifest::Key, Arc<Wanted>>, ResolveError> {
-        let mut wanted = BTreeMap::new();
+    ) -> Result<BTreeMap<brokkr_manifest::Key, Arc<DesiredObject>>, ResolveError> {
+        let mut desired = BTreeMap::new();
         for object in &manifest.objects {
             let identity = &object.identity;
             let kind = self.resolve(cluster, identity, manifest).await?;
@@ -118,9 +119,9 @@ impl Kinds {
                 });
             }
             let wave = object.annotation(WAVE).and_then(|wave| wave.trim().parse().ok()).unwrap_or(0);
-            wanted.insert(
+            desired.insert(
                 key.clone(),
-                Arc::new(Wanted {
+                Arc::new(DesiredObject {
                     kind,
                     body: Body::new(&object.body),
                     digest: Checksum(object.digest),
@@ -132,17 +133,17 @@ impl Kinds {
                 }),
             );
         }
-        Ok(wanted)
+        Ok(desired)
     }
 }
 
-/// The kind that a definition makes known.
+/// Returns the kind that a definition defines.
 fn defines(definition: &Value) -> Option<KindName> {
     let spec = &definition["spec"];
     Some(KindName { group: spec["group"].as_str()?.into(), kind: spec["names"]["kind"].as_str()?.into() })
 }
 
-/// The kind as a definition in the same manifest will make it known.
+/// Returns the kind, if a definition in the same manifest defines it.
 fn defined_here(identity: &Identity, manifest: &Manifest) -> Option<Kind> {
     let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
     manifest.objects.iter().find_map(|object| {

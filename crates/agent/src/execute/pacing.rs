@@ -1,8 +1,8 @@
-//! How many requests may be in flight: as many as the API server bears, and no more.
+//! The concurrency of requests: as many as the API server can handle.
 //!
-//! The number grows by one per round of answers and is halved when the server says that it is too much, at
-//! most once per round; never below one. After half a minute without such words it is again what was configured. A
-//! Retry-After holds everything back, not just the request that was refused.
+//! The limit grows by one per round of answers and is halved when the server is overloaded, at
+//! most once per round; never below one. After 30 seconds without overload it is the configured limit again. A
+//! Retry-After delays all requests, not only the one that was refused.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,63 +11,63 @@ use http::StatusCode;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// So long after the last refusal nothing is remembered of it.
+/// The time after which the last overload is forgotten.
 const QUIET: Duration = Duration::from_secs(30);
-/// Nobody is let down for longer than transient errors are borne (D2).
+/// The longest Retry-After that is obeyed (D2).
 const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
-/// What an answer says about the pace.
+/// What an answer says about the load of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    Fine,
-    /// Too much, with how long the server wants to be left alone.
-    TooMuch(Option<Duration>),
+pub enum ServerLoad {
+    Normal,
+    /// Overloaded, with its Retry-After.
+    Overloaded(Option<Duration>),
 }
 
-impl Heard {
+impl ServerLoad {
     #[must_use]
     pub fn of(status: StatusCode, retry_after: Option<Duration>) -> Self {
         match (status, retry_after) {
             (StatusCode::TOO_MANY_REQUESTS, _) | (StatusCode::SERVICE_UNAVAILABLE, Some(_)) => {
-                Self::TooMuch(retry_after)
+                Self::Overloaded(retry_after)
             }
-            _ => Self::Fine,
+            _ => Self::Normal,
         }
     }
 }
 
-/// The state machine. Knows nothing of tasks and clocks.
+/// The state machine, without tasks and clocks.
 #[derive(Debug)]
-struct Pace {
+struct ConcurrencyLimit {
     most: usize,
     allowed: usize,
-    /// Good answers since the number last grew.
+    /// Answers since the limit last grew.
     answers: usize,
     cut_at: Option<Instant>,
     held_until: Option<Instant>,
 }
 
-impl Pace {
+impl ConcurrencyLimit {
     fn new(most: usize) -> Self {
         let most = most.max(1);
         Self { most, allowed: most, answers: 0, cut_at: None, held_until: None }
     }
 
-    fn hear(&mut self, sent: Instant, now: Instant, heard: Heard) {
+    fn record(&mut self, sent: Instant, now: Instant, load: ServerLoad) {
         if self.cut_at.is_some_and(|at| now.duration_since(at) >= QUIET) {
             self.cut_at = None;
             self.allowed = self.most;
         }
-        match heard {
-            Heard::Fine => {
+        match load {
+            ServerLoad::Normal => {
                 self.answers += 1;
                 if self.answers >= self.allowed && self.allowed < self.most {
                     self.allowed += 1;
                     self.answers = 0;
                 }
             }
-            Heard::TooMuch(pause) => {
-                // What was sent before the last cut tells nothing about the pace since.
+            ServerLoad::Overloaded(pause) => {
+                // A request that was sent before the last cut says nothing about the present limit.
                 if self.cut_at.is_none_or(|at| sent >= at) {
                     self.allowed = (self.allowed / 2).max(1);
                     self.answers = 0;
@@ -82,42 +82,42 @@ impl Pace {
     }
 }
 
-/// Places for requests, as many as the pace allows.
-pub struct Places {
+/// Slots for requests, as many as the limit allows.
+pub struct RequestSlots {
     semaphore: Semaphore,
     state: Mutex<State>,
 }
 
 struct State {
-    pace: Pace,
-    /// Places that exist, taken or not. Follows the pace; one that is taken goes when it is given back.
+    limit: ConcurrencyLimit,
+    /// The number of slots, free or taken. Follows the limit; a taken slot is removed when it is released.
     existing: usize,
 }
 
-/// A place that was taken. Given back when dropped.
-pub struct Place<'a> {
-    places: &'a Places,
+/// A taken slot. Released when dropped.
+pub struct RequestSlot<'a> {
+    slots: &'a RequestSlots,
     permit: Option<SemaphorePermit<'a>>,
     sent: Instant,
 }
 
-impl Places {
+impl RequestSlots {
     #[must_use]
     pub fn new(most: usize) -> Self {
-        let pace = Pace::new(most);
-        let existing = pace.allowed;
-        Self { semaphore: Semaphore::new(existing), state: Mutex::new(State { pace, existing }) }
+        let limit = ConcurrencyLimit::new(most);
+        let existing = limit.allowed;
+        Self { semaphore: Semaphore::new(existing), state: Mutex::new(State { limit, existing }) }
     }
 
-    /// Waits for a place, and for as long as the server wants to be left alone.
-    pub async fn take(&self) -> Place<'_> {
+    /// Waits for a slot, and for the end of a Retry-After.
+    pub async fn take(&self) -> RequestSlot<'_> {
         // Never closed.
         let permit = self.semaphore.acquire().await.ok();
         loop {
-            let held_until = self.state().pace.held_until;
+            let held_until = self.state().limit.held_until;
             match held_until {
                 Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
-                _ => return Place { places: self, permit, sent: Instant::now() },
+                _ => return RequestSlot { slots: self, permit, sent: Instant::now() },
             }
         }
     }
@@ -127,24 +127,24 @@ impl Places {
     }
 }
 
-impl Place<'_> {
-    pub fn heard(&self, heard: Heard) {
-        let mut state = self.places.state();
-        state.pace.hear(self.sent, Instant::now(), heard);
-        let allowed = state.pace.allowed;
+impl RequestSlot<'_> {
+    pub fn record_load(&self, load: ServerLoad) {
+        let mut state = self.slots.state();
+        state.limit.record(self.sent, Instant::now(), load);
+        let allowed = state.limit.allowed;
         if state.existing < allowed {
-            self.places.semaphore.add_permits(allowed - state.existing);
+            self.slots.semaphore.add_permits(allowed - state.existing);
             state.existing = allowed;
         } else {
-            state.existing -= self.places.semaphore.forget_permits(state.existing - allowed);
+            state.existing -= self.slots.semaphore.forget_permits(state.existing - allowed);
         }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {
-        let mut state = self.places.state();
-        if state.existing > state.pace.allowed
+        let mut state = self.slots.state();
+        if state.existing > state.limit.allowed
             && let Some(permit) = self.permit.take()
         {
             permit.forget();
@@ -165,69 +165,69 @@ mod tests {
 
     #[test]
     fn d2_too_much_halves_once_per_round_and_never_below_one() {
-        let mut pace = Pace::new(32);
+        let mut limit = ConcurrencyLimit::new(32);
         for _ in 0..32 {
-            pace.hear(second(0), second(1), Heard::TooMuch(None));
+            limit.record(second(0), second(1), ServerLoad::Overloaded(None));
         }
-        assert_eq!(pace.allowed, 16, "32 refusals of one round are one word");
+        assert_eq!(limit.allowed, 16, "32 refusals of one round are one word");
         for round in 1..10 {
-            pace.hear(second(round), second(round), Heard::TooMuch(None));
+            limit.record(second(round), second(round), ServerLoad::Overloaded(None));
         }
-        assert_eq!(pace.allowed, 1);
+        assert_eq!(limit.allowed, 1);
     }
 
     #[test]
     fn good_answers_let_it_grow_by_one_per_round_up_to_what_was_configured() {
-        let mut pace = Pace::new(8);
-        pace.hear(second(0), second(0), Heard::TooMuch(None));
-        assert_eq!(pace.allowed, 4);
+        let mut limit = ConcurrencyLimit::new(8);
+        limit.record(second(0), second(0), ServerLoad::Overloaded(None));
+        assert_eq!(limit.allowed, 4);
         for _ in 0..4 {
-            pace.hear(second(1), second(1), Heard::Fine);
+            limit.record(second(1), second(1), ServerLoad::Normal);
         }
-        assert_eq!(pace.allowed, 5);
+        assert_eq!(limit.allowed, 5);
         for _ in 0..1000 {
-            pace.hear(second(2), second(2), Heard::Fine);
+            limit.record(second(2), second(2), ServerLoad::Normal);
         }
-        assert_eq!(pace.allowed, 8);
+        assert_eq!(limit.allowed, 8);
     }
 
     #[test]
     fn when_it_was_quiet_it_is_what_was_configured() {
-        let mut pace = Pace::new(32);
-        pace.hear(second(0), second(0), Heard::TooMuch(None));
-        pace.hear(second(29), second(29), Heard::Fine);
-        assert_eq!(pace.allowed, 16);
-        pace.hear(second(30), second(30), Heard::Fine);
-        assert_eq!(pace.allowed, 32);
+        let mut limit = ConcurrencyLimit::new(32);
+        limit.record(second(0), second(0), ServerLoad::Overloaded(None));
+        limit.record(second(29), second(29), ServerLoad::Normal);
+        assert_eq!(limit.allowed, 16);
+        limit.record(second(30), second(30), ServerLoad::Normal);
+        assert_eq!(limit.allowed, 32);
     }
 
     #[test]
     fn d2_retry_after_is_obeyed_by_all_and_a_503_counts_only_with_it() {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-        assert_eq!(Heard::of(unavailable, None), Heard::Fine);
+        assert_eq!(ServerLoad::of(unavailable, None), ServerLoad::Normal);
         let wish = Some(Duration::from_secs(7));
-        assert_eq!(Heard::of(unavailable, wish), Heard::TooMuch(wish));
-        let mut pace = Pace::new(4);
-        pace.hear(second(0), second(1), Heard::TooMuch(wish));
-        pace.hear(second(0), second(2), Heard::TooMuch(Some(Duration::from_secs(1))));
-        assert_eq!(pace.held_until, Some(second(8)), "the longer wish counts");
+        assert_eq!(ServerLoad::of(unavailable, wish), ServerLoad::Overloaded(wish));
+        let mut limit = ConcurrencyLimit::new(4);
+        limit.record(second(0), second(1), ServerLoad::Overloaded(wish));
+        limit.record(second(0), second(2), ServerLoad::Overloaded(Some(Duration::from_secs(1))));
+        assert_eq!(limit.held_until, Some(second(8)), "the longer wish counts");
     }
 
     #[tokio::test]
     async fn places_follow_the_pace_even_while_they_are_taken() {
-        let places = Places::new(4);
-        let taken = [places.take().await, places.take().await, places.take().await, places.take().await];
+        let slots = RequestSlots::new(4);
+        let taken = [slots.take().await, slots.take().await, slots.take().await, slots.take().await];
         let wish = Duration::from_millis(100);
-        taken[0].heard(Heard::TooMuch(Some(wish)));
+        taken[0].record_load(ServerLoad::Overloaded(Some(wish)));
         drop(taken);
-        assert_eq!(places.semaphore.available_permits(), 2);
+        assert_eq!(slots.semaphore.available_permits(), 2);
         let before = Instant::now();
-        let held = places.take().await;
+        let held = slots.take().await;
         assert!(before.elapsed() + Duration::from_millis(20) >= wish, "everybody waits");
         for _ in 0..2 {
-            held.heard(Heard::Fine);
+            held.record_load(ServerLoad::Normal);
         }
         drop(held);
-        assert_eq!(places.semaphore.available_permits(), 3);
+        assert_eq!(slots.semaphore.available_permits(), 3);
     }
 }

@@ -1,28 +1,30 @@
-//! Which rights are missing, known before the first write.
+//! Finds missing rights before the first write.
 //!
-//! A write without rights fails anyway; what this adds is that it is known for the whole stack at once, and that it is
-//! told verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
+//! A write without rights fails anyway; this finds all missing rights of a stack at once, and they are
+//! named verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
 //! and a pure function reads them. Where the server cannot list them all, there is no verdict.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::ObjectNote;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Cluster, Writes, classify};
+use super::classify;
+use super::request::Cluster;
+use super::write::Writes;
+use crate::model::Failure;
 use crate::observe::Scope;
-use crate::plan::types::Failure;
 use crate::resource::Kind;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-pub const NO_RIGHT: &str = "NoRight";
 const FRESH: Duration = Duration::from_secs(5);
 /// Reviews are about a namespace; rules found in one that does not exist hold in the whole cluster.
-const NOWHERE: &str = "brokkr-nowhere";
+const ANY_NAMESPACE: &str = "brokkr-nowhere";
 
 const READS: [&str; 3] = ["get", "list", "watch"];
 const WRITES: [&str; 3] = ["create", "patch", "delete"];
@@ -46,9 +48,9 @@ struct Rule {
 }
 
 impl Rules {
-    /// Whether a verb is allowed on every object of a kind. A rule for some names only is no right to all.
+    /// Returns whether a verb is allowed on every object of a kind. A rule for some names is not enough.
     fn allow(&self, verb: &str, kind: &Kind) -> bool {
-        let has = |list: &[String], wanted: &str| list.iter().any(|entry| entry == "*" || entry == wanted);
+        let has = |list: &[String], desired: &str| list.iter().any(|entry| entry == "*" || entry == desired);
         self.incomplete
             || self.resource_rules.iter().any(|rule| {
                 rule.resource_names.is_empty()
@@ -60,16 +62,16 @@ impl Rules {
 }
 
 /// An account (none for the agent itself) in a namespace.
-type Where = (Option<String>, String);
+type RulesKey = (Option<String>, String);
 
-/// When it was asked for, and the answer.
-type Answered = (Instant, Arc<Rules>);
+/// The time of the review, and its result.
+type CachedRules = (Instant, Arc<Rules>);
 
-/// What accounts may do, remembered for a moment.
+/// A short-lived cache of the rights of accounts.
 #[derive(Clone)]
 pub struct Rights {
     scope: Scope,
-    known: Arc<Mutex<HashMap<Where, Answered>>>,
+    known: Arc<Mutex<HashMap<RulesKey, CachedRules>>>,
 }
 
 impl Rights {
@@ -79,7 +81,7 @@ impl Rights {
         Self { scope, known: Arc::default() }
     }
 
-    /// What cannot be done with these kinds in these namespaces: read by the agent, written by whom it acts as.
+    /// Returns the missing rights for these kinds and namespaces: to read as the agent, and to write as its identity.
     pub async fn missing(
         &self,
         writes: &Writes,
@@ -94,8 +96,8 @@ impl Rights {
             let verbs = self.lacking(writes, kind, place).await?;
             lacking.insert((kind, place), verbs);
         }
-        let told = lacking.into_iter().filter(|(_, verbs)| !verbs.is_empty());
-        Ok(told.map(|((kind, namespace), verbs)| note(kind, namespace, &verbs, writes.user())).collect())
+        let missing = lacking.into_iter().filter(|(_, verbs)| !verbs.is_empty());
+        Ok(missing.map(|((kind, namespace), verbs)| note(kind, namespace, &verbs, writes.user())).collect())
     }
 
     async fn lacking(
@@ -104,9 +106,9 @@ impl Rights {
         kind: &Kind,
         namespace: Option<&str>,
     ) -> Result<Vec<&'static str>, Failure> {
-        let here = namespace.unwrap_or(NOWHERE);
+        let here = namespace.unwrap_or(ANY_NAMESPACE);
         let watched_in = match &self.scope {
-            Scope::Cluster => NOWHERE,
+            Scope::Cluster => ANY_NAMESPACE,
             Scope::Namespaces(_) => here,
         };
         let cluster = writes.cluster();
@@ -160,21 +162,22 @@ async fn review(cluster: &Cluster, user: Option<&str>, namespace: &str) -> Resul
     Ok(review.status)
 }
 
-/// `may not create or patch deployments.apps in namespace shop`
 fn note(kind: &Kind, namespace: Option<&str>, verbs: &[&str], user: Option<&str>) -> ObjectNote {
     let resource =
         if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
-    let place = namespace.map_or_else(|| "in the cluster".to_owned(), |name| format!("in namespace {name}"));
-    let verbs = match verbs {
-        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
-        verbs => verbs.concat(),
+    let reason = Reason::Forbidden {
+        account: user.map(ToOwned::to_owned),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        resource: Some(resource),
+        namespace: namespace.map(ToOwned::to_owned),
     };
-    let who = user.map_or_else(|| "this agent".to_owned(), |user| format!("this agent, acting as {user},"));
-    ObjectNote {
-        object: format!("{resource} {place}"),
-        reason: NO_RIGHT.into(),
-        message: format!("{who} may not {verbs} {resource} {place}"),
-    }
+    let object = ObjectRef {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        namespace: namespace.map(ToOwned::to_owned),
+        name: String::new(),
+    };
+    ObjectNote { object, message: reason.message(), reason }
 }
 
 #[cfg(test)]
@@ -225,11 +228,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_verb_by_verb() {
-        let told = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
-        assert_eq!(told.message, "this agent may not create or patch deployments.apps in namespace shop");
-        let told = note(&kind("", "namespaces"), None, &["patch"], Some("system:serviceaccount:a:brokkr-b"));
+        let missing = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
         assert_eq!(
-            told.message,
+            missing.message.to_string(),
+            "this agent may not create or patch deployments.apps in namespace shop"
+        );
+        let missing =
+            note(&kind("", "namespaces"), None, &["patch"], Some("system:serviceaccount:a:brokkr-b"));
+        assert_eq!(
+            missing.message.to_string(),
             "this agent, acting as system:serviceaccount:a:brokkr-b, may not patch namespaces in the cluster"
         );
     }

@@ -1,42 +1,47 @@
-//! What changes something for one stack: apply, dry run, delete, release. Made as one identity, which only a grant gives.
+//! Writes for one stack: apply, dry run, delete, release. Made with the identity that the grant defines.
 
 use brokkr_manifest::Key;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::classify;
-use super::request::{Ask, Cluster, JSON, METADATA, Reply};
-use crate::grant::Acting;
-use crate::marks::{self, FIELD_MANAGER, Stamp, dress};
-use crate::plan::steps::Answer;
-use crate::plan::types::{Failure, Uid, Wanted};
+use super::request::{APPLY, Cluster, JSON, METADATA, OutgoingRequest, Reply};
+use crate::grant::ActingAs;
+use crate::model::{DesiredObject, Failure, StepResult, Uid};
+use crate::ownership::{self, FIELD_MANAGER, Stamp, apply_metadata};
 use crate::resource::Kind;
-use crate::seeded::{Bug, has};
 use crate::yields;
 
-pub(super) const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 
 /// Writes for one stack, as one identity.
 #[derive(Clone)]
 pub struct Writes {
     cluster: Cluster,
-    /// Whom to act as; none for the agent itself.
+    /// The account to act as; none for the agent's own.
     user: Option<String>,
 }
 
+impl Cluster {
+    /// Returns the writes for a stack, made with the identity of its grant.
+    #[must_use]
+    pub fn acting_as(&self, acting: &ActingAs) -> Writes {
+        Writes::new(self.clone(), acting)
+    }
+}
+
 impl Writes {
-    pub(super) fn new(cluster: Cluster, acting: &Acting) -> Self {
+    pub(super) fn new(cluster: Cluster, acting: &ActingAs) -> Self {
         Self { cluster, user: acting.user() }
     }
 
-    /// Whom it acts as; none for the agent itself.
+    /// Returns the account that it acts as; none for the agent's own.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The API server as the agent itself sees it.
+    /// Returns the API server with the agent's own account.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -51,12 +56,12 @@ impl Writes {
         body: Vec<u8>,
     ) -> Result<Reply, Failure> {
         let user = self.user.as_deref();
-        self.cluster.exchange(Ask { method, path, content_type, accept, user }, body).await
+        self.cluster.exchange(OutgoingRequest { method, path, content_type, accept, user }, body).await
     }
 
     async fn patch(
         &self,
-        wanted: &Wanted,
+        desired: &DesiredObject,
         uid: Option<&Uid>,
         stamp: &Stamp,
         dry_run: bool,
@@ -64,76 +69,77 @@ impl Writes {
         let dry = if dry_run { "&dryRun=All" } else { "" };
         let path = format!(
             "{}?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict{dry}",
-            wanted.kind.object_path(&wanted.key)
+            desired.kind.object_path(&desired.key)
         );
-        let body = wanted.body.to_value();
-        let body = if dry_run { body } else { self.yielding(wanted, body).await? };
-        let body = dress(body, &wanted.key, stamp, uid).to_string().into_bytes();
-        let reply = self.send(Method::PATCH, &path, APPLY, Cluster::accept(&wanted.kind), body).await?;
-        if reply.status.is_success() { Ok(reply) } else { Err(reply.refusal(&wanted.kind)) }
+        let body = desired.body.to_value();
+        let body = if dry_run { body } else { self.yielding(desired, body).await? };
+        let body = apply_metadata(body, &desired.key, stamp, uid).to_string().into_bytes();
+        let reply = self.send(Method::PATCH, &path, APPLY, Cluster::accept(&desired.kind), body).await?;
+        if reply.status.is_success() { Ok(reply) } else { Err(reply.refusal(&desired.kind)) }
     }
 
-    /// What to send of the manifest's object where fields of it are left to others.
-    async fn yielding(&self, wanted: &Wanted, body: Value) -> Result<Value, Failure> {
-        // What cannot be read as paths was refused with the whole manifest.
+    /// Returns the body to send where fields are yielded to others.
+    async fn yielding(&self, desired: &DesiredObject, body: Value) -> Result<Value, Failure> {
+        // Invalid paths were refused with the whole manifest.
         let paths = brokkr_manifest::yields::paths(&body).unwrap_or_default();
         if paths.is_empty() {
             return Ok(body);
         }
-        let live = self.cluster.read(&wanted.kind.object_path(&wanted.key)).await?;
+        let live = self.cluster.read(&desired.kind.object_path(&desired.key)).await?;
         Ok(match live {
             Some(live) => yields::yielded(body, &live, &paths),
             None => body,
         })
     }
 
-    /// B2: would it be accepted?
-    pub async fn dry_run(&self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
-        match self.patch(wanted, uid, stamp, true).await {
-            // What would be created is not there.
-            Ok(reply) => Answer::Valid { exists: reply.status != StatusCode::CREATED },
-            Err(failure) => Answer::Failed(failure),
+    /// B2: validates an object with a dry run.
+    pub async fn dry_run(&self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
+        match self.patch(desired, uid, stamp, true).await {
+            // An object that would be created does not exist.
+            Ok(reply) => StepResult::Valid { exists: reply.status != StatusCode::CREATED },
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
-    /// Who holds fields of ours: a dry run that does not insist is refused with their names.
-    pub async fn rivals(&self, wanted: &Wanted, stamp: &Stamp) -> Answer {
+    /// Returns the field managers that own our fields: a dry run without force is refused with their names.
+    pub async fn rivals(&self, desired: &DesiredObject, stamp: &Stamp) -> StepResult {
         let path =
-            format!("{}?fieldManager={FIELD_MANAGER}&dryRun=All", wanted.kind.object_path(&wanted.key));
-        let body = dress(wanted.body.to_value(), &wanted.key, stamp, None).to_string().into_bytes();
+            format!("{}?fieldManager={FIELD_MANAGER}&dryRun=All", desired.kind.object_path(&desired.key));
+        let body =
+            apply_metadata(desired.body.to_value(), &desired.key, stamp, None).to_string().into_bytes();
         match self.send(Method::PATCH, &path, APPLY, METADATA, body).await {
             Ok(reply) if reply.status == StatusCode::CONFLICT => {
-                Answer::Contended(classify::rivals(&reply.body))
+                StepResult::RivalsFound(classify::rivals(&reply.body))
             }
-            Ok(_) => Answer::Contended(Vec::new()),
-            Err(failure) => Answer::Failed(failure),
+            Ok(_) => StepResult::RivalsFound(Vec::new()),
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
     /// B3: server-side apply, force on, as the field manager `brokkr`.
-    pub async fn apply(&self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
-        let answer = self.patch(wanted, uid, stamp, false).await.and_then(|reply| {
+    pub async fn apply(&self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
+        let answer = self.patch(desired, uid, stamp, false).await.and_then(|reply| {
             let created = reply.status == StatusCode::CREATED;
-            Ok(Answer::Applied { seen: reply.seen(&wanted.kind)?, created })
+            Ok(StepResult::Applied { seen: reply.seen(&desired.kind)?, created })
         });
-        answer.unwrap_or_else(Answer::Failed)
+        answer.unwrap_or_else(StepResult::Failed)
     }
 
-    /// Deletes exactly the object that was seen: another one under the same name is left alone.
-    pub async fn delete(&self, kind: &Kind, key: &Key, uid: &Uid) -> Answer {
-        let exactly = if has(Bug::DeleteWithoutUid) { json!({}) } else { json!({"uid": uid}) };
+    /// Deletes exactly the object that was seen, not another one with the same name.
+    pub async fn delete(&self, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": exactly, "propagationPolicy": "Background",
+            "preconditions": {"uid": uid}, "propagationPolicy": "Background",
         });
-        self.change(Method::DELETE, kind, &kind.object_path(key), JSON, &options, Answer::DeleteAccepted)
+        self.change(Method::DELETE, kind, &kind.object_path(key), JSON, &options, StepResult::DeleteAccepted)
             .await
     }
 
-    /// Takes our marks off; every value stays.
-    pub async fn release(&self, kind: &Kind, key: &Key, uid: &Uid) -> Answer {
+    /// Removes our metadata; every value stays.
+    pub async fn release(&self, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", kind.object_path(key));
-        self.change(Method::PATCH, kind, &path, MERGE, &marks::undress(uid), Answer::Released).await
+        self.change(Method::PATCH, kind, &path, MERGE, &ownership::remove_metadata(uid), StepResult::Released)
+            .await
     }
 
     async fn change(
@@ -143,13 +149,13 @@ impl Writes {
         path: &str,
         content_type: &str,
         body: &Value,
-        done: Answer,
-    ) -> Answer {
+        done: StepResult,
+    ) -> StepResult {
         match self.send(method, path, content_type, METADATA, body.to_string().into_bytes()).await {
-            Err(failure) => Answer::Failed(failure),
-            Ok(reply) if reply.status == StatusCode::NOT_FOUND => Answer::Gone,
+            Err(failure) => StepResult::Failed(failure),
+            Ok(reply) if reply.status == StatusCode::NOT_FOUND => StepResult::Gone,
             Ok(reply) if reply.status.is_success() => done,
-            Ok(reply) => Answer::Failed(reply.refusal(kind)),
+            Ok(reply) => StepResult::Failed(reply.refusal(kind)),
         }
     }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::conditions::{find, find_true};
-use super::{Health, HealthState, ObjectView, text};
+use super::verdict::{Health, HealthState, ObjectView, text};
 
 /// An address from the cloud is not required: many clusters never hand one out, and inside the cluster the
 /// Service works without.
@@ -22,12 +22,12 @@ pub(super) fn service(object: &ObjectView<'_>, _: Timestamp) -> Health {
     }
 }
 
-/// Not every controller writes an address, and which controller is meant cannot be told from here.
+/// Not every controller writes an address, and which controller is meant cannot be seen from here.
 pub(super) fn ingress(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if has_address(object.status) {
         Health::ready("Ready", "has an address")
     } else {
-        Health::ready("WaitingForAddress", "applied; no controller has told its address yet")
+        Health::ready("WaitingForAddress", "applied; no controller has reported an address yet")
     }
 }
 
@@ -45,7 +45,7 @@ const PROVISIONING: [&str; 3] = [
 ];
 
 /// A claim that waits for its first consumer is as good as it can be; to call it unready would hold up every
-/// stack that uses such a class. That stands in the StorageClass, which cannot be seen from here, but such a claim
+/// stack that uses such a class. That is in the StorageClass, which cannot be seen from here, but such a claim
 /// has no volume being made for it.
 pub(super) fn claim(object: &ObjectView<'_>, _: Timestamp) -> Health {
     match text(object.status, "phase") {

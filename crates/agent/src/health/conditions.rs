@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{ObjectView, text};
+use super::verdict::{ObjectView, text};
 
 /// One condition of a status.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,8 @@ use brokkr_manifest::order::is_built_in;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Health, ObjectView, STATUS_GRACE, conditions, in_grace, waiting_for_controller};
+use super::conditions;
+use super::verdict::{Health, ObjectView, STATUS_GRACE, in_grace, waiting_for_controller};
 
 /// By the conditions that well-mannered controllers write: `Reconciling`, `Stalled`, `Ready`.
 pub(super) fn resource(object: &ObjectView<'_>, now: Timestamp) -> Health {

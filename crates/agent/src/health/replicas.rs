@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::conditions::{find, find_true};
-use super::{Health, HealthState, ObjectView, count, is_set, text};
+use super::verdict::{Health, HealthState, ObjectView, count, is_set, text};
 
 /// `progressDeadlineSeconds` that means "none".
 const NO_DEADLINE: i64 = i32::MAX as i64;
@@ -19,22 +19,22 @@ pub(super) fn deployment(object: &ObjectView<'_>, _: Timestamp) -> Health {
         );
     }
 
-    let wanted = wanted(spec);
+    let desired = desired(spec);
     let (replicas, updated) = (count(status, "replicas"), count(status, "updatedReplicas"));
     let paused = is_set(spec, "paused");
-    if let Some(health) = cannot_create(object, replicas < wanted || updated < wanted) {
+    if let Some(health) = cannot_create(object, replicas < desired || updated < desired) {
         return health;
     }
-    if paused && (updated < wanted || replicas > updated) {
-        return held(updated, wanted);
+    if paused && (updated < desired || replicas > updated) {
+        return held(updated, desired);
     }
-    if updated < wanted {
-        return part(updated, wanted, "updated");
+    if updated < desired {
+        return part(updated, desired, "updated");
     }
     if replicas > updated {
         return surplus(replicas - updated);
     }
-    if let Some(health) = not_ready(status, wanted) {
+    if let Some(health) = not_ready(status, desired) {
         return health;
     }
     // All counts are right, but the controller still calls the rollout unfinished.
@@ -53,50 +53,50 @@ pub(super) fn deployment(object: &ObjectView<'_>, _: Timestamp) -> Health {
             available.message_or("not available"),
         );
     }
-    all_ready(wanted)
+    all_ready(desired)
 }
 
 pub(super) fn stateful_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let (spec, status) = (object.spec, object.status);
-    let wanted = wanted(spec);
+    let desired = desired(spec);
     let replicas = count(status, "replicas");
-    if replicas < wanted {
-        return part(replicas, wanted, "created");
+    if replicas < desired {
+        return part(replicas, desired, "created");
     }
-    if let Some(health) = not_ready(status, wanted) {
+    if let Some(health) = not_ready(status, desired) {
         return health;
     }
-    if replicas > wanted {
-        return surplus(replicas - wanted);
+    if replicas > desired {
+        return surplus(replicas - desired);
     }
 
     let strategy = spec.get("updateStrategy").unwrap_or(&Value::Null);
     let partition = strategy.get("rollingUpdate").map_or(0, |rolling| count(rolling, "partition"));
     if text(strategy, "type") == "OnDelete" {
-        // Whether Pods are of the newest revision is up to whoever deletes the old ones.
-        return all_ready(wanted);
+        // Whether Pods are of the newest revision depends on when the old ones are deleted.
+        return all_ready(desired);
     }
     let updated = count(status, "updatedReplicas");
     if partition > 0 {
-        let share = (wanted - partition).max(0);
+        let share = (desired - partition).max(0);
         return if updated < share {
             part(updated, share, "of the partition updated")
         } else {
             Health::ready(
                 "PartitionUpdated",
-                format!("{wanted}/{wanted} replicas ready, {updated} updated by partition"),
+                format!("{desired}/{desired} replicas ready, {updated} updated by partition"),
             )
         };
     }
     if text(status, "currentRevision") != text(status, "updateRevision") {
-        return part(updated.min(wanted), wanted, "updated");
+        return part(updated.min(desired), desired, "updated");
     }
-    all_ready(wanted)
+    all_ready(desired)
 }
 
 pub(super) fn daemon_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let status = object.status;
-    let wanted = count(status, "desiredNumberScheduled");
+    let desired = count(status, "desiredNumberScheduled");
     let on_delete =
         object.spec.get("updateStrategy").is_some_and(|strategy| text(strategy, "type") == "OnDelete");
 
@@ -107,34 +107,34 @@ pub(super) fn daemon_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     steps.extend([("numberReady", "NotReady", "ready"), ("numberAvailable", "NotAvailable", "available")]);
     for (field, reason, word) in steps {
         let have = count(status, field);
-        if have < wanted {
-            return Health::progressing(reason, format!("{have}/{wanted} pods {word}"));
+        if have < desired {
+            return Health::progressing(reason, format!("{have}/{desired} pods {word}"));
         }
     }
-    Health::ready("Ready", format!("{wanted}/{wanted} pods ready"))
+    Health::ready("Ready", format!("{desired}/{desired} pods ready"))
 }
 
 pub(super) fn replica_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let status = object.status;
-    let wanted = wanted(object.spec);
+    let desired = desired(object.spec);
     let replicas = count(status, "replicas");
-    if let Some(health) = cannot_create(object, replicas < wanted) {
+    if let Some(health) = cannot_create(object, replicas < desired) {
         return health;
     }
     let labelled = count(status, "fullyLabeledReplicas");
-    if labelled < wanted {
-        return part(labelled, wanted, "created");
+    if labelled < desired {
+        return part(labelled, desired, "created");
     }
-    if let Some(health) = not_ready(status, wanted) {
+    if let Some(health) = not_ready(status, desired) {
         return health;
     }
-    if replicas > wanted {
-        return surplus(replicas - wanted);
+    if replicas > desired {
+        return surplus(replicas - desired);
     }
-    all_ready(wanted)
+    all_ready(desired)
 }
 
-fn wanted(spec: &Value) -> i64 {
+fn desired(spec: &Value) -> i64 {
     spec.get("replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
@@ -147,24 +147,24 @@ fn cannot_create(object: &ObjectView<'_>, missing: bool) -> Option<Health> {
     ))
 }
 
-fn not_ready(status: &Value, wanted: i64) -> Option<Health> {
+fn not_ready(status: &Value, desired: i64) -> Option<Health> {
     let ready = count(status, "readyReplicas");
-    if ready < wanted {
-        return Some(part(ready, wanted, "ready"));
+    if ready < desired {
+        return Some(part(ready, desired, "ready"));
     }
     // StatefulSets of old clusters do not report it.
     let available = status.get("availableReplicas").and_then(Value::as_i64)?;
-    (available < wanted).then(|| part(available, wanted, "available"))
+    (available < desired).then(|| part(available, desired, "available"))
 }
 
-fn part(have: i64, wanted: i64, word: &str) -> Health {
+fn part(have: i64, desired: i64, word: &str) -> Health {
     let reason = match word {
         "ready" => "NotReady",
         "available" => "NotAvailable",
         "created" => "Creating",
         _ => "RollingOut",
     };
-    Health::progressing(reason, format!("{have}/{wanted} replicas {word}"))
+    Health::progressing(reason, format!("{have}/{desired} replicas {word}"))
 }
 
 fn surplus(old: i64) -> Health {
@@ -173,11 +173,11 @@ fn surplus(old: i64) -> Health {
 }
 
 /// Not ready, although nothing is wrong: what was asked for is not what runs.
-fn held(updated: i64, wanted: i64) -> Health {
-    let message = format!("the rollout is paused with {updated}/{wanted} replicas updated");
+fn held(updated: i64, desired: i64) -> Health {
+    let message = format!("the rollout is paused with {updated}/{desired} replicas updated");
     Health::new(HealthState::Suspended, "Paused", message)
 }
 
-fn all_ready(wanted: i64) -> Health {
-    Health::ready("Ready", format!("{wanted}/{wanted} replicas ready"))
+fn all_ready(desired: i64) -> Health {
+    Health::ready("Ready", format!("{desired}/{desired} replicas ready"))
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::conditions::{find, find_true};
-use super::{Health, HealthState, ObjectView, SCHEDULING_GRACE, count, in_grace, is_set, text};
+use super::verdict::{Health, HealthState, ObjectView, SCHEDULING_GRACE, count, in_grace, is_set, text};
 
 pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
     // The second is set first, while the last Pods are still being stopped.
@@ -20,14 +20,14 @@ pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
     }
     let status = object.status;
     // `completions` may be absent: then one success is enough.
-    let wanted = object.spec.get("completions").and_then(Value::as_i64).unwrap_or(1);
+    let desired = object.spec.get("completions").and_then(Value::as_i64).unwrap_or(1);
     let (succeeded, active, failed) =
         (count(status, "succeeded"), count(status, "active"), count(status, "failed"));
     if text(status, "startTime").is_empty() {
         return Health::progressing("NotStarted", "not started yet");
     }
     let failures = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-    Health::progressing("Running", format!("{succeeded}/{wanted} completed, {active} active{failures}"))
+    Health::progressing("Running", format!("{succeeded}/{desired} completed, {active} active{failures}"))
 }
 
 /// Its runs are Jobs of their own, and one that fails leaves nothing here to see.
@@ -60,12 +60,12 @@ pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
         return Health::failed("CrashLoopBackOff", format!("container {container} keeps crashing"));
     }
     if waits_for_a_node(object) {
-        let told = find(object, "PodScheduled")
+        let words = find(object, "PodScheduled")
             .map_or("no node fits", |scheduled| scheduled.message_or("no node fits"));
         return if in_grace(object, SCHEDULING_GRACE, now) {
-            Health::progressing("Unschedulable", told)
+            Health::progressing("Unschedulable", words)
         } else {
-            Health::failed("Unschedulable", told)
+            Health::failed("Unschedulable", words)
         };
     }
     if text(status, "phase") == "Running" && find_true(object, "Ready").is_some() {

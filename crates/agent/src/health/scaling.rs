@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 
 use super::conditions::{find, find_true};
-use super::{Health, ObjectView};
+use super::verdict::{Health, ObjectView};
 
-/// Ready when it has numbers to scale by. At its limits it does what it was told.
+/// Ready when it has numbers to scale by. At its limits it works as configured.
 pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {
     for kind in ["AbleToScale", "ScalingActive"] {
         let Some(condition) = find(object, kind).filter(|condition| condition.is_false()) else { continue };
-        // Scaled to zero by hand: it pauses until somebody scales up again.
+        // Scaled to zero by hand: it pauses until someone scales up again.
         if condition.reason() == "ScalingDisabled" {
             return Health::ready("ScalingDisabled", condition.message_or("scaled to zero"));
         }

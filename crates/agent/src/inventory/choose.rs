@@ -1,21 +1,21 @@
-//! Which of a stack's records counts, if there are two.
+//! Which record of a stack counts, if there are two.
 //!
-//! There are for a moment, when one that somebody deleted is copied to its other name; a crash makes the
-//! moment longer.
+//! That happens while a record that someone deleted is copied to its other name, or after a crash in
+//! between.
 
 use kube::api::DynamicObject;
 
 use super::wire::age;
 
-/// The one that stays, and those that go. What is on its way out only counts if there is nothing else.
+/// Returns the record to keep, and the others. One that is being deleted counts only if there is no other.
 pub fn choose(mut objects: Vec<DynamicObject>) -> Option<(DynamicObject, Vec<DynamicObject>)> {
-    objects.sort_by_key(|object| (!is_leaving(object), age(object)));
+    objects.sort_by_key(|object| (!is_deleting(object), age(object)));
     let chosen = objects.pop()?;
     Some((chosen, objects))
 }
 
 #[must_use]
-pub fn is_leaving(object: &DynamicObject) -> bool {
+pub fn is_deleting(object: &DynamicObject) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
 

@@ -1,5 +1,5 @@
-//! An inventory, or a part of one, as bytes: JSON with the kinds in a table, then zstd. Opaque to people,
-//! who have the columns of the record.
+//! An inventory, or a part of one, as bytes: JSON with a table of kinds, compressed with zstd. People read
+//! the columns of the record instead.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::types::{Entry, Fingerprint, Origin, Uid};
+use crate::model::{Entry, Fingerprint, Origin, Uid};
 use crate::resource::Kind;
 
-/// What packed bytes may unpack to: far above any inventory, far below what would hurt.
+/// The maximum size of an unpacked inventory: far above any real one.
 const LARGEST: usize = 64 * 1024 * 1024;
 const LEVEL: i32 = 3;
 
@@ -34,20 +34,20 @@ struct Packed<Row> {
     entries: Vec<Row>,
 }
 
-/// Kind (by its place in the table), namespace, name, origin, uid, digest, fields.
+/// Kind (by its index in the table), namespace, name, origin, uid, digest, fields.
 type Row<Text, Id, Fields> =
     (usize, Option<Text>, Text, Origin, Option<Id>, Option<Checksum>, Option<Fields>);
 
 pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Result<Vec<u8>, PackError> {
-    let mut places: BTreeMap<&Kind, usize> = BTreeMap::new();
+    let mut indexes: BTreeMap<&Kind, usize> = BTreeMap::new();
     let mut packed = Packed { kinds: Vec::new(), entries: Vec::<Row<&str, &Uid, &Fingerprint>>::new() };
     for (key, entry) in entries {
-        let place = *places.entry(&entry.kind).or_insert_with(|| {
+        let index = *indexes.entry(&entry.kind).or_insert_with(|| {
             packed.kinds.push(entry.kind.clone());
             packed.kinds.len() - 1
         });
         packed.entries.push((
-            place,
+            index,
             key.namespace.as_deref(),
             &key.name,
             entry.origin,
@@ -62,8 +62,8 @@ pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Resu
 pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<Key, Entry>, PackError> {
     let json = zstd::bulk::decompress(bytes, LARGEST).map_err(PackError::Compression)?;
     let packed: Packed<Row<String, Uid, Fingerprint>> = serde_json::from_slice(&json)?;
-    let entry = |(place, namespace, name, origin, uid, digest, fields)| {
-        let kind: &Kind = packed.kinds.get(place).ok_or(PackError::Kind)?;
+    let entry = |(index, namespace, name, origin, uid, digest, fields)| {
+        let kind: &Kind = packed.kinds.get(index).ok_or(PackError::Kind)?;
         let key = Key { group: kind.group.clone(), kind: kind.kind.clone(), namespace, name };
         Ok((key, Entry { kind: kind.clone(), origin, uid, digest, fields }))
     };

@@ -1,7 +1,7 @@
-//! How an inventory is cut: small ones stay in the record, larger ones go into shards beside it.
+//! How an inventory is split: small ones stay in the record, larger ones go into shards.
 //!
-//! Which shard an entry belongs to is a matter of its key alone, so that a small change leaves most
-//! shards as they are, and what did not change is not written again.
+//! The shard of an entry depends only on its key, so that a small change leaves most
+//! shards unchanged, and these are not written again.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
 use super::pack::{PackError, pack, unpack};
-use crate::plan::types::Entry;
+use crate::model::Entry;
 
-/// The most text that stays in the record: what a person who describes it can still scroll past.
+/// The maximum size of an inventory in the record: `kubectl describe` stays readable.
 const INLINE: usize = 16 * 1024;
 /// About how many entries share a shard. About 100 bytes each when packed; a ConfigMap may hold 1 MiB.
 const ENTRIES: usize = 1024;
@@ -37,7 +37,7 @@ pub struct Shard {
     pub digest: Checksum,
 }
 
-/// A part that is to be in a shard.
+/// The content of a shard.
 pub struct Part {
     pub digest: Checksum,
     pub bytes: Vec<u8>,
@@ -59,7 +59,7 @@ pub fn cut(inventory: &BTreeMap<Key, Entry>) -> Result<Cut, PackError> {
     let count = entries.div_ceil(ENTRIES).next_power_of_two();
     let mut parts = vec![Vec::new(); count];
     for line in inventory {
-        parts[place(line.0) % count].push(line);
+        parts[bucket(line.0) % count].push(line);
     }
     let packed = parts.into_iter().filter(|part| !part.is_empty()).map(|part| {
         let bytes = pack(part)?;
@@ -68,13 +68,13 @@ pub fn cut(inventory: &BTreeMap<Key, Entry>) -> Result<Cut, PackError> {
     Ok(Cut::Parts(packed.collect::<Result<_, PackError>>()?))
 }
 
-fn place(key: &Key) -> usize {
+fn bucket(key: &Key) -> usize {
     let digest = Checksum::of(key.to_string().as_bytes()).0;
     usize::from(u16::from_be_bytes([digest[0], digest[1]]))
 }
 
 impl Header {
-    /// The inventory again, given what the shards hold.
+    /// Returns the inventory, given the contents of the shards.
     pub fn join(&self, parts: &[Vec<u8>]) -> Result<BTreeMap<Key, Entry>, PackError> {
         let mut inventory = match &self.packed {
             Some(text) => unpack(&STANDARD.decode(text).map_err(|_| PackError::Base64)?)?,
@@ -96,10 +96,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::plan::types::{Fingerprint, Origin};
+    use crate::model::{Fingerprint, Origin};
     use crate::resource::{Kind, Served};
 
-    /// As random as real ones: regular ones would pack better than the truth.
+    /// As random as real ones: regular ones would compress too well.
     fn inventory(entries: u32) -> BTreeMap<Key, Entry> {
         let kind = |group: &str, kind: &str, plural: &str| {
             Kind::from(Served {

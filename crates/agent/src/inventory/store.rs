@@ -1,7 +1,7 @@
 //! Reading and writing records at the API server.
 //!
-//! Shards are written first and the record, which names them, last; what it no longer names goes after
-//! that. So at each moment the record that is there is whole.
+//! Shards are written first, then the record, which names them; shards that it no longer names are deleted after
+//! that. So the record is complete at every moment.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,40 +13,40 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::pack::PackError;
 use super::shard::{Cut, Header, Part, Shard, cut};
-use super::shelf::Shelf;
+use super::shard_store::ShardStore;
 use super::wire::{self, from_object, inventory_of, record_name, to_object};
 use super::{choose, retire};
-use crate::keep::own::{RequestError, Turns, timely};
-use crate::plan::types::Record;
+use crate::model::Record;
+use crate::own_objects::{RequestError, StackLocks, with_deadline};
 
-/// How often a record is read again when its shards were replaced while they were read.
+/// The number of reads of a record, if its shards are replaced while they are read.
 const READS: usize = 3;
 
 #[derive(Clone)]
 pub struct Records {
-    pub(super) api: Api<DynamicObject>,
-    pub(super) agent: AgentId,
-    shelf: Shelf,
-    turns: Turns,
+    api: Api<DynamicObject>,
+    agent: AgentId,
+    shard_store: ShardStore,
+    locks: StackLocks,
     known: Arc<Mutex<HashMap<StackId, Known>>>,
 }
 
-/// What is known of a record in the cluster.
+/// What is known about a record in the cluster.
 #[derive(Clone, Debug, Default)]
 struct Known {
     name: String,
     /// None if there is no record, as far as is known.
     version: Option<String>,
-    /// What the record of this version names.
+    /// The shards that this version of the record names.
     shards: Vec<Shard>,
-    /// Shards of ours that it does not name: written for a record that was not, or not removed yet.
+    /// Shards that it does not name: their record was not written, or they are not deleted yet.
     loose: Vec<Shard>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Somebody else wrote it since: read it again.
-    #[error("the record was changed by somebody else")]
+    /// Another writer changed it since: read it again.
+    #[error("the record was changed by another writer")]
     Stale,
     #[error("the record cannot be read or written at the API server")]
     Request(#[source] RequestError),
@@ -70,41 +70,41 @@ impl Records {
     #[must_use]
     pub fn new(client: Client, namespace: &str, agent: AgentId) -> Self {
         Self {
-            shelf: Shelf::new(&client, namespace, agent),
+            shard_store: ShardStore::new(&client, namespace, agent),
             api: Api::all_with(client, &wire::api_resource()),
             agent,
-            turns: Turns::default(),
+            locks: StackLocks::default(),
             known: Arc::default(),
         }
     }
 
-    /// Everything this agent owns, as the cluster knows it. What is on its way out, because somebody
-    /// deleted it by hand, is made again.
+    /// Loads all records of this agent. A record that is being deleted, because someone
+    /// deleted it, is created again.
     pub async fn load(&self) -> Result<Vec<Record>, RecordError> {
         let mut records = Vec::new();
         for (stack, objects) in self.list().await? {
-            let _turn = self.turns.take(stack).await;
+            let _lock = self.locks.lock(stack).await;
             match self.settle(stack, objects).await {
                 Ok(record) => records.extend(record),
                 Err(error @ (RecordError::Request(_) | RecordError::Stale)) => return Err(error),
                 // One record that cannot be read stops its own stack, not the agent.
                 Err(error) => {
-                    tracing::error!(stack.id = %stack, %error, "record cannot be read; stack left alone");
+                    tracing::error!(stack.id = %stack, %error, "failed to read the record; the stack is not changed");
                 }
             }
         }
         Ok(records)
     }
 
-    /// The stacks that have a record here, readable or not: all of them are held.
+    /// Returns the stacks with a record, readable or not: all of them are held.
     #[must_use]
     pub fn stacks(&self) -> BTreeSet<StackId> {
         self.known().iter().filter(|(_, known)| known.version.is_some()).map(|(stack, _)| *stack).collect()
     }
 
-    /// The record as it is in the cluster. One that is on its way out is made again.
+    /// Reads a record. One that is being deleted is created again.
     pub async fn fetch(&self, stack_name: &str, stack: StackId) -> Result<Option<Record>, RecordError> {
-        let _turn = self.turns.take(stack).await;
+        let _lock = self.locks.lock(stack).await;
         self.find(stack_name, stack).await
     }
 
@@ -112,10 +112,10 @@ impl Records {
         let name = record_name(stack_name, stack);
         let names = [wire::other_name(&name), name];
         let mut objects = Vec::new();
-        // Twice if need be: it may move from one name to the other while it is looked for.
+        // Twice if necessary: it may move from one name to the other meanwhile.
         for _ in 0..2 {
             for name in &names {
-                let found = timely(self.api.get_opt(name)).await?;
+                let found = with_deadline(self.api.get_opt(name)).await?;
                 objects.extend(found.filter(|object| wire::stack_of(object, self.agent) == Some(stack)));
             }
             if !objects.is_empty() {
@@ -125,21 +125,21 @@ impl Records {
         self.settle(stack, objects).await
     }
 
-    /// Leaves one record of those that were found, makes it again if it is on its way out, and reads it.
+    /// Keeps one of the records that were found, creates it again if it is being deleted, and reads it.
     async fn settle(
         &self,
         stack: StackId,
         objects: Vec<DynamicObject>,
     ) -> Result<Option<Record>, RecordError> {
         let Some((chosen, others)) = choose::choose(objects) else {
-            // Its shards, if any, go after the next record is written, or with the next run.
+            // Its shards are deleted after the next write, or by the next run.
             if let Some(known) = self.known().get_mut(&stack) {
                 known.version = None;
                 known.loose.append(&mut known.shards);
             }
             return Ok(None);
         };
-        let mut object = retire::leave_one(self, chosen, others).await?;
+        let mut object = retire::keep_one(&self.api, self.agent, chosen, others).await?;
         for _ in 0..READS {
             let header = inventory_of(&object);
             self.note(
@@ -148,14 +148,14 @@ impl Records {
                 header.as_ref().map(|header| header.shards.clone()).unwrap_or_default(),
             );
             let (name, header) = (object.name_any(), header?);
-            match self.shelf.read(&header.shards).await? {
+            match self.shard_store.read(&header.shards).await? {
                 Ok(parts) => {
                     let mut record = from_object(object)?;
                     record.inventory = header.join(&parts)?;
                     return Ok(Some(record));
                 }
                 Err(shard) => {
-                    let again = timely(self.api.get(&name)).await?;
+                    let again = with_deadline(self.api.get(&name)).await?;
                     if again.resource_version() == object.resource_version() {
                         return Err(RecordError::Shard { record: name, shard });
                     }
@@ -166,11 +166,11 @@ impl Records {
         Err(RecordError::Stale)
     }
 
-    /// Creates or replaces it; answers the new resourceVersion.
+    /// Creates or replaces the record; returns the new resourceVersion.
     pub async fn write(&self, record: &Record) -> Result<String, RecordError> {
-        let _turn = self.turns.take(record.stack).await;
+        let _lock = self.locks.lock(record.stack).await;
         let mut known = self.known().get(&record.stack).cloned().unwrap_or_default();
-        // The API server would say so, too, but only after the shards were written.
+        // The API server would refuse it too, but only after the shards are written.
         if record.version != known.version {
             return Err(RecordError::Stale);
         }
@@ -179,7 +179,7 @@ impl Records {
         }
         let header = match cut(&record.inventory)? {
             Cut::Inline(header) => header,
-            Cut::Parts(parts) => self.shelve(record, &mut known, &parts).await?,
+            Cut::Parts(parts) => self.store_parts(record, &mut known, &parts).await?,
         };
         let object = to_object(record, self.agent, &known.name, header.clone())?;
         let version = self.put(record, &known.name, object).await?;
@@ -187,13 +187,13 @@ impl Records {
         let garbage = garbage.filter(|shard| !header.shards.contains(shard)).collect();
         known.version = Some(version.clone());
         known.shards = header.shards;
-        known.loose = self.shelf.discard(garbage).await;
+        known.loose = self.shard_store.discard(garbage).await;
         self.known().insert(record.stack, known);
         Ok(version)
     }
 
     /// Writes the parts that no shard holds yet.
-    async fn shelve(
+    async fn store_parts(
         &self,
         record: &Record,
         known: &mut Known,
@@ -202,35 +202,35 @@ impl Records {
         let mut shards = Vec::new();
         let mut new = Vec::new();
         for part in parts {
-            // What the record names that is about to be replaced is there, and nobody removes it before.
+            // A shard of the record that is being replaced exists, and is not deleted before.
             let there = known.shards.iter().find(|shard| shard.digest == part.digest);
             let shard = there.cloned().unwrap_or_else(|| {
-                let name = Shelf::name(record.stack, record.session, part);
+                let name = ShardStore::name(record.stack, record.session, part);
                 let shard = Shard { name, digest: part.digest };
                 new.push((shard.clone(), part));
                 shard
             });
             shards.push(shard);
         }
-        // Ours from here on, whatever becomes of the record.
+        // Tracked from here on, even if the record is not written.
         known.loose.extend(new.iter().map(|(shard, _)| shard.clone()));
         self.known().insert(record.stack, known.clone());
-        self.shelf.write(record.stack, record.session, &new).await?;
+        self.shard_store.write(record.stack, record.session, &new).await?;
         Ok(Header { entries: record.inventory.len(), packed: None, shards })
     }
 
     async fn put(&self, record: &Record, name: &str, object: DynamicObject) -> Result<String, RecordError> {
         let written = match &record.version {
-            None => timely(self.api.create(&PostParams::default(), &object)).await?,
-            Some(_) => match timely(self.api.replace(name, &PostParams::default(), &object)).await {
-                // Gone, its finalizer torn off: made again, unless it is there under its other name.
+            None => with_deadline(self.api.create(&PostParams::default(), &object)).await?,
+            Some(_) => match with_deadline(self.api.replace(name, &PostParams::default(), &object)).await {
+                // Deleted without its finalizer: created again, unless it exists under its other name.
                 Err(error) if error.is(404) => {
-                    if timely(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
+                    if with_deadline(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
                         return Err(RecordError::Stale);
                     }
                     let mut object = object;
                     object.metadata.resource_version = None;
-                    timely(self.api.create(&PostParams::default(), &object)).await?
+                    with_deadline(self.api.create(&PostParams::default(), &object)).await?
                 }
                 other => other?,
             },
@@ -238,35 +238,35 @@ impl Records {
         Ok(written.resource_version().unwrap_or_default())
     }
 
-    /// Drops the record of a stack of which nothing is left: takes the finalizer off, and deletes it if
-    /// nobody wrote since. Its shards go after it.
+    /// Deletes the record of a removed stack: removes the finalizer, and deletes it if
+    /// no one wrote since. Its shards are deleted after it.
     pub async fn delete(&self, stack_name: &str, stack: StackId) -> Result<(), RecordError> {
-        let _turn = self.turns.take(stack).await;
+        let _lock = self.locks.lock(stack).await;
         if self.known().get(&stack).is_none_or(|known| known.version.is_none()) {
             self.find(stack_name, stack).await?;
         }
         let known = self.known().get(&stack).cloned();
         if let Some(known) = known.filter(|known| known.version.is_some()) {
-            match timely(self.api.get_opt(&known.name)).await? {
+            match with_deadline(self.api.get_opt(&known.name)).await? {
                 Some(object) if object.resource_version() != known.version => {
                     return Err(RecordError::Stale);
                 }
-                Some(object) => retire::let_go(self, object).await?,
-                None if timely(self.api.get_opt(&wire::other_name(&known.name))).await?.is_some() => {
+                Some(object) => retire::release(&self.api, object).await?,
+                None if with_deadline(self.api.get_opt(&wire::other_name(&known.name))).await?.is_some() => {
                     return Err(RecordError::Stale);
                 }
                 None => {}
             }
         }
-        self.shelf.clear(stack).await?;
+        self.shard_store.clear(stack).await?;
         self.known().remove(&stack);
         Ok(())
     }
 
-    /// Removes the shards of earlier runs that no record names: a crash came between them and the record.
-    /// Waits first, so that an earlier run which is just about to end can still name what it wrote.
+    /// Deletes the shards of earlier runs that no record names: a crash came between them and the record.
+    /// Waits first, so that an earlier run that is about to end can still write its record.
     pub async fn sweep(&self, session: i64, grace: Duration) -> Result<(), RecordError> {
-        let candidates = self.shelf.older_than(session).await?;
+        let candidates = self.shard_store.older_than(session).await?;
         if candidates.is_empty() {
             return Ok(());
         }
@@ -287,15 +287,15 @@ impl Records {
             .filter(|old| !named.contains(&old.name) && !unclear.contains(&old.stack))
             .map(|old| old.name)
             .collect();
-        Ok(self.shelf.remove_all(&orphans).await?)
+        Ok(self.shard_store.remove_all(&orphans).await?)
     }
 
-    /// Every record of this agent. Not by label: one that lost it is still a record.
+    /// Lists all records of this agent. Not by label: a record without it still counts.
     async fn list(&self) -> Result<BTreeMap<StackId, Vec<DynamicObject>>, RecordError> {
         let mut found: BTreeMap<StackId, Vec<DynamicObject>> = BTreeMap::new();
         let mut page = ListParams::default().limit(100);
         loop {
-            let list = timely(self.api.list(&page)).await?;
+            let list = with_deadline(self.api.list(&page)).await?;
             for object in list.items {
                 if let Some(stack) = wire::stack_of(&object, self.agent) {
                     found.entry(stack).or_default().push(object);

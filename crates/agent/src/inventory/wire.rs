@@ -2,6 +2,7 @@
 
 use brokkr_api::envelope::{Grant, Removal};
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Report};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff::Timestamp;
@@ -12,21 +13,20 @@ use serde_json::{Value, json};
 
 use super::pack::PackError;
 use super::shard::Header;
-use crate::keep::own::{KEPT_BY, tail};
-use crate::marks::AGENT_LABEL;
-use crate::plan::types::{Made, Outcome, Record};
-use crate::resource::{Kind, Served};
+use crate::model::{Made, Outcome, Record};
+use crate::own_objects::{KEPT_BY, tail};
+use crate::ownership::AGENT_LABEL;
+use crate::resource::{Kind, RECORD_GROUP as GROUP, Served};
 
-pub const GROUP: &str = "brokkr.io";
 pub const VERSION: &str = "v1";
 pub const KIND: &str = "Stack";
 pub const PLURAL: &str = "stacks";
-/// E5: keeps a record that somebody deletes until it was copied, or the cleanup is done.
+/// E5: holds a record that someone deletes until it is copied, or the cleanup is done.
 pub const FINALIZER: &str = "brokkr.io/cleanup";
-/// A record that is on its way out is copied to the other name.
+/// A record that is being deleted is copied to the other name.
 const OTHER: &str = "-2";
 
-/// The record's own kind: watched as what it records is, so that a record deleted by hand is made again at once.
+/// Returns the kind of records: watched, so that a deleted record is created again at once.
 #[must_use]
 pub fn kind() -> Kind {
     Kind::from(Served {
@@ -38,7 +38,7 @@ pub fn kind() -> Kind {
     })
 }
 
-/// What people see with `kubectl get stacks.brokkr.io`, and what the agent reads back at start.
+/// The spec: shown by `kubectl get stacks.brokkr.io`, and read by the agent at start.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
@@ -70,7 +70,7 @@ struct Status {
     /// `3/3`, for the column.
     readiness: String,
     state: String,
-    message: String,
+    message: Message,
     hops: Hops,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
@@ -86,8 +86,9 @@ struct Status {
 struct WireCondition {
     r#type: ConditionKind,
     status: ConditionStatus,
-    reason: String,
-    message: String,
+    #[serde(flatten)]
+    reason: Reason,
+    message: Message,
     observed_sequence: SequenceId,
     last_transition_time: Timestamp,
 }
@@ -95,7 +96,7 @@ struct WireCondition {
 impl From<&Condition> for WireCondition {
     fn from(condition: &Condition) -> Self {
         Self {
-            r#type: condition.kind,
+            r#type: condition.kind.clone(),
             status: condition.status,
             reason: condition.reason.clone(),
             message: condition.message.clone(),
@@ -125,7 +126,7 @@ struct Object {
     status: Status,
 }
 
-/// The same, as kube's own client wants it.
+/// Returns the kind for kube's client.
 #[must_use]
 pub fn api_resource() -> ApiResource {
     ApiResource {
@@ -137,19 +138,19 @@ pub fn api_resource() -> ApiResource {
     }
 }
 
-/// The stack's name, and enough of its id to be unique.
+/// Returns the name of a record: the stack's name and a part of its id.
 #[must_use]
 pub fn record_name(stack_name: &str, stack: StackId) -> String {
     format!("{stack_name}-{}", tail(stack))
 }
 
-/// Where a record goes whose name is taken by one that is on its way out.
+/// Returns the other name of a record: it is used while the first one is being deleted.
 #[must_use]
 pub fn other_name(name: &str) -> String {
     name.strip_suffix(OTHER).map_or_else(|| format!("{name}{OTHER}"), ToOwned::to_owned)
 }
 
-/// The record under a name, with its inventory as the header says.
+/// Returns the record as an object with this name and inventory.
 pub fn to_object(
     record: &Record,
     agent: AgentId,
@@ -190,7 +191,7 @@ pub fn to_object(
     Ok(object(name, agent, record.version.clone(), serde_json::to_value(Object { spec, status })?))
 }
 
-/// What stands around every record: its label and its finalizer.
+/// Adds the labels and the finalizer of every record.
 #[must_use]
 pub fn object(name: &str, agent: AgentId, version: Option<String>, data: Value) -> DynamicObject {
     DynamicObject {
@@ -206,7 +207,7 @@ pub fn object(name: &str, agent: AgentId, version: Option<String>, data: Value) 
     }
 }
 
-/// Which stack of this agent it is about; `None` if it is another agent's.
+/// Returns the stack of a record; `None` if it belongs to another agent.
 #[must_use]
 pub fn stack_of(object: &DynamicObject, agent: AgentId) -> Option<StackId> {
     let spec = &object.data["spec"];
@@ -216,19 +217,19 @@ pub fn stack_of(object: &DynamicObject, agent: AgentId) -> Option<StackId> {
     serde_json::from_value(spec["stackId"].clone()).ok()
 }
 
-/// Run and sequence id: of two records of a stack, the higher one counts.
+/// Returns session and sequence id: of two records of a stack, the higher one counts.
 #[must_use]
 pub fn age(object: &DynamicObject) -> (i64, i64) {
     let spec = &object.data["spec"];
     (spec["session"].as_i64().unwrap_or_default(), spec["sequence"].as_i64().unwrap_or_default())
 }
 
-/// What the record says about its inventory, whatever else is in it.
+/// Returns the inventory header of a record, even if the rest is unreadable.
 pub fn inventory_of(object: &DynamicObject) -> Result<Header, PackError> {
     Ok(Header::deserialize(&object.data["spec"]["inventory"])?)
 }
 
-/// Reads a record back, but for its inventory.
+/// Reads a record without its inventory.
 pub fn from_object(object: DynamicObject) -> Result<Record, PackError> {
     let Object { spec, status } = serde_json::from_value(object.data)?;
     Ok(Record {

@@ -1,4 +1,4 @@
-//! The hash of our managedFields entry, taken while it is decoded.
+//! The hash of our managedFields entry, computed while it is decoded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sha2::{Digest as _, Sha256};
 
-/// The hash of a `fieldsV1` tree, taken while it is decoded: the tree itself is never built.
+/// The hash of a `fieldsV1` tree, computed while it is decoded: the tree itself is never built.
 #[derive(Clone, Debug, Default)]
 pub struct FieldsDigest(pub String);
 
@@ -16,7 +16,7 @@ impl<'de> Deserialize<'de> for FieldsDigest {
         let mut hash = Sha256::new();
         deserializer.deserialize_any(Feed(&mut hash))?;
         let digest = hash.finalize();
-        Ok(Self(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(Self(hex::encode(&digest[..16])))
     }
 }
 

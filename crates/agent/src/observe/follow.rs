@@ -1,12 +1,12 @@
-//! One task that follows one kind, whatever the API server does.
+//! One task that lists and watches one kind, and recovers from every error.
 //!
 //! ```text
-//! List ──(everything told)──► Watch ──(ended, failed)──► Watch from where it was
+//! List ──(complete)─────────► Watch ──(ended, failed)──► Watch from where it was
 //!   ▲                           │
 //!   └──(410, failed too often, asked to list again)──────┘
 //! ```
 //!
-//! An error is never the end. A list counts only when it is complete: one that breaks off is begun again.
+//! A list counts only when it is complete: one that breaks off is started again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,53 +14,53 @@ use std::time::Duration;
 use tokio::sync::{Notify, OnceCell, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::ask::{Lines, Refusal, Source};
+use super::change::{Change, Part};
+use super::request::{Lines, Refusal, Source};
 use super::served;
 use super::tracked::Line;
-use super::watch::{Change, Ground, Part};
-use crate::plan::types::Seen;
+use crate::model::{Prerequisite, SeenObject};
 use brokkr_manifest::Key;
 
-/// A watch that cannot be resumed after so many tries starts over from a list.
+/// A watch that cannot be resumed after this many attempts starts over with a list.
 const RESUMES: u32 = 3;
-/// A watch that the server ends sooner than this was not one.
+/// A watch that the server ends sooner than this counts as failed.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
 /// What all watches share.
 pub struct Shared {
-    /// So that a start does not ask for everything at once.
+    /// Limits concurrent lists at the start.
     pub lists: Semaphore,
     /// A definition changed: kinds that were not served may be now.
-    pub stirred: Notify,
+    pub definition_changed: Notify,
     pub streaming: OnceCell<bool>,
 }
 
-/// Who hears of what is seen.
+/// The consumer of a watch.
 #[derive(Clone)]
-pub enum Audience {
+pub enum Consumer {
     Index(Arc<Part>),
-    /// Whoever waits for a definition or a namespace of any owner.
-    Parked(Ground),
+    /// Stacks that wait for a definition or namespace of any owner.
+    Prerequisites(Prerequisite),
 }
 
 #[derive(Clone)]
 pub struct Follower {
     pub source: Source,
-    pub audience: Audience,
+    pub consumer: Consumer,
     pub changes: mpsc::Sender<Change>,
     pub shared: Arc<Shared>,
     pub relist: Arc<Notify>,
-    pub course: Course,
+    pub history: WatchHistory,
 }
 
-/// What was learnt on the way.
+/// What a watch remembers between its phases.
 #[derive(Clone, Default)]
-pub struct Course {
+pub struct WatchHistory {
     /// Whether this kind is listed by a stream; unknown before the first list.
     streaming: Option<bool>,
     /// Failures in a row.
     failures: u32,
-    /// What was last said to be in the way.
+    /// The last logged problem.
     trouble: Option<String>,
 }
 
@@ -69,11 +69,11 @@ enum Phase {
     Watch { version: String, lines: Option<Lines> },
 }
 
-/// Why a phase broke off, and with which to go on.
+/// Why a phase failed, and the phase to continue with.
 struct Broken(Refusal, Phase);
 
 impl Follower {
-    /// Follows until nobody listens any more.
+    /// Follows until the receiver is closed.
     pub async fn follow(&mut self) {
         let mut phase = Phase::List;
         while !self.changes.is_closed() {
@@ -102,20 +102,20 @@ impl Follower {
     async fn list(&mut self) -> Result<Phase, Refusal> {
         let shared = self.shared.clone();
         let _place = shared.lists.acquire().await;
-        let streaming = match self.course.streaming {
+        let streaming = match self.history.streaming {
             Some(known) => known,
-            // Not knowing costs nothing: pages work everywhere.
+            // If unknown, pages work everywhere.
             None => {
                 let ask = || served::streams_lists(&self.source);
                 *shared.streaming.get_or_try_init(ask).await.unwrap_or(&false)
             }
         };
-        self.tell(Change::Listing).await;
+        self.send_change(Change::Listing).await;
         if streaming {
             return match self.list_by_stream().await {
                 Err(Refusal::Unfit(why) | Refusal::Denied(why)) => {
-                    tracing::debug!(kind = %self.source.kind, why, "no streaming lists; listed in pages");
-                    self.course.streaming = Some(false);
+                    tracing::debug!(kind = %self.source.kind, why, "streaming lists are refused; listing in pages");
+                    self.history.streaming = Some(false);
                     Ok(Phase::List)
                 }
                 other => other,
@@ -145,16 +145,16 @@ impl Follower {
                     return Ok(self.listed(version, Some(lines)).await);
                 }
                 Some((line, _)) => self.tell_line(line).await,
-                // A server that does not know of streaming lists never says that this was all.
+                // A server without streaming lists never ends the initial events.
                 None => return Err(Refusal::Unfit("the stream ended before the list was complete".into())),
             }
         }
     }
 
     async fn listed(&mut self, version: String, lines: Option<Lines>) -> Phase {
-        self.tell(Change::Listed).await;
-        if self.course.trouble.take().is_some() {
-            tracing::info!(kind = %self.source.kind, "watched again");
+        self.send_change(Change::Listed).await;
+        if self.history.trouble.take().is_some() {
+            tracing::info!(kind = %self.source.kind, "watch is working again");
         }
         Phase::Watch { version, lines }
     }
@@ -166,90 +166,90 @@ impl Follower {
         };
         let opened = Instant::now();
         while let Some((line, at)) = lines.next().await? {
-            self.course.failures = 0;
+            self.history.failures = 0;
             if !at.is_empty() {
                 *version = at;
             }
             self.tell_line(line).await;
         }
-        if opened.elapsed() < TOO_SHORT.min(self.source.tempo.watch_least) {
+        if opened.elapsed() < TOO_SHORT.min(self.source.timing.watch_least) {
             return Err(Refusal::Failed("the watch was ended at once".into(), None));
         }
-        self.course.failures = 0;
+        self.history.failures = 0;
         Ok(())
     }
 
-    /// Decides how to go on after something went wrong, and waits as long as is fit.
+    /// Decides how to continue after an error, and waits.
     async fn recover(&mut self, why: Refusal, resume: Phase) -> Phase {
-        self.course.failures += 1;
-        let failures = self.course.failures;
-        let tempo = self.source.tempo;
+        self.history.failures += 1;
+        let failures = self.history.failures;
+        let timing = self.source.timing;
         let kind = self.source.kind.clone();
         match why {
-            // At once the first time; a server that answers nothing else is not asked in a loop.
+            // At once the first time, then with a delay.
             Refusal::Expired => {
-                tracing::debug!(%kind, "what the watch knew is too old; listing again");
-                self.pause(tempo.backoff(failures - 1)).await;
+                tracing::debug!(%kind, "watch expired; listing again");
+                self.pause(timing.backoff(failures - 1)).await;
                 Phase::List
             }
             Refusal::NotServed => {
                 match served::find(&self.source).await {
                     Ok(None) => self.wait_until_served().await,
                     Ok(Some(found)) if found != kind => {
-                        tracing::info!(%kind, now = %found, "served in another version; following that");
+                        tracing::info!(%kind, now = %found, "kind is served in another version; watching that one");
                         self.source.kind = found;
-                        self.pause(tempo.backoff(failures - 1)).await;
+                        self.pause(timing.backoff(failures - 1)).await;
                     }
-                    // Going or coming this very moment, or discovery does not answer: no verdict yet.
+                    // Just removed or added, or discovery does not answer: no verdict yet.
                     Ok(Some(_)) | Err(_) => {
-                        self.pause(tempo.backoff(failures)).await;
+                        self.pause(timing.backoff(failures)).await;
                     }
                 }
                 Phase::List
             }
             Refusal::Denied(why) => {
-                if self.course.trouble.as_ref() != Some(&why) {
-                    tracing::warn!(%kind, why, "may not be watched; asked for again from time to time");
-                    self.course.trouble = Some(why.clone());
-                    self.tell(|part| Change::Unwatchable(part, why)).await;
+                if self.history.trouble.as_ref() != Some(&why) {
+                    tracing::warn!(%kind, why, "failed to watch: forbidden; retrying");
+                    self.history.trouble = Some(why.clone());
+                    self.send_change(|part| Change::Unwatchable(part, why)).await;
                 }
-                self.pause(tempo.slow(failures)).await;
+                self.pause(timing.slow(failures)).await;
                 Phase::List
             }
             Refusal::Unfit(why) | Refusal::Failed(why, None) => {
-                self.resume_after(tempo.backoff(failures), &why, resume).await
+                self.resume_after(timing.backoff(failures), &why, resume).await
             }
             Refusal::Failed(why, Some(asked)) => {
-                self.resume_after(tempo.backoff(failures).max(asked), &why, resume).await
+                self.resume_after(timing.backoff(failures).max(asked), &why, resume).await
             }
         }
     }
 
     async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
-        tracing::warn!(kind = %self.source.kind, why, "watch failed; trying again in {pause:?}");
+        tracing::warn!(kind = %self.source.kind, why, "watch failed; retrying in {pause:?}");
         let asked = self.pause(pause).await;
-        if asked || self.course.failures >= RESUMES { Phase::List } else { resume }
+        if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
     }
 
-    /// Discovery says so, too: nothing of this kind can be there. It may come back.
+    /// Discovery confirms it: no object of this kind can exist. The kind may come back.
     async fn wait_until_served(&mut self) {
         const UNSERVED: &str = "not served";
-        if self.course.trouble.as_deref() != Some(UNSERVED) {
-            tracing::info!(kind = %self.source.kind, "not served; asked for again from time to time");
-            self.course.trouble = Some(UNSERVED.into());
-            self.tell(Change::Unserved).await;
+        if self.history.trouble.as_deref() != Some(UNSERVED) {
+            tracing::info!(kind = %self.source.kind, "kind is not served; retrying");
+            self.history.trouble = Some(UNSERVED.into());
+            self.send_change(Change::Unserved).await;
         }
-        let pause = self.source.tempo.slow(self.course.failures);
+        let pause = self.source.timing.slow(self.history.failures);
         tokio::select! {
             _ = self.pause(pause) => {}
-            () = self.shared.stirred.notified() => {
-                self.course.failures = 1;
-                self.pause(self.source.tempo.backoff(1)).await;
+            () = self.shared.definition_changed.notified() => {
+                self.history.failures = 1;
+                self.pause(self.source.timing.backoff(1)).await;
             }
         }
     }
 
-    /// Waits, unless a list is asked for: then it answers true.
+    /// Waits; returns true if a new list is requested meanwhile.
     async fn pause(&self, pause: Duration) -> bool {
         tokio::time::timeout(pause, self.relist.notified()).await.is_ok()
     }
@@ -258,9 +258,11 @@ impl Follower {
         match line {
             Line::Present(key, seen) => self.tell_present(key, seen).await,
             Line::Gone(key, uid) => {
-                let change = match &self.audience {
-                    Audience::Index(_) => Change::Gone(key, uid),
-                    Audience::Parked(ground) => Change::Stirred(*ground, key.name),
+                let change = match &self.consumer {
+                    Consumer::Index(_) => Change::Gone(key, uid),
+                    Consumer::Prerequisites(prerequisite) => {
+                        Change::PrerequisiteChanged(*prerequisite, key.name)
+                    }
                 };
                 self.send(change).await;
             }
@@ -268,26 +270,26 @@ impl Follower {
         }
     }
 
-    async fn tell_present(&self, key: Key, seen: Seen) {
+    async fn tell_present(&self, key: Key, seen: SeenObject) {
         if self.source.kind.name().is_definition() {
-            self.shared.stirred.notify_waiters();
+            self.shared.definition_changed.notify_waiters();
         }
-        let change = match &self.audience {
-            Audience::Index(_) => Change::Present(key, Box::new(seen)),
-            Audience::Parked(ground) => Change::Stirred(*ground, key.name),
+        let change = match &self.consumer {
+            Consumer::Index(_) => Change::Present(key, Box::new(seen)),
+            Consumer::Prerequisites(prerequisite) => Change::PrerequisiteChanged(*prerequisite, key.name),
         };
         self.send(change).await;
     }
 
-    /// About the kind as a whole; those who wait for ground only hear of what moves there.
-    pub async fn tell(&self, change: impl FnOnce(Arc<Part>) -> Change) {
-        if let Audience::Index(part) = &self.audience {
+    /// Sends a change of the kind as a whole; consumers of prerequisites only get changes of objects.
+    pub async fn send_change(&self, change: impl FnOnce(Arc<Part>) -> Change) {
+        if let Consumer::Index(part) = &self.consumer {
             self.send(change(part.clone())).await;
         }
     }
 
     async fn send(&self, change: Change) {
-        // Closed means that the agent stops; the loop above sees that.
+        // A closed channel means that the agent stops.
         let _ = self.changes.send(change).await;
     }
 }

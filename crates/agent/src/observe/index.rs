@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use brokkr_manifest::Key;
 
-use super::watch::{Change, Part};
-use crate::plan::types::{Observed, Seen, Uid};
+use super::change::{Change, Part};
+use crate::model::{Observed, SeenObject, Uid};
 use crate::resource::KindName;
 
 #[derive(Clone, Default)]
@@ -26,14 +26,14 @@ struct OfKind {
 
 #[derive(Clone)]
 struct Known {
-    seen: Seen,
-    /// When it was last heard of, by the index's own count: a re-list forgets only what is older.
+    seen: SeenObject,
+    /// The count at which it was last reported: a new list forgets only older objects.
     heard: u64,
 }
 
 #[derive(Clone, Default)]
 struct PartState {
-    /// Everything that is there is known.
+    /// The list is complete.
     complete: bool,
     /// How many parts its kind has.
     of: usize,
@@ -41,17 +41,17 @@ struct PartState {
     listing_since: Option<u64>,
 }
 
-/// A labelled object that no inventory has.
+/// A labelled object that is in no inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
+pub struct OrphanObject {
     pub key: Key,
     pub uid: Uid,
-    /// The stack that its marks name.
+    /// The stack that its metadata names.
     pub stack: Option<Uid>,
 }
 
 impl Index {
-    /// Takes a change in; answers the keys whose picture changed.
+    /// Applies a change and returns the keys of the objects that changed.
     pub fn absorb(&mut self, change: Change) -> Vec<Key> {
         self.clock += 1;
         match change {
@@ -95,22 +95,22 @@ impl Index {
             }
             Change::Gone(key, uid) => {
                 let Some(kind) = self.kinds.get_mut(&KindName::of(&key)) else { return Vec::new() };
-                let place = place(&key);
-                if kind.objects.get(place.as_str()).is_none_or(|known| known.seen.uid != uid) {
+                let path = path(&key);
+                if kind.objects.get(path.as_str()).is_none_or(|known| known.seen.uid != uid) {
                     return Vec::new();
                 }
-                kind.objects.remove(place.as_str());
+                kind.objects.remove(path.as_str());
                 vec![key]
             }
-            Change::Stirred(..) => Vec::new(),
+            Change::PrerequisiteChanged(..) => Vec::new(),
         }
     }
 
-    /// A list that shows an older version than what was known before it began: the cluster's store was put
-    /// back to an earlier state, and the list is right.
-    fn went_back(&self, key: &Key, seen: &Seen) -> bool {
+    /// Returns whether a list shows an older version than what was known before it began: etcd was restored
+    /// to an earlier state, and the list is right.
+    fn went_back(&self, key: &Key, seen: &SeenObject) -> bool {
         let Some(kind) = self.kinds.get(&KindName::of(key)) else { return false };
-        let known = kind.objects.get(place(key).as_str());
+        let known = kind.objects.get(path(key).as_str());
         let Some(known) = known.filter(|known| known.seen.version > seen.version) else { return false };
         let covers = |namespace: &Option<Arc<str>>| {
             namespace.is_none() || namespace.as_deref() == key.namespace.as_deref()
@@ -129,8 +129,8 @@ impl Index {
     fn forget(&mut self, part: &Part, which: impl Fn(&Known) -> bool) -> Vec<Key> {
         let Some(kind) = self.kinds.get_mut(&part.kind) else { return Vec::new() };
         let mut forgotten = Vec::new();
-        kind.objects.retain(|place, known| {
-            let key = key_at(&part.kind, place);
+        kind.objects.retain(|path, known| {
+            let key = key_of(&part.kind, path);
             let covered = part.namespace.is_none() || part.namespace.as_deref() == key.namespace.as_deref();
             let forget = covered && which(known);
             if forget {
@@ -141,17 +141,17 @@ impl Index {
         forgotten
     }
 
-    fn set(&mut self, key: &Key, seen: Seen) {
+    fn set(&mut self, key: &Key, seen: SeenObject) {
         let known = Box::new(Known { seen, heard: self.clock });
         let kind = self.kinds.entry(KindName::of(key)).or_default();
-        kind.objects.insert(place(key).into_boxed_str(), known);
+        kind.objects.insert(path(key).into_boxed_str(), known);
     }
 
-    /// What a write answered is known at once; the watch may bring older news afterwards.
-    pub fn put(&mut self, key: &Key, seen: Seen) -> bool {
+    /// Stores the object of a write at once; the watch may report older versions afterwards.
+    pub fn put(&mut self, key: &Key, seen: SeenObject) -> bool {
         let heard = self.clock;
         let kind = self.kinds.get_mut(&KindName::of(key));
-        match kind.and_then(|kind| kind.objects.get_mut(place(key).as_str())) {
+        match kind.and_then(|kind| kind.objects.get_mut(path(key).as_str())) {
             Some(known) if known.seen.uid == seen.uid && known.seen.version > seen.version => {
                 known.heard = heard;
                 false
@@ -168,33 +168,33 @@ impl Index {
         }
     }
 
-    /// Watches that know everything that is there.
+    /// Returns the number of watches with a complete list.
     #[must_use]
     pub fn complete_parts(&self) -> usize {
         let parts = self.kinds.values().flat_map(|kind| kind.parts.values());
         parts.filter(|part| part.complete).count()
     }
 
-    /// Objects with our label and marks of their own that no inventory has: left over from something that
-    /// went wrong. They are told about, never deleted.
+    /// Returns objects with our label and metadata that are in no inventory, left over from something that
+    /// went wrong. They are logged, never deleted.
     #[must_use]
-    pub fn strays(&self, owned: impl Fn(&Key) -> bool) -> Vec<Stray> {
+    pub fn orphans(&self, owned: impl Fn(&Key) -> bool) -> Vec<OrphanObject> {
         let live = self.kinds.iter().flat_map(|(kind, of)| {
-            of.objects.iter().map(move |(place, known)| (key_at(kind, place), &known.seen))
+            of.objects.iter().map(move |(path, known)| (key_of(kind, path), &known.seen))
         });
-        // What is on its way out, or collected by its owner's controller, is nobody's leak.
+        // An object that is being deleted, or collected by its owner's controller, is not leaked.
         live.filter(|(key, seen)| seen.names_itself && !seen.deleting && !seen.has_owner && !owned(key))
-            .map(|(key, seen)| Stray { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
+            .map(|(key, seen)| OrphanObject { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
             .collect()
     }
 }
 
-fn place(key: &Key) -> String {
+fn path(key: &Key) -> String {
     format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)
 }
 
-fn key_at(kind: &KindName, place: &str) -> Key {
-    let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+fn key_of(kind: &KindName, path: &str) -> Key {
+    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
     Key {
         group: kind.group.clone(),
         kind: kind.kind.clone(),
@@ -204,9 +204,9 @@ fn key_at(kind: &KindName, place: &str) -> Key {
 }
 
 impl Observed for Index {
-    fn seen(&self, key: &Key) -> Option<&Seen> {
+    fn seen(&self, key: &Key) -> Option<&SeenObject> {
         let kind = self.kinds.get(&KindName::of(key))?;
-        kind.objects.get(place(key).as_str()).map(|known| &known.seen)
+        kind.objects.get(path(key).as_str()).map(|known| &known.seen)
     }
 
     fn synced(&self, kind: &KindName) -> bool {
@@ -220,11 +220,13 @@ impl Observed for Index {
 mod tests {
     use brokkr_api::StackId;
 
+    use brokkr_api::reason::{Message, Reason};
+
     use super::*;
     use crate::health::{Health, HealthState};
 
-    fn seen(uid: &str, version: u64) -> Seen {
-        Seen {
+    fn seen(uid: &str, version: u64) -> SeenObject {
+        SeenObject {
             uid: uid.into(),
             version,
             agent: None,
@@ -235,7 +237,7 @@ mod tests {
             deleting: false,
             finalizers: Vec::new(),
             fields: None,
-            health: Health { state: HealthState::Ready, reason: String::new(), message: String::new() }
+            health: Health { state: HealthState::Ready, reason: Reason::None, message: Message::default() }
                 .into(),
             later: None,
             writer: None,
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_a_list_finds_what_no_event_told() {
+    fn f1_a_list_finds_what_no_event_reported() {
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
         let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
         let mut index = Index::default();
@@ -265,7 +267,7 @@ mod tests {
         index.put(&key("went"), seen("2", 2));
         index.absorb(Change::Listing(part.clone()));
         index.absorb(Change::Present(key("stays"), Box::new(seen("1", 1))));
-        // Written by ourselves while the list was under way: newer than the list.
+        // Written by this agent while the list was running: newer than the list.
         index.put(&key("new"), seen("3", 3));
         assert_eq!(index.absorb(Change::Listed(part)), [key("went")]);
         assert!(index.synced(&kind));
@@ -277,13 +279,13 @@ mod tests {
     fn f4_what_carries_our_marks_and_is_in_no_inventory_is_found() {
         let mut index = Index::default();
         let stack = StackId::generate();
-        let marked = |uid: &str| Seen { stack: Some(stack.into()), ..seen(uid, 1) };
+        let marked = |uid: &str| SeenObject { stack: Some(stack.into()), ..seen(uid, 1) };
         index.put(&key("owned"), marked("1"));
-        index.put(&key("stray"), marked("2"));
-        index.put(&key("copied"), Seen { names_itself: false, ..marked("3") });
-        index.put(&key("leaving"), Seen { deleting: true, ..marked("4") });
-        index.put(&key("child"), Seen { has_owner: true, ..marked("5") });
-        let found = index.strays(|key| key.name == "owned");
-        assert_eq!(found, [Stray { key: key("stray"), uid: "2".into(), stack: Some(stack.into()) }]);
+        index.put(&key("orphan"), marked("2"));
+        index.put(&key("copied"), SeenObject { names_itself: false, ..marked("3") });
+        index.put(&key("leaving"), SeenObject { deleting: true, ..marked("4") });
+        index.put(&key("child"), SeenObject { has_owner: true, ..marked("5") });
+        let found = index.orphans(|key| key.name == "owned");
+        assert_eq!(found, [OrphanObject { key: key("orphan"), uid: "2".into(), stack: Some(stack.into()) }]);
     }
 }

@@ -1,17 +1,17 @@
-//! What the API server serves, as far as a watch has to know it: streaming lists, and a kind that moved.
+//! What a watch has to know about the API server: streaming lists, and kinds that moved to another version.
 
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::de::DeserializeOwned;
 
-use super::ask::{Refusal, Source, within};
+use super::request::{Refusal, Source, within};
 use crate::resource::{Kind, Served};
 
-/// The first version that has streaming lists on for good: 1.32 had them, 1.33 switched them off again.
+/// The first version with streaming lists on by default: 1.32 had them, 1.33 turned them off again.
 const STREAMING: (u32, u32) = (1, 34);
 
-/// Whether it is worth asking for a streaming list.
+/// Returns whether the API server supports streaming lists.
 pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
     let Some(info) = ask::<Info>(source, "/version").await? else { return Ok(false) };
     let number = |text: &str| {
@@ -21,7 +21,7 @@ pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
     Ok((number(&info.major), number(&info.minor)) >= STREAMING)
 }
 
-/// The same kind as it is served now, in whatever version; `None` if it is served in none.
+/// Returns the kind in a version that is served; `None` if there is none.
 pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
     let lost = &source.kind;
     for version in versions(source, &lost.group).await? {
@@ -63,7 +63,7 @@ async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> 
 
 async fn ask<T: DeserializeOwned>(source: &Source, path: &str) -> Result<Option<T>, Refusal> {
     let request = Request::get(path).body(Vec::new()).map_err(Refusal::failed)?;
-    within(source.tempo.answer, async {
+    within(source.timing.answer, async {
         match source.client.request(request).await {
             Ok(answer) => Ok(Some(answer)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),

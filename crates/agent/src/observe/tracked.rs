@@ -1,7 +1,7 @@
 //! One object as it comes from the API server, reduced while it is decoded.
 //!
-//! Nothing in here fails because of what an object says: one odd object must not hide the others of its
-//! kind. What has the wrong shape is read as if it were not there.
+//! Nothing here fails because of the content of an object: one odd object must not hide the others of its
+//! kind. A field with the wrong type is read as absent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,16 +15,16 @@ use serde_json::Value;
 
 use super::digest::FieldsDigest;
 use crate::health::{Health, ObjectView, health, recheck_at};
-use crate::intern::Shelf;
-use crate::marks;
-use crate::plan::types::{Fingerprint, Seen, Uid};
+use crate::intern::Interner;
+use crate::model::{Fingerprint, SeenObject, Uid};
+use crate::ownership;
 use crate::resource::KindName;
 
 /// The annotation of the bookmark that ends the first part of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Reads one object. The kind is given, because the items of a list do not name theirs.
-pub fn read(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<Seen> {
+pub fn read(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<SeenObject> {
     let raw: Raw = serde_json::from_slice(body)?;
     if raw.is_nameless() {
         return Err(serde::de::Error::custom("an object without name or uid"));
@@ -35,7 +35,7 @@ pub fn read(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<
 /// One page of a list.
 #[derive(Debug, Default)]
 pub struct Page {
-    pub objects: Vec<(Key, Seen)>,
+    pub objects: Vec<(Key, SeenObject)>,
     pub version: String,
     /// Empty on the last page.
     pub next: String,
@@ -52,9 +52,9 @@ pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
 /// One line of a watch.
 #[derive(Debug)]
 pub enum Line {
-    Present(Key, Seen),
+    Present(Key, SeenObject),
     Gone(Key, Uid),
-    /// So far the watch has come.
+    /// A bookmark: the version to resume from.
     Bookmark {
         initial_end: bool,
     },
@@ -64,7 +64,7 @@ pub enum Line {
     },
 }
 
-/// Reads a line, with the resourceVersion to go on from.
+/// Reads a line, with the resourceVersion to resume from.
 pub fn read_line(line: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<(Line, String)> {
     let RawLine { r#type, object } = serde_json::from_slice(line)?;
     let version = object.metadata.resource_version.clone();
@@ -86,7 +86,7 @@ struct RawLine {
     object: Raw,
 }
 
-/// What is read of anything that the API server sends: objects, bookmarks, and refusals inside a stream.
+/// The fields that are read of objects, bookmarks and refusals in a stream.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw {
@@ -123,7 +123,7 @@ struct RawMetadata {
     labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "if_readable")]
     annotations: BTreeMap<String, String>,
-    /// Not set aside while it is read, as the others are: it is most of an object.
+    /// Not buffered like the others: it is most of an object.
     managed_fields: Option<Vec<ManagedFields>>,
 }
 
@@ -170,10 +170,10 @@ impl Raw {
         }
     }
 
-    fn reduce(self, kind: &KindName, now: Timestamp) -> Seen {
-        static VERDICTS: LazyLock<Shelf<Health>> = LazyLock::new(Shelf::default);
+    fn reduce(self, kind: &KindName, now: Timestamp) -> SeenObject {
+        static VERDICTS: LazyLock<Interner<Health>> = LazyLock::new(Interner::default);
         let names_itself =
-            self.metadata.annotations.get(marks::ID).is_some_and(|id| *id == self.key(kind).to_string());
+            self.metadata.annotations.get(ownership::ID).is_some_and(|id| *id == self.key(kind).to_string());
         let metadata = self.metadata;
         let view = ObjectView {
             group: &kind.group,
@@ -185,21 +185,21 @@ impl Raw {
             spec: &self.spec,
             status: &self.status,
         };
-        let later = recheck_at(&view, now).map(|at| Box::new((at, VERDICTS.share(health(&view, at)))));
-        let health = VERDICTS.share(health(&view, now));
+        let later = recheck_at(&view, now).map(|at| Box::new((at, VERDICTS.intern(health(&view, at)))));
+        let health = VERDICTS.intern(health(&view, now));
         let entries = metadata.managed_fields.unwrap_or_default();
         let ours = entries.iter().find(|entry| entry.is_ours());
         let fields =
             ours.map(|entry| Fingerprint::of(&format!("{}:{}", entry.api_version, entry.fields_v1.0)));
         let mark =
             |marks: &BTreeMap<String, String>, name| marks.get(name).map(|id: &String| id.as_str().into());
-        Seen {
+        SeenObject {
             uid: metadata.uid.into(),
             version: metadata.resource_version.parse().unwrap_or_default(),
-            agent: mark(&metadata.labels, marks::AGENT_LABEL),
-            stack: mark(&metadata.annotations, marks::STACK_ID),
+            agent: mark(&metadata.labels, ownership::AGENT_LABEL),
+            stack: mark(&metadata.annotations, ownership::STACK_ID),
             names_itself,
-            keep: metadata.annotations.get(marks::PRUNE).is_some_and(|value| value == "keep"),
+            keep: metadata.annotations.get(ownership::PRUNE).is_some_and(|value| value == "keep"),
             has_owner: !metadata.owner_references.is_empty(),
             deleting: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers,
@@ -213,11 +213,11 @@ impl Raw {
 
 impl ManagedFields {
     fn is_ours(&self) -> bool {
-        self.manager == marks::FIELD_MANAGER && self.operation == "Apply" && self.subresource.is_empty()
+        self.manager == ownership::FIELD_MANAGER && self.operation == "Apply" && self.subresource.is_empty()
     }
 }
 
-/// Whoever wrote last, if that was after us. A status says nothing about our fields, and is written all the time.
+/// Returns the field manager that wrote last, if that was after us. A status says nothing about our fields, and is written all the time.
 fn last_other_writer(entries: &[ManagedFields], ours: Option<&ManagedFields>) -> Option<Arc<str>> {
     let since = ours.and_then(|ours| ours.time);
     let last = entries
@@ -280,14 +280,14 @@ impl<'de> Visitor<'de> for PageOf<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for ItemsOf<'_> {
-    type Value = Vec<(Key, Seen)>;
+    type Value = Vec<(Key, SeenObject)>;
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
         reader.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for ItemsOf<'_> {
-    type Value = Vec<(Key, Seen)>;
+    type Value = Vec<(Key, SeenObject)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the items of a list")
@@ -328,7 +328,7 @@ mod tests {
         assert!(!read("b").names_itself);
     }
 
-    fn object(fields: Value, other: Value) -> Seen {
+    fn object(fields: Value, other: Value) -> SeenObject {
         let text = json!({
             "metadata": {
                 "name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "42",
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wrote_after_us_is_named_and_nobody_else() {
+    fn the_manager_that_wrote_after_us_is_named() {
         let entry = |manager: &str, operation: &str, subresource: &str, time: &str| {
             json!({"manager": manager, "operation": operation, "subresource": subresource,
                 "time": time, "apiVersion": "v1", "fieldsV1": {}})

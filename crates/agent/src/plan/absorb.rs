@@ -1,46 +1,49 @@
-//! What the answer to a step changes in the record and in the progress.
+//! Applies the result of a step to the record and to the progress.
 
 use std::collections::HashSet;
 
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
-use super::steps::{Answer, Step, Why};
-use super::types::{Failure, FailureClass, Origin, Progress, Record, Standing};
-use super::{FORBIDDEN, NEXT_CYCLE, PARKED, RIGHTS_CYCLE, backoff, steady};
-use crate::resource::is_ground;
+use super::contest;
+use super::timing::{NEXT_CYCLE, PARKED, RIGHTS_CYCLE, backoff};
+use crate::model::{
+    ApplyReason, Failure, FailureClass, Origin, Progress, Record, RetryState, Step, StepResult,
+};
+use crate::resource::is_prerequisite;
 
-/// How often something that is missing is asked for again before only an event helps.
+/// The number of quick retries for a missing prerequisite; after that only an event triggers a retry.
 const QUICK_TRIES: u32 = 4;
 
-/// Takes an answer in. `record` is the one that the cluster holds, as far as known.
+/// Applies a result. `record` is the one in the cluster, as far as known.
 pub fn absorb(
     progress: &mut Progress,
     record: &mut Option<Record>,
     step: &Step,
-    answer: &Answer,
+    answer: &StepResult,
     now: Timestamp,
 ) {
     if let Some(key) = step.key() {
-        progress.unswept.remove(key);
+        progress.repairs.unswept.remove(key);
     }
-    // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
-    if !matches!(step, Step::Look { .. }) {
+    // Reading an object is part of the waiting: no event may report that it is gone.
+    if !matches!(step, Step::ReadObject { .. }) {
         progress.waiting_since = None;
     }
     match (step, answer) {
-        (Step::WriteRecord(written), Answer::RecordWritten { version }) => {
+        (Step::WriteRecord(written), StepResult::RecordWritten { version }) => {
             let mut written = (**written).clone();
             written.version = Some(version.clone());
-            let told_repairs = written.reports.iter().any(|report| {
+            let reported_repairs = written.reports.iter().any(|report| {
                 report.transition == Transition::Repaired
-                    && progress.repairs_reported.is_none_or(|last| report.at > last)
+                    && progress.repairs.reported_at.is_none_or(|last| report.at > last)
             });
-            if told_repairs {
-                progress.repairs = 0;
-                progress.repairs_reported = Some(now);
+            if reported_repairs {
+                progress.repairs.count = 0;
+                progress.repairs.reported_at = Some(now);
             }
-            // Repairs may have gone on beside a mere report; what they learnt is newer.
+            // Repairs may have run while a report was written; their inventory is newer.
             let what = |record: &Record| {
                 let made = record.made.clone();
                 (record.sequence, record.applied, record.removal, record.checksum, made)
@@ -52,68 +55,74 @@ pub fn absorb(
                 written.inventory = known.inventory;
             }
             if written.applied == Some(written.sequence) && written.removal.is_none() {
-                // Only a delivery asks for these; they would be two more copies of every key.
-                progress.validated = HashSet::new();
-                progress.written = HashSet::new();
+                // Only a delivery needs these; they would be two more copies of every key.
+                progress.delivery.validated = HashSet::new();
+                progress.delivery.written = HashSet::new();
             }
             *record = Some(written);
         }
-        (Step::DropRecord, Answer::RecordDropped) => *record = None,
-        (Step::FetchEarlier { .. }, Answer::FetchedEarlier(_)) => progress.earlier = true,
-        (Step::Look { key, .. }, Answer::Looked(seen)) => {
-            // A look answers for looks: without this, what fails again and again would never be waited for, or told.
-            if !progress.failures.get(key).is_some_and(|standing| standing.of_apply) {
-                progress.failures.remove(key);
+        (Step::DropRecord, StepResult::RecordDropped) => *record = None,
+        (Step::FetchEarlier { .. }, StepResult::FetchedEarlier(_)) => {
+            progress.delivery.earlier_requested = true
+        }
+        (Step::ReadObject { key, .. }, StepResult::ObjectRead(seen)) => {
+            // A read only answers reads: otherwise a failing apply would never be waited for, or reported.
+            if !progress.failures.objects.get(key).is_some_and(|retry| retry.of_apply) {
+                progress.failures.objects.remove(key);
             }
-            progress.looked.insert(key.clone(), seen.clone());
+            progress.lookups.objects.insert(key.clone(), seen.clone());
         }
-        (Step::LookInside { key, .. }, Answer::Inside(foreign)) => {
-            progress.failures.remove(key);
-            progress.inside.insert(key.clone(), foreign.clone());
+        (Step::ListContained { key, .. }, StepResult::Contained(foreign)) => {
+            progress.failures.objects.remove(key);
+            progress.lookups.contained.insert(key.clone(), foreign.clone());
         }
-        (Step::CheckRights { .. }, Answer::RightsChecked(lacking)) => {
-            progress.lacking = Some(lacking.clone());
+        (Step::CheckRights { .. }, StepResult::RightsChecked(lacking)) => {
+            progress.lookups.missing_rights = Some(lacking.clone());
         }
-        // No verdict: the writes themselves will tell.
-        (Step::CheckRights { .. }, Answer::Failed(_)) => progress.lacking = Some(Vec::new()),
-        (Step::Resolve { key, .. }, Answer::Resolved) => {
-            progress.failures.remove(key);
-            progress.served.insert(key.clone());
+        // No verdict: the writes themselves will show.
+        (Step::CheckRights { .. }, StepResult::Failed(_)) => {
+            progress.lookups.missing_rights = Some(Vec::new())
         }
-        (Step::DryRun { wanted, uid, .. }, Answer::Valid { exists }) => {
-            progress.failures.remove(&wanted.key);
-            progress.validated.insert(wanted.key.clone());
+        (Step::Resolve { key, .. }, StepResult::Resolved) => {
+            progress.failures.objects.remove(key);
+            progress.lookups.served.insert(key.clone());
+        }
+        (Step::DryRun { desired, uid, .. }, StepResult::Valid { exists }) => {
+            progress.failures.objects.remove(&desired.key);
+            progress.delivery.validated.insert(desired.key.clone());
             if uid.is_none() && !exists {
-                progress.looked.insert(wanted.key.clone(), None);
+                progress.lookups.objects.insert(desired.key.clone(), None);
             }
         }
-        (Step::DryRun { wanted, .. }, Answer::Failed(failure))
-            if failure.class == FailureClass::Immutable && wanted.replace && !is_ground(&wanted.key) =>
+        (Step::DryRun { desired, .. }, StepResult::Failed(failure))
+            if failure.class == FailureClass::Immutable
+                && desired.replace
+                && !is_prerequisite(&desired.key) =>
         {
-            progress.failures.remove(&wanted.key);
-            progress.validated.insert(wanted.key.clone());
-            progress.replace.insert(wanted.key.clone());
+            progress.failures.objects.remove(&desired.key);
+            progress.delivery.validated.insert(desired.key.clone());
+            progress.delivery.replace.insert(desired.key.clone());
         }
-        (Step::Apply { wanted, why, uid, ours, .. }, Answer::Applied { seen, created }) => {
-            let key = &wanted.key;
-            if *why != Why::PutBack {
-                progress.failures.remove(key);
+        (Step::Apply { desired, why, uid, ours, .. }, StepResult::Applied { seen, created }) => {
+            let key = &desired.key;
+            if *why != ApplyReason::PutBack {
+                progress.failures.objects.remove(key);
             }
-            progress.not_put_back.remove(key);
-            progress.looked.remove(key);
-            progress.deleted.remove(key);
-            progress.replace.remove(key);
+            progress.failures.put_back.remove(key);
+            progress.lookups.objects.remove(key);
+            progress.cleanup.deleted.remove(key);
+            progress.delivery.replace.remove(key);
             match why {
-                Why::Deliver => {
-                    progress.written.insert(key.clone());
+                ApplyReason::Deliver => {
+                    progress.delivery.written.insert(key.clone());
                 }
-                Why::Sweep { version } if *version == seen.version => {}
-                Why::Repair | Why::PutBack | Why::Sweep { .. } => {
-                    progress.repairs += 1;
-                    let fight = steady::fought(progress.fights.get(key).copied(), now);
-                    progress.fights.insert(key.clone(), fight);
+                ApplyReason::Sweep { version } if *version == seen.version => {}
+                ApplyReason::Repair | ApplyReason::PutBack | ApplyReason::Sweep { .. } => {
+                    progress.repairs.count += 1;
+                    let fight = contest::fought(progress.repairs.fights.get(key).copied(), now);
+                    progress.repairs.fights.insert(key.clone(), fight);
                     if fight.rounds == 1 {
-                        progress.rivals.remove(key);
+                        progress.repairs.rivals.remove(key);
                     }
                 }
             }
@@ -121,79 +130,79 @@ pub fn absorb(
                 if *created {
                     entry.origin = Origin::Created;
                 } else if *ours && entry.uid.is_none() {
-                    // Written by a run that ended before it could record so: what it intended is what it is.
+                    // Written by a run that ended before it could record it: its intention holds.
                 } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
-                    // Somebody was faster, or made it anew: it is theirs, adopted.
+                    // Someone else created it first, or recreated it: adopted.
                     entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());
                 entry.fields = seen.fields;
-                entry.digest = Some(wanted.digest);
-                entry.kind = wanted.kind.clone();
+                entry.digest = Some(desired.digest);
+                entry.kind = desired.kind.clone();
             }
         }
-        (Step::Contend { wanted, .. }, Answer::Contended(rivals)) => {
-            progress.rivals.insert(wanted.key.clone(), rivals.clone());
+        (Step::FindRivals { desired, .. }, StepResult::RivalsFound(rivals)) => {
+            progress.repairs.rivals.insert(desired.key.clone(), rivals.clone());
         }
-        (Step::Diagnose { wanted }, Answer::Diagnosed(cause)) => {
-            progress.causes.insert(wanted.key.clone(), (now, cause.clone()));
+        (Step::Diagnose { desired }, StepResult::Diagnosed(cause)) => {
+            progress.readiness.causes.insert(desired.key.clone(), (now, cause.clone()));
         }
-        // Only what would have been said is lost.
-        (Step::Contend { wanted, .. }, Answer::Failed(_)) => {
-            progress.rivals.insert(wanted.key.clone(), Vec::new());
+        // Only an explanation is lost.
+        (Step::FindRivals { desired, .. }, StepResult::Failed(_)) => {
+            progress.repairs.rivals.insert(desired.key.clone(), Vec::new());
         }
-        (Step::Diagnose { wanted }, Answer::Failed(_)) => {
-            progress.causes.insert(wanted.key.clone(), (now, None));
+        (Step::Diagnose { desired }, StepResult::Failed(_)) => {
+            progress.readiness.causes.insert(desired.key.clone(), (now, None));
         }
-        (Step::Delete { key, .. }, Answer::DeleteAccepted) => {
-            progress.failures.remove(key);
-            progress.looked.remove(key);
-            progress.deleted.insert(key.clone());
+        (Step::Delete { key, .. }, StepResult::DeleteAccepted) => {
+            progress.failures.objects.remove(key);
+            progress.lookups.objects.remove(key);
+            progress.cleanup.deleted.insert(key.clone());
         }
-        (Step::Delete { key, .. } | Step::Release { key, .. }, Answer::Gone) => {
-            progress.failures.remove(key);
-            progress.looked.insert(key.clone(), None);
+        (Step::Delete { key, .. } | Step::Release { key, .. }, StepResult::Gone) => {
+            progress.failures.objects.remove(key);
+            progress.lookups.objects.insert(key.clone(), None);
         }
-        (Step::Release { key, because, .. }, Answer::Released) => {
-            progress.failures.remove(key);
-            progress.left.insert(key.clone(), because.to_string());
+        (Step::Release { key, because, .. }, StepResult::Released) => {
+            progress.failures.objects.remove(key);
+            progress.cleanup.left.insert(key.clone(), because.clone());
         }
-        (step, Answer::Failed(failure)) => fail(progress, step, failure, now),
+        (step, StepResult::Failed(failure)) => fail(progress, step, failure, now),
         _ => {}
     }
 }
 
 fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp) {
     if matches!(step, Step::Fetch) {
-        progress.fetch = Some(standing(progress.fetch.as_ref(), failure, now));
+        progress.failures.fetch = Some(retry(progress.failures.fetch.as_ref(), failure, now));
     }
-    // Not about an object: whoever carries the step out decides when it is tried again.
+    // Not about an object: the stack state decides when to try again.
     let Some(key) = step.key() else { return };
-    // Not what we thought it was, or unknown whether it was carried out: ask again before the next decision.
+    // Changed, or unknown whether the request was executed: read it again before the next decision.
     if failure.class == FailureClass::Conflict || matches!(step, Step::Apply { .. } | Step::Delete { .. }) {
-        progress.looked.remove(key);
-        progress.inside.remove(key);
+        progress.lookups.objects.remove(key);
+        progress.lookups.contained.remove(key);
     }
     let failures = match step {
-        Step::Apply { why: Why::PutBack, .. } => &mut progress.not_put_back,
-        _ => &mut progress.failures,
+        Step::Apply { why: ApplyReason::PutBack, .. } => &mut progress.failures.put_back,
+        _ => &mut progress.failures.objects,
     };
-    let mut standing = standing(failures.get(key), failure, now);
-    standing.of_apply = matches!(step, Step::Apply { .. } | Step::DryRun { .. });
-    failures.insert(key.clone(), standing);
+    let mut retry = retry(failures.get(key), failure, now);
+    retry.of_apply = matches!(step, Step::Apply { .. } | Step::DryRun { .. });
+    failures.insert(key.clone(), retry);
 }
 
-fn standing(earlier: Option<&Standing>, failure: &Failure, now: Timestamp) -> Standing {
-    let attempts = earlier.map_or(0, |standing| standing.attempts) + 1;
-    let since = earlier.map_or(now, |standing| standing.since);
+fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> RetryState {
+    let attempts = earlier.map_or(0, |retry| retry.attempts) + 1;
+    let since = earlier.map_or(now, |retry| retry.since);
     let pause = match failure.class {
-        FailureClass::Permanent if failure.reason == FORBIDDEN => RIGHTS_CYCLE,
+        FailureClass::Permanent if matches!(failure.reason, Reason::Forbidden { .. }) => RIGHTS_CYCLE,
         FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
-        // An event that it came may be ahead of what serves it: a few quick tries, then no more without an event.
+        // The event may come before the API server serves the kind: a few quick retries, then only on events.
         FailureClass::Missing if attempts <= QUICK_TRIES => backoff(attempts, None) / 4,
         FailureClass::Missing => PARKED,
         FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,
         FailureClass::Conflict | FailureClass::Transient => backoff(attempts, failure.retry_after),
     };
-    Standing { failure: failure.clone(), of_apply: false, attempts, since, retry_at: now + pause }
+    RetryState { failure: failure.clone(), of_apply: false, attempts, since, retry_at: now + pause }
 }

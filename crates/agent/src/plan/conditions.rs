@@ -1,6 +1,6 @@
-//! What is said of a stack at a glance: six conditions, always all of them, in one order.
+//! The six conditions of a stack, always all of them, in one order.
 //!
-//! Pure: what is known is filled into a [`View`], and the conditions follow from it. The time of a
+//! Pure: what is known is filled into a [`ConditionInputs`], and the conditions follow from it. The time of a
 //! condition changes only together with its status, so that "not ready for an hour" stays true however often
 //! the message changes in that hour.
 
@@ -8,83 +8,71 @@
 mod tests;
 
 use brokkr_api::SequenceId;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::outcome::{LONGEST_MESSAGE, clip};
-use super::steps::Stage;
+use super::contest::Contested;
+use super::report::{LONGEST_MESSAGE, and_more};
+use crate::model::Stage;
 
-/// So many fields of a fight are named; the rest are counted.
-const NAMED_FIELDS: usize = 5;
-
-/// What the conditions follow from.
+/// The input of the conditions.
 #[derive(Clone, Debug)]
-pub struct View<'a> {
-    /// As they were told last.
+pub struct ConditionInputs<'a> {
+    /// As they were reported last.
     pub previous: &'a [Condition],
-    /// The deployment object that is wanted.
+    /// The deployment object that is desired.
     pub sequence: SequenceId,
-    pub content: Taken<'a>,
+    pub content: ContentState<'a>,
     pub stage: Stage,
-    /// What stands in the way of writing it, the most telling first.
-    pub failures: &'a [Obstacle<'a>],
+    /// Failed requests, the most specific one first.
+    pub failures: &'a [ObjectProblem<'a>],
     /// Resources that are ready, of `total`.
     pub ready: u32,
     pub total: u32,
-    /// The worst of those that are not.
-    pub worst: Option<Obstacle<'a>>,
-    /// Changed by others and not put back yet.
+    /// The worst of the unready ones.
+    pub worst: Option<ObjectProblem<'a>>,
+    /// Changed by others and not reverted yet.
     pub drifted: &'a [&'a Key],
-    pub contested: &'a [Contest<'a>],
+    /// The first contested object, and how many there are.
+    pub contested: Option<(&'a Contested<'a>, usize)>,
     /// What a prune or removal waits for.
-    pub prune: Option<Waiting<'a>>,
+    pub prune: Option<Problem<'a>>,
     pub now: Timestamp,
 }
 
-/// How far the content came.
+/// The state of the content.
 #[derive(Clone, Copy, Debug)]
-pub enum Taken<'a> {
-    /// Not fetched yet; with why, if there is a reason that lasts.
-    NotYet(Option<Waiting<'a>>),
+pub enum ContentState<'a> {
+    /// Not fetched yet; with the problem, if there is one.
+    NotYet(Option<Problem<'a>>),
     Read,
     /// Damaged, unreadable, outside the grant: it will not be applied.
-    Refused(Waiting<'a>),
+    Refused(Problem<'a>),
 }
 
-/// One resource and what is wrong with it.
+/// One object and its problem.
 #[derive(Clone, Copy, Debug)]
-pub struct Obstacle<'a> {
+pub struct ObjectProblem<'a> {
     pub key: &'a Key,
-    pub reason: &'a str,
-    pub message: &'a str,
+    pub reason: &'a Reason,
+    pub message: &'a Message,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting<'a> {
-    pub reason: &'a str,
-    pub message: &'a str,
+pub struct Problem<'a> {
+    pub reason: &'a Reason,
+    pub message: &'a Message,
 }
 
-/// A resource that somebody else changes as often as it is put back.
-#[derive(Clone, Copy, Debug)]
-pub struct Contest<'a> {
-    pub key: &'a Key,
-    /// The rival field manager; none if the server does not tell.
-    pub manager: Option<&'a str>,
-    /// `.spec.replicas`
-    pub fields: &'a [String],
-    /// Repairs within the last minute.
-    pub times: u32,
-}
+/// Status, reason and message of one condition.
+struct ConditionText(ConditionStatus, Reason, Message);
 
-/// What one condition says, before its time is known.
-struct Saying(ConditionStatus, String, String);
-
-/// All six, in the order of their kinds.
+/// Returns all six, in the order of their kinds.
 #[must_use]
-pub fn conditions(view: &View<'_>) -> Vec<Condition> {
-    let sayings = [
+pub fn conditions(view: &ConditionInputs<'_>) -> Vec<Condition> {
+    let texts = [
         (ConditionKind::Accepted, accepted(view)),
         (ConditionKind::Applied, applied(view)),
         (ConditionKind::Ready, ready(view)),
@@ -92,174 +80,156 @@ pub fn conditions(view: &View<'_>) -> Vec<Condition> {
         (ConditionKind::Contested, contested(view)),
         (ConditionKind::PrunePending, prune_pending(view)),
     ];
-    sayings
+    texts
         .into_iter()
-        .map(|(kind, Saying(status, reason, message))| Condition {
-            kind,
+        .map(|(kind, ConditionText(status, reason, message))| Condition {
             status,
             reason,
-            message: clip(&message, LONGEST_MESSAGE),
+            message: message.clipped(LONGEST_MESSAGE),
             sequence_id: view.sequence,
-            since: since(view, kind, status),
+            since: since(view, &kind, status),
+            kind,
         })
         .collect()
 }
 
-fn since(view: &View<'_>, kind: ConditionKind, status: ConditionStatus) -> Timestamp {
-    let before = view.previous.iter().find(|condition| condition.kind == kind);
+fn since(view: &ConditionInputs<'_>, kind: &ConditionKind, status: ConditionStatus) -> Timestamp {
+    let before = view.previous.iter().find(|condition| condition.kind == *kind);
     before.filter(|before| before.status == status).map_or(view.now, |before| before.since)
 }
 
-fn accepted(view: &View<'_>) -> Saying {
+fn accepted(view: &ConditionInputs<'_>) -> ConditionText {
     match view.content {
-        _ if leaving(view) => yes("Removal", "the removal is taken"),
-        Taken::Read => yes("Valid", "the content is valid and taken"),
-        Taken::Refused(why) => no(why.reason_or("Refused"), why.message),
-        Taken::NotYet(Some(why)) => unknown(why.reason_or("NotFetched"), why.message),
-        Taken::NotYet(None) => unknown("NotFetched", "the content is being fetched"),
+        _ if leaving(view) => yes(Reason::Removal),
+        ContentState::Read => yes(Reason::Valid),
+        ContentState::Refused(problem) => {
+            no_with(problem.reason_or(Reason::Refused), problem.message.clone())
+        }
+        ContentState::NotYet(Some(problem)) => {
+            let reason = problem.reason_or(Reason::NotFetched);
+            ConditionText(ConditionStatus::Unknown, reason, problem.message.clone())
+        }
+        ContentState::NotYet(None) => {
+            let reason = Reason::NotFetched;
+            ConditionText(ConditionStatus::Unknown, reason.clone(), reason.message())
+        }
     }
 }
 
-fn applied(view: &View<'_>) -> Saying {
+fn applied(view: &ConditionInputs<'_>) -> ConditionText {
     if leaving(view) {
-        return no("Removing", "the stack is being removed");
+        return no(Reason::Removing);
     }
-    if let Taken::Refused(why) = view.content {
-        return no(why.reason_or("Refused"), "the content was refused; what was applied before stays");
+    if let ContentState::Refused(problem) = view.content {
+        return no_with(problem.reason_or(Reason::Refused), Reason::Refused.message());
     }
-    match view.stage {
-        Stage::Steady => yes("Applied", "everything is written"),
-        Stage::Prune if view.failures.is_empty() => match view.prune {
-            Some(why) => no(why.reason_or("PrunePending"), why.message),
-            None => no("Pruning", "written; what no longer belongs is being deleted"),
+    match (view.stage, view.failures) {
+        (Stage::Steady, _) => yes(Reason::Applied),
+        (Stage::Prune, []) => match view.prune {
+            Some(problem) => no_with(problem.reason_or(Reason::PrunePending), problem.message.clone()),
+            None => no(Reason::Pruning),
         },
-        _ if !view.failures.is_empty() => {
-            let first = view.failures[0];
-            no(first.reason_or("Failed"), &and_more(&first.sentence(), view.failures.len() - 1))
+        (_, [first, rest @ ..]) => {
+            no_with(first.reason.clone().or(Reason::Failed), and_more(first.sentence(), rest.len()))
         }
-        stage => {
-            let (reason, message) = on_its_way(stage);
-            no(reason, message)
-        }
+        (stage, []) => no(in_progress(stage)),
     }
 }
 
-fn on_its_way(stage: Stage) -> (&'static str, &'static str) {
+fn in_progress(stage: Stage) -> Reason {
     match stage {
-        Stage::Announce => ("Announcing", "the broker is being told that this stack is held here"),
-        Stage::Fetch => ("Fetching", "the content is being fetched"),
-        Stage::Look | Stage::Intend => ("Preparing", "what is there already is being looked at"),
-        Stage::Ground => ("WaitingForGround", "namespaces and definitions come first"),
-        Stage::Validate => ("Validating", "a dry run of what changed is under way"),
-        Stage::Apply => ("Applying", "resources are being written"),
-        Stage::Stopped => ("Stopped", "it stopped, and is tried again from the start later"),
-        Stage::Prune | Stage::Settle | Stage::Steady | Stage::Remove | Stage::Done => {
-            ("Settling", "written; the record is being completed")
-        }
+        Stage::Announce => Reason::Announcing,
+        Stage::Fetch => Reason::Fetching,
+        Stage::Inspect | Stage::Intend => Reason::Preparing,
+        Stage::Prerequisites => Reason::WaitingForPrerequisites,
+        Stage::Validate => Reason::Validating,
+        Stage::Apply => Reason::Applying,
+        Stage::Stopped => Reason::Stopped,
+        Stage::Prune | Stage::Settle | Stage::Steady | Stage::Remove | Stage::Done => Reason::Settling,
     }
 }
 
-/// Of a deployment object that is not applied yet, nothing can be ready (F6).
-fn ready(view: &View<'_>) -> Saying {
+/// F6: nothing of a deployment object is ready before it is applied.
+fn ready(view: &ConditionInputs<'_>) -> ConditionText {
     if leaving(view) {
-        return no("Removing", "the stack is being removed");
+        return no(Reason::Removing);
     }
     if view.stage != Stage::Steady {
-        return no("NotApplied", "not everything of this deployment object is written yet");
+        return no(Reason::NotApplied);
     }
     match view.worst {
-        None => yes("Ready", &format!("{}/{} resources ready", view.ready, view.total)),
+        None => {
+            let message = Message::new(format!("{}/{} resources ready", view.ready, view.total));
+            ConditionText(ConditionStatus::True, Reason::Ready, message)
+        }
         Some(worst) => {
             let unready = usize::try_from(view.total.saturating_sub(view.ready)).unwrap_or(usize::MAX);
-            no(worst.reason_or("NotReady"), &and_more(&worst.sentence(), unready.saturating_sub(1)))
+            let message = and_more(worst.sentence(), unready.saturating_sub(1));
+            no_with(worst.reason.clone().or(Reason::NotReady), message)
         }
     }
 }
 
-fn drifted(view: &View<'_>) -> Saying {
-    let Some(first) = view.drifted.first() else {
-        return no("NoDrift", "nothing was changed by others");
-    };
-    let more = view.drifted.len() - 1;
-    // The repair may be refused: then that is what people have to know.
-    match view.failures.iter().find(|failure| view.drifted.contains(&failure.key)) {
+fn drifted(view: &ConditionInputs<'_>) -> ConditionText {
+    let Some(first) = view.drifted.first() else { return no(Reason::NoDrift) };
+    // The repair may be refused: then the refusal is the more useful reason.
+    let (key, reason, what) = match view.failures.iter().find(|failure| view.drifted.contains(&failure.key)) {
         Some(failure) => {
-            let sentence = format!("{}: cannot be put back: {}", failure.key.for_people(), failure.message);
-            yes(failure.reason_or("RepairFailed"), &and_more(&sentence, more))
+            let reason = failure.reason.clone().or(Reason::RepairFailed);
+            (failure.key, reason, Reason::RepairFailed.message_with(failure.message))
         }
-        None => {
-            let sentence = format!("{}: changed by others, not put back yet", first.for_people());
-            yes("Changed", &and_more(&sentence, more))
-        }
-    }
+        None => (*first, Reason::Changed, Reason::Changed.message()),
+    };
+    let message = and_more(format!("{}: {what}", key.for_people()), view.drifted.len() - 1);
+    ConditionText(ConditionStatus::True, reason, message)
 }
 
-fn contested(view: &View<'_>) -> Saying {
+fn contested(view: &ConditionInputs<'_>) -> ConditionText {
     match view.contested {
-        [] => no("Uncontested", "nobody fights over a field"),
-        [first, rest @ ..] => yes("FieldsContested", &and_more(&first.sentence(), rest.len())),
+        None => no(Reason::Uncontested),
+        Some((first, count)) => {
+            let message = and_more(first.message().to_string(), count.saturating_sub(1));
+            ConditionText(ConditionStatus::True, first.reason(), message)
+        }
     }
 }
 
-fn prune_pending(view: &View<'_>) -> Saying {
+fn prune_pending(view: &ConditionInputs<'_>) -> ConditionText {
     match view.prune {
-        None => no("NothingToPrune", "nothing waits to be deleted"),
-        Some(why) => yes(why.reason_or("PrunePending"), why.message),
+        None => no(Reason::NothingToPrune),
+        Some(problem) => {
+            let reason = problem.reason_or(Reason::PrunePending);
+            ConditionText(ConditionStatus::True, reason, problem.message.clone())
+        }
     }
 }
 
-fn leaving(view: &View<'_>) -> bool {
+fn leaving(view: &ConditionInputs<'_>) -> bool {
     matches!(view.stage, Stage::Remove | Stage::Done)
 }
 
-fn yes(reason: &str, message: &str) -> Saying {
-    Saying(ConditionStatus::True, reason.to_owned(), message.to_owned())
+fn yes(reason: Reason) -> ConditionText {
+    ConditionText(ConditionStatus::True, reason.clone(), reason.message())
 }
 
-fn no(reason: &str, message: &str) -> Saying {
-    Saying(ConditionStatus::False, reason.to_owned(), message.to_owned())
+fn no(reason: Reason) -> ConditionText {
+    ConditionText(ConditionStatus::False, reason.clone(), reason.message())
 }
 
-fn unknown(reason: &str, message: &str) -> Saying {
-    Saying(ConditionStatus::Unknown, reason.to_owned(), message.to_owned())
+fn no_with(reason: Reason, message: Message) -> ConditionText {
+    ConditionText(ConditionStatus::False, reason, message)
 }
 
-fn and_more(sentence: &str, more: usize) -> String {
-    if more == 0 { sentence.to_owned() } else { format!("{sentence} (and {more} more)") }
-}
-
-/// A reason is never empty: programs select by it.
-fn or<'a>(reason: &'a str, otherwise: &'a str) -> &'a str {
-    if reason.is_empty() { otherwise } else { reason }
-}
-
-impl<'a> Waiting<'a> {
-    fn reason_or(&self, otherwise: &'a str) -> &'a str {
-        or(self.reason, otherwise)
+impl Problem<'_> {
+    /// A reason is never empty: programs select by it.
+    fn reason_or(&self, otherwise: Reason) -> Reason {
+        self.reason.clone().or(otherwise)
     }
 }
 
-impl<'a> Obstacle<'a> {
-    fn reason_or(&self, otherwise: &'a str) -> &'a str {
-        or(self.reason, otherwise)
-    }
-
+impl ObjectProblem<'_> {
     /// `Deployment shop/web: 2/3 replicas ready`
     fn sentence(&self) -> String {
         format!("{}: {}", self.key.for_people(), self.message)
-    }
-}
-
-impl Contest<'_> {
-    /// `Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)`
-    fn sentence(&self) -> String {
-        let manager = self.manager.unwrap_or("somebody");
-        let mut fields = self.fields.iter().take(NAMED_FIELDS).cloned().collect::<Vec<_>>().join(", ");
-        if fields.is_empty() {
-            fields = "it".to_owned();
-        }
-        let fields = and_more(&fields, self.fields.len().saturating_sub(NAMED_FIELDS));
-        let times = if self.times == 1 { "once".to_owned() } else { format!("{} times", self.times) };
-        format!("{}: {manager} changes {fields} ({times} in the last minute)", self.key.for_people())
     }
 }

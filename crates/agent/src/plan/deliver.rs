@@ -1,70 +1,75 @@
-//! A stack to have: from the announcement to the steady state, one stage after the other.
+//! The delivery of a stack: from the announcement to the steady state, one stage after the other.
 
+use brokkr_api::reason::ObjectRef;
 use brokkr_api::report::ObjectNote;
 
-use super::steps::{Plan, Stage, Step};
-use super::types::{Content, FailureClass, Situation};
-use super::{attempt, due, ground, outcome, ownership, prune, steady, write};
+use super::timing::due;
+use super::{preflight, prerequisites, prune, record, report, retry, steady, stop, write};
+use crate::model::{Content, FailureClass, Plan, Situation, Stage, Step};
 
-pub(super) fn plan(s: &Situation<'_>) -> Plan {
-    if !s.held {
+pub(super) fn plan(situation: &Situation<'_>) -> Plan {
+    if !situation.held {
         return Plan::with(Stage::Announce, vec![Step::Hold]);
     }
-    let Some(content) = &s.goal.content else {
-        return fetch(s);
+    let Some(content) = &situation.goal.content else {
+        return fetch(situation);
     };
-    if let Some(record) = s.record
+    if let Some(record) = situation.record
         && record.applied == Some(content.sequence)
         && record.sequence == content.sequence
         && record.removal.is_none()
     {
-        return steady::plan(s, content, record);
+        return steady::plan(situation, content, record);
     }
-    if ground::is_taken_back(s, content) {
-        return ground::undo(s).unwrap_or_else(|| attempt::rest(s));
+    if stop::is_taken_back(situation, content) {
+        return stop::undo(situation).unwrap_or_else(|| stop::wait_for_next_cycle(situation));
     }
-    // Before anything is looked at: what may not be watched cannot be waited for.
-    ownership::check_rights(s, content)
-        .or_else(|| ownership::look_at_ground(s, content))
-        .or_else(|| ownership::look_at_rest(s, content))
-        .or_else(|| ownership::refuse(s, content))
-        .or_else(|| ownership::intend(s, content))
-        .or_else(|| ground::lay(s, content))
-        .or_else(|| write::validate(s, content))
-        // A dry run tells what exists after all: it may turn out to be another's.
-        .or_else(|| ownership::look_at_surprises(s, content))
-        .or_else(|| ownership::refuse(s, content))
-        .or_else(|| write::stop_if_invalid(s, content))
-        .or_else(|| ownership::intend(s, content))
-        .or_else(|| write::apply(s, content))
-        .or_else(|| prune::plan(s, content))
-        .unwrap_or_else(|| settle(s, content))
+    // Before anything is read: a kind that may not be watched would be waited for without end.
+    preflight::check_rights(situation, content)
+        .or_else(|| preflight::inspect_prerequisites(situation, content))
+        .or_else(|| preflight::inspect_rest(situation, content))
+        .or_else(|| preflight::refuse(situation, content))
+        .or_else(|| preflight::intend(situation, content))
+        .or_else(|| prerequisites::apply(situation, content))
+        .or_else(|| write::validate(situation, content))
+        // A dry run shows what exists after all: it may belong to another stack.
+        .or_else(|| preflight::inspect_existing(situation, content))
+        .or_else(|| preflight::refuse(situation, content))
+        .or_else(|| write::stop_if_invalid(situation, content))
+        .or_else(|| preflight::intend(situation, content))
+        .or_else(|| write::apply(situation, content))
+        .or_else(|| prune::plan(situation, content))
+        .unwrap_or_else(|| settle(situation, content))
 }
 
-/// A content that cannot be had or read is told at once if that is final, else when it lasts.
-fn fetch(s: &Situation<'_>) -> Plan {
-    match &s.progress.fetch {
-        Some(standing) if !due(standing.retry_at, s.now) => {
-            let failure = &standing.failure;
-            let lasting = failure.class == FailureClass::Permanent || standing.attempts >= 3;
+/// A content that cannot be fetched or read is reported at once if that is final, otherwise when it lasts.
+fn fetch(situation: &Situation<'_>) -> Plan {
+    match &situation.progress.failures.fetch {
+        Some(retry) if !due(retry.retry_at, situation.now) => {
+            let failure = &retry.failure;
+            let lasting = failure.class == FailureClass::Permanent || retry.attempts >= 3;
             let plan = if lasting {
                 let note = ObjectNote {
-                    object: format!("deployment object {}", s.goal.target.sequence_id),
+                    object: ObjectRef {
+                        kind: "deployment object".to_owned(),
+                        name: situation.goal.target.sequence_id.to_string(),
+                        ..ObjectRef::default()
+                    },
                     reason: failure.reason.clone(),
                     message: failure.message.clone(),
                 };
-                outcome::failed(s, &failure.reason, vec![note])
+                report::failed(situation, &failure.reason, vec![note])
             } else {
                 Plan::waiting(Stage::Fetch, failure.message.clone())
             };
-            attempt::park(plan, failure).wake(Some(standing.retry_at))
+            retry::block_on_prerequisite(plan, failure).wake(Some(retry.retry_at))
         }
         _ => Plan::with(Stage::Fetch, vec![Step::Fetch]),
     }
 }
 
-fn settle(s: &Situation<'_>, content: &Content) -> Plan {
-    let Some(record) = s.record else { return Plan::new(Stage::Intend) };
-    let record = outcome::settled(s, content, record);
+fn settle(situation: &Situation<'_>, content: &Content) -> Plan {
+    let Some(record) = situation.record else { return Plan::new(Stage::Intend) };
+    let record = record::settled(situation, content, record);
     Plan::with(Stage::Settle, vec![Step::WriteRecord(Box::new(record))])
 }

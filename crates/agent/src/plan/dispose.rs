@@ -1,32 +1,33 @@
-//! What may be done with a resource that should go.
+//! What may be done with an object that should be deleted.
 //!
 //! This is the only place that decides on a deletion, for prune and removal alike. Everything here
-//! errs on the side of leaving: what is not certainly ours, and certainly unneeded, stays.
+//! errs on the side of leaving: an object that is not certainly ours, and certainly unneeded, stays.
 
 use brokkr_api::envelope::Removal;
+use brokkr_api::reason::{LeftBecause, Reason};
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use brokkr_manifest::order::deletion_stages;
 
-use super::steps::{Left, Plan, Stage, Step};
-use super::types::{Entry, Origin, Record, Seen, Situation};
-use super::{BLOCKED_AFTER, RELEASE_CHECKS, SLOW_AFTER, SLOW_CHECKS, due, outcome};
-use crate::resource::{KindName, is_ground};
+use super::report;
+use super::timing::{BLOCKED_AFTER, RELEASE_CHECKS, SLOW_AFTER, SLOW_CHECKS, due};
+use crate::model::{Entry, Origin, Plan, Record, SeenObject, Situation, Stage, Step};
+use crate::resource::{is_prerequisite, object_ref};
 
 enum Disposal {
-    /// Nothing of ours is left there.
+    /// Nothing is left to do.
     Done,
-    /// Another stack of this agent names it now, and will take it over by its apply.
+    /// Another stack of this agent contains it now, and takes it over with its apply.
     Inherited(ObjectNote),
     Act(Step),
-    /// Deleted, and still there: the reason is what people want to know.
+    /// Deleted, but still present.
     Wait(ObjectNote),
 }
 
-/// Disposes of these resources, group by group; `None` once all are gone or left on purpose.
-/// `needed_by` names a resource that stays and stands on the one in question.
+/// Disposes of these objects, group by group; `None` once all are deleted or left on purpose.
+/// `needed_by` returns an object that stays and depends on the one in question.
 pub(super) fn all(
-    s: &Situation<'_>,
+    situation: &Situation<'_>,
     stage: Stage,
     record: &Record,
     keys: impl Iterator<Item = Key>,
@@ -37,17 +38,17 @@ pub(super) fn all(
         let mut blockers = Vec::new();
         for key in group {
             let Some(entry) = record.inventory.get(&key) else { continue };
-            if let Some(standing) = s.progress.failures.get(&key)
-                && !due(standing.retry_at, s.now)
+            if let Some(retry) = situation.progress.failures.objects.get(&key)
+                && !due(retry.retry_at, situation.now)
             {
-                plan = plan.wake(Some(standing.retry_at));
-                blockers.push(outcome::note(&key, &standing.failure));
+                plan = plan.wake(Some(retry.retry_at));
+                blockers.push(report::failure_note(&key, &retry.failure));
                 continue;
             }
-            match dispose(s, &key, entry, &needed_by) {
+            match dispose(situation, &key, entry, &needed_by) {
                 Disposal::Done => {}
                 Disposal::Act(step) => plan.steps.push(step),
-                // A removal is done when nothing is left to it; a prune need not wait for a stack that may be broken.
+                // A removal waits until nothing is left; a prune does not wait for another stack, which may be broken.
                 Disposal::Inherited(note) if stage == Stage::Remove => blockers.push(note),
                 Disposal::Inherited(_) => {}
                 Disposal::Wait(note) => blockers.push(note),
@@ -57,123 +58,115 @@ pub(super) fn all(
             return Some(plan);
         }
         if !blockers.is_empty() {
-            let waiting = wait(s, stage, blockers).wake(plan.wake_at);
-            return Some(Plan { minds_others: true, ..waiting });
+            let waiting = wait(situation, stage, blockers).wake(plan.wake_at);
+            return Some(Plan { depends_on_others: true, ..waiting });
         }
     }
     None
 }
 
-/// Waits; what lasts is told once, with the names of what blocks.
-fn wait(s: &Situation<'_>, stage: Stage, blockers: Vec<ObjectNote>) -> Plan {
-    let held = blockers.iter().any(|note| note.reason != "Terminating");
-    let patience = if held { BLOCKED_AFTER } else { SLOW_AFTER };
-    let worst = blockers.iter().find(|note| note.reason != "Terminating").unwrap_or(&blockers[0]);
-    let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
-    let message = format!("{}: {}{more}", worst.object, worst.message);
-    let plan = outcome::wait(s, stage, patience, "WaitingForDeletion", &message, blockers);
-    // Without our label no event tells that it went: look again, often at first.
-    let told = plan.wake_at.is_none();
-    plan.wake(Some(s.now + if told { SLOW_CHECKS } else { RELEASE_CHECKS }))
+/// Waits; what lasts is reported once, with the objects that block.
+fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) -> Plan {
+    // Deletions that only take time come last: the others need attention.
+    let only_slow =
+        |note: &ObjectNote| matches!(note.reason, Reason::Terminating | Reason::OtherContentPending);
+    blockers.sort_by_key(only_slow);
+    let patience = if blockers.first().is_some_and(only_slow) { SLOW_AFTER } else { BLOCKED_AFTER };
+    let message = report::summary(&blockers);
+    let plan = report::wait(situation, stage, patience, &Reason::WaitingForDeletion, &message, blockers);
+    // Without our label no event reports its deletion: read it again, often at first.
+    let reported = plan.wake_at.is_none();
+    plan.wake(Some(situation.now + if reported { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
 
-fn dispose(s: &Situation<'_>, key: &Key, entry: &Entry, needed_by: impl Fn(&Key) -> Option<Key>) -> Disposal {
-    if s.progress.left.contains_key(key) {
+fn dispose(
+    situation: &Situation<'_>,
+    key: &Key,
+    entry: &Entry,
+    needed_by: impl Fn(&Key) -> Option<Key>,
+) -> Disposal {
+    if situation.progress.cleanup.left.contains_key(key) {
         return Disposal::Done;
     }
-    let seen = match (s.observed.seen(key), s.progress.looked.get(key)) {
+    let seen = match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
         (Some(seen), _) => seen,
-        // Losing the label looks like a deletion: ask.
-        (None, None) => return Disposal::Act(Step::Look { key: key.clone(), kind: entry.kind.clone() }),
+        // Losing the label looks like a deletion: read the object.
+        (None, None) => {
+            return Disposal::Act(Step::ReadObject { key: key.clone(), kind: entry.kind.clone() });
+        }
         (None, Some(None)) => return Disposal::Done,
         (None, Some(Some(seen))) if was_applied(entry, seen) => seen,
-        // C5: somebody made another object under that name, or it was never written by us.
+        // C5: someone else created another object with that name, or it was never written by us.
         (None, Some(Some(_))) => return Disposal::Done,
     };
-    let stack = s.goal.target.stack_id;
-    let ours = seen.belongs_to(s.agent, stack, key) || was_applied(entry, seen);
-    // C4, C5 and B6: another's, or a child that its owner's controller collects.
-    if !ours || seen.other_owner(s.agent, stack, key).is_some() || seen.has_owner {
+    let stack = situation.goal.target.stack_id;
+    let ours = seen.belongs_to(situation.agent, stack, key) || was_applied(entry, seen);
+    // C4, C5 and B6: owned by another, or a child that its owner's controller collects.
+    if !ours || seen.other_owner(situation.agent, stack, key).is_some() || seen.has_owner {
         return Disposal::Done;
     }
     if seen.deleting {
         return Disposal::Wait(leaving(key, seen));
     }
-    let release = |because: Left| {
+    let release = |because: LeftBecause| {
         let (key, kind, uid) = (key.clone(), entry.kind.clone(), seen.uid.clone());
         Disposal::Act(Step::Release { key, kind, uid, because })
     };
-    if let Some(heir) = s.neighbours.heir(key) {
-        let message = format!("waits for stack {heir} to take it over");
-        return Disposal::Inherited(told(key, "HandOver", message));
+    if let Some(successor) = situation.other_stacks.successor(key) {
+        return Disposal::Inherited(report::note(key, Reason::HandOver { stack: successor }));
     }
-    if s.goal.target.removal == Some(Removal::Released) {
-        return release(Left::AsAsked);
+    if situation.goal.target.removal == Some(Removal::Released) {
+        return release(LeftBecause::Requested);
     }
     if seen.keep {
-        return release(Left::Kept);
+        return release(LeftBecause::KeepAnnotation);
     }
     // C6: only if Brokkr created it and nothing foreign is inside.
-    if is_ground(key) {
+    if is_prerequisite(key) {
         if entry.origin == Origin::Adopted {
-            return release(Left::BeforeBrokkr);
+            return release(LeftBecause::Preexisting);
         }
         if let Some(upper) = needed_by(key) {
-            return release(Left::Needed(Box::new(upper)));
+            return release(LeftBecause::NeededBy(Box::new(object_ref(&upper))));
         }
-        if s.neighbours.dwells_on(key) {
-            return release(Left::NeededByAnother);
+        if situation.other_stacks.is_prerequisite_of_another_stack(key) {
+            return release(LeftBecause::NeededByAnotherStack);
         }
-        match s.progress.inside.get(key) {
+        match situation.progress.lookups.contained.get(key) {
             None => {
-                return Disposal::Act(Step::LookInside { key: key.clone(), kind: entry.kind.clone() });
+                return Disposal::Act(Step::ListContained { key: key.clone(), kind: entry.kind.clone() });
             }
-            Some(foreign) if !foreign.is_empty() => return release(Left::Contains(foreign.clone())),
+            Some(foreign) if !foreign.is_empty() => return release(LeftBecause::Contains(foreign.clone())),
             Some(_) => {}
         }
     }
-    if s.progress.deleted.contains(key) {
+    if situation.progress.cleanup.deleted.contains(key) {
         return Disposal::Wait(leaving(key, seen));
     }
-    if s.neighbours.unread() {
-        let message = "waits for another stack's newest content, which may name it".to_owned();
-        return Disposal::Wait(told(key, "Terminating", message));
+    if situation.other_stacks.has_pending_content() {
+        return Disposal::Wait(report::note(key, Reason::OtherContentPending));
     }
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
 }
 
-/// The very object that was written: its uid alone proves nothing, since intentions are recorded, too.
-fn was_applied(entry: &Entry, seen: &Seen) -> bool {
+/// Returns whether this object was written: the uid alone is no proof, since intentions are recorded too.
+fn was_applied(entry: &Entry, seen: &SeenObject) -> bool {
     entry.digest.is_some() && entry.uid.as_ref() == Some(&seen.uid)
 }
 
-/// Kept in the record after a prune: another stack is to take it over, and has not yet.
-pub(super) fn lingers(s: &Situation<'_>, key: &Key) -> bool {
-    let ours = s.observed.seen(key).is_some_and(|seen| seen.belongs_to(s.agent, s.goal.target.stack_id, key));
-    ours && s.neighbours.heir(key).is_some()
+/// Returns whether an object stays in the record because another stack has not taken it over yet.
+pub(super) fn lingers(situation: &Situation<'_>, key: &Key) -> bool {
+    let ours = situation
+        .observed
+        .seen(key)
+        .is_some_and(|seen| seen.belongs_to(situation.agent, situation.goal.target.stack_id, key));
+    ours && situation.other_stacks.successor(key).is_some()
 }
 
-fn told(key: &Key, reason: &str, message: String) -> ObjectNote {
-    ObjectNote { object: key.for_people().to_string(), reason: reason.into(), message }
-}
-
-fn leaving(key: &Key, seen: &Seen) -> ObjectNote {
-    let (reason, message) = if seen.finalizers.is_empty() {
-        ("Terminating", "deleted, not yet gone".to_owned())
-    } else {
-        ("Finalizer", format!("waits for finalizer {}", seen.finalizers.join(", ")))
+fn leaving(key: &Key, seen: &SeenObject) -> ObjectNote {
+    let reason = match seen.finalizers.as_slice() {
+        [] => Reason::Terminating,
+        finalizers => Reason::Finalizer { finalizers: finalizers.to_vec() },
     };
-    told(key, reason, message)
-}
-
-/// Whether `upper` lives inside the namespace, or is of the definition, that `ground` is.
-#[must_use]
-pub fn stands_on(upper: &Key, ground: &Key) -> bool {
-    let name = KindName::of(ground);
-    if name.is_namespace() {
-        upper.namespace.as_deref() == Some(&ground.name)
-    } else {
-        // A definition is named `plural.group`.
-        name.is_definition() && ground.name.split_once('.').is_some_and(|(_, group)| group == upper.group)
-    }
+    report::note(key, reason)
 }

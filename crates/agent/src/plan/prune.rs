@@ -1,29 +1,30 @@
-//! B5: after a complete apply, what the current deployment object no longer contains goes.
+//! B5: after a complete apply, objects that the deployment object no longer contains are deleted.
 
 use std::collections::BTreeMap;
 
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 
-use super::attempt::sync;
-use super::steps::{Plan, Stage};
-use super::types::{Content, Entry, Record, Situation};
-use super::{dispose, outcome};
+use super::retry::sync;
+use super::{dispose, report};
+use crate::model::{Content, Entry, Plan, Record, Situation, Stage};
+use crate::resource::is_contained_in;
 
-pub(super) fn plan(s: &Situation<'_>, content: &Content) -> Option<Plan> {
-    let record = s.record?;
+pub(super) fn plan(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    let record = situation.record?;
     let leftovers = leftovers(record, content);
     if leftovers.is_empty() {
         return None;
     }
-    if let Some(plan) = sync(s, Stage::Prune, leftovers.values().map(|entry| &entry.kind)) {
+    if let Some(plan) = sync(situation, Stage::Prune, leftovers.values().map(|entry| &entry.kind)) {
         return Some(plan);
     }
-    let goes = |key: &&&Key| s.neighbours.heir(key).is_none();
-    if let Some(plan) = hold_mass_prune(s, record, leftovers.keys().filter(goes).count()) {
+    let goes = |key: &&&Key| situation.other_stacks.successor(key).is_none();
+    if let Some(plan) = hold_mass_prune(situation, record, leftovers.keys().filter(goes).count()) {
         return Some(plan);
     }
-    dispose::all(s, Stage::Prune, record, leftovers.keys().map(|key| (*key).clone()), |key| {
-        content.objects.keys().find(|other| dispose::stands_on(other, key)).cloned()
+    dispose::all(situation, Stage::Prune, record, leftovers.keys().map(|key| (*key).clone()), |key| {
+        content.objects.keys().find(|other| is_contained_in(other, key)).cloned()
     })
 }
 
@@ -31,15 +32,15 @@ fn leftovers<'a>(record: &'a Record, content: &Content) -> BTreeMap<&'a Key, &'a
     record.inventory.iter().filter(|(key, _)| !content.objects.contains_key(*key)).collect()
 }
 
-/// Whether something waits to be taken over by another stack, or was, and is not forgotten yet.
+/// Returns whether the record has objects that the content does not contain: they are being handed over.
 pub(super) fn lingers(record: &Record, content: &Content) -> bool {
     record.inventory.len() > content.objects.len()
 }
 
 /// A prune of more than 50 objects that is also more than 30 % of the stack waits for approval.
-fn hold_mass_prune(s: &Situation<'_>, record: &Record, leftovers: usize) -> Option<Plan> {
+fn hold_mass_prune(situation: &Situation<'_>, record: &Record, leftovers: usize) -> Option<Plan> {
     let large = leftovers > 50 && leftovers * 10 > record.inventory.len() * 3;
-    let target = &s.goal.target;
+    let target = &situation.goal.target;
     let approved = target
         .approvals
         .iter()
@@ -47,9 +48,8 @@ fn hold_mass_prune(s: &Situation<'_>, record: &Record, leftovers: usize) -> Opti
     if !large || approved {
         return None;
     }
-    let message = format!(
-        "would delete {leftovers} of {} objects: more than 50 and more than 30 %, so it waits for approval",
-        record.inventory.len()
-    );
-    Some(outcome::blocked(s, Stage::Prune, "PruneNeedsApproval", &message, Vec::new()))
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let reason =
+        Reason::PruneNeedsApproval { delete: count(leftovers), total: count(record.inventory.len()) };
+    Some(report::blocked(situation, Stage::Prune, &reason, &reason.message(), Vec::new()))
 }

@@ -1,29 +1,32 @@
-//! F6: what was applied is not ready before it is seen to be. Told when it changes, with the nearest cause.
+//! F6: readiness is observed, not assumed. It is reported when it changes, with the nearest cause.
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, ConditionStatus, ObjectNote, Transition};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::outcome::report;
-use super::types::{Content, Record, Seen, Situation};
-use super::{DEGRADED_AFTER, REPAIR_REPORTS, attempt, due, steady};
+use super::report::{report, summary};
+use super::timing::{DEGRADED_AFTER, REPAIR_REPORTS, due};
+use super::{contest, retry};
 use crate::health::HealthState;
+use crate::model::{Content, Record, SeenObject, Situation};
+use crate::resource::object_ref;
 
-/// The one resource to name of those that are not ready.
+/// The unready object to name in a report.
 pub(super) struct Worst {
     pub key: Key,
-    pub reason: String,
-    pub message: String,
+    pub reason: Reason,
+    pub message: Message,
     state: HealthState,
-    /// Somebody was asked why.
+    /// Its cause was looked up.
     explained: bool,
 }
 
-/// How many are ready, and the worst of those that are not.
-pub(super) fn of(s: &Situation<'_>, content: &Content) -> (u32, Option<Worst>) {
+/// Returns how many objects are ready, and the worst of the others.
+pub(super) fn of(situation: &Situation<'_>, content: &Content) -> (u32, Option<Worst>) {
     let (mut ready, mut worst): (u32, Option<Worst>) = (0, None);
     for key in content.objects.keys() {
-        match unready(s, key) {
+        match unready(situation, key) {
             None => ready += 1,
             Some(found) => {
                 let rank = |worst: &Worst| (worst.explained, worst.state == HealthState::Failed);
@@ -36,91 +39,99 @@ pub(super) fn of(s: &Situation<'_>, content: &Content) -> (u32, Option<Worst>) {
     (ready, worst)
 }
 
-fn unready(s: &Situation<'_>, key: &Key) -> Option<Worst> {
-    let worst = |reason: &str, message: String, state| Worst {
+fn unready(situation: &Situation<'_>, key: &Key) -> Option<Worst> {
+    let worst = |reason: Reason, message: Message, state| Worst {
         key: key.clone(),
-        reason: reason.to_owned(),
+        reason,
         message,
         state,
         explained: false,
     };
-    let refused = s.progress.failures.get(key).filter(|standing| attempt::is_final(&standing.failure));
-    if let Some(standing) = refused {
-        let message = format!("cannot be put back: {}", standing.failure.message);
-        return Some(worst(&standing.failure.reason, message, HealthState::Failed));
+    let refused =
+        situation.progress.failures.objects.get(key).filter(|retry| retry::is_final(&retry.failure));
+    if let Some(retry) = refused {
+        let message = Reason::RepairFailed.message_with(&retry.failure.message);
+        return Some(worst(retry.failure.reason.clone(), message, HealthState::Failed));
     }
-    match s.observed.seen(key) {
-        Some(seen) if seen.other_owner(s.agent, s.goal.target.stack_id, key).is_some() => {
-            let message = "belongs to another stack or agent now".to_owned();
-            Some(worst("OwnedByOther", message, HealthState::Failed))
+    match situation.observed.seen(key) {
+        Some(seen) if seen.other_owner(situation.agent, situation.goal.target.stack_id, key).is_some() => {
+            let reason = Reason::OwnedByOther { owner: None };
+            Some(worst(reason.clone(), reason.message(), HealthState::Failed))
         }
-        Some(seen) if seen.is_ready(s.now) => None,
-        Some(seen) => Some(explained(s, key, seen).unwrap_or_else(|| {
-            let health = seen.health_at(s.now);
-            worst(&health.reason, health.message.to_string(), health.state)
+        Some(seen) if seen.is_ready(situation.now) => None,
+        Some(seen) => Some(explained(situation, key, seen).unwrap_or_else(|| {
+            let health = seen.health_at(situation.now);
+            worst(health.reason.clone(), health.message.clone(), health.state)
         })),
-        None => Some(worst("Missing", "missing".to_owned(), HealthState::Unknown)),
+        None => Some(worst(Reason::Missing, Reason::Missing.message(), HealthState::Unknown)),
     }
 }
 
-/// What was found out in this very time of being unready.
-fn explained(s: &Situation<'_>, key: &Key, seen: &Seen) -> Option<Worst> {
-    let (asked, cause) = s.progress.causes.get(key)?;
-    let cause = cause.as_ref().filter(|_| s.progress.unready_since.is_some_and(|since| *asked >= since))?;
+/// Returns the cause, if it was found since the object became unready.
+fn explained(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<Worst> {
+    let (asked, cause) = situation.progress.readiness.causes.get(key)?;
+    let cause = cause
+        .as_ref()
+        .filter(|_| situation.progress.readiness.unready_since.is_some_and(|since| *asked >= since))?;
     Some(Worst {
         key: key.clone(),
         reason: cause.reason.clone(),
-        message: format!("{} ({})", cause.message, seen.health_at(s.now).message),
+        message: Message::new(format!("{} ({})", cause.message, seen.health_at(situation.now).message)),
         state: HealthState::Failed,
         explained: true,
     })
 }
 
-pub(super) struct Told {
+pub(super) struct HealthReport {
     pub step: Option<Record>,
     pub wake_at: Option<Timestamp>,
     pub unready: bool,
 }
 
-/// The transitions of the steady state: healthy, degraded, repaired.
-pub(super) fn tell(s: &Situation<'_>, content: &Content, record: &Record) -> Told {
-    let (ready, worst) = of(s, content);
-    let mut next = Record { session: s.session, ready, ..record.clone() };
-    let graces = content.objects.keys().filter_map(|key| Some(s.observed.seen(key)?.later.as_ref()?.0));
-    let mut told =
-        Told { step: None, wake_at: graces.filter(|at| !due(*at, s.now)).min(), unready: worst.is_some() };
-    let last = record.outcome.as_ref().map(|outcome| outcome.transition);
+/// Reports the transitions of the steady state: healthy, degraded, repaired.
+pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record: &Record) -> HealthReport {
+    let (ready, worst) = of(situation, content);
+    let mut next = Record { session: situation.session, ready, ..record.clone() };
+    let graces =
+        content.objects.keys().filter_map(|key| Some(situation.observed.seen(key)?.later.as_ref()?.0));
+    let mut reported = HealthReport {
+        step: None,
+        wake_at: graces.filter(|at| !due(*at, situation.now)).min(),
+        unready: worst.is_some(),
+    };
+    let last = record.outcome.as_ref().map(|outcome| &outcome.transition);
     let mut changed = match worst {
-        None if last != Some(Transition::Healthy) => {
+        None if last != Some(&Transition::Healthy) => {
             if next.hops.healthy.is_none() {
-                next.hops.healthy = Some(next.hops.pruned.map_or(s.now, |pruned| pruned.max(s.now)));
+                next.hops.healthy =
+                    Some(next.hops.pruned.map_or(situation.now, |pruned| pruned.max(situation.now)));
             }
-            report(s, &mut next, Transition::Healthy, "", "", Vec::new());
+            report(situation, &mut next, Transition::Healthy, &Reason::None, &Message::default(), Vec::new());
             true
         }
         None => record.ready != ready,
-        Some(worst) => tell_unready(s, record, &mut next, &worst, &mut told.wake_at),
+        Some(worst) => report_unready(situation, record, &mut next, &worst, &mut reported.wake_at),
     };
-    changed |= tell_repairs(s, record, &mut next, &mut told.wake_at);
-    told.step = changed.then_some(next);
-    told
+    changed |= report_repairs(situation, record, &mut next, &mut reported.wake_at);
+    reported.step = changed.then_some(next);
+    reported
 }
 
-fn tell_unready(
-    s: &Situation<'_>,
+fn report_unready(
+    situation: &Situation<'_>,
     record: &Record,
     next: &mut Record,
     worst: &Worst,
     wake_at: &mut Option<Timestamp>,
 ) -> bool {
     let last = record.outcome.as_ref();
-    let since = s.progress.unready_since.unwrap_or(s.now);
+    let since = situation.progress.readiness.unready_since.unwrap_or(situation.now);
     let just_applied = last.is_some_and(|last| last.transition == Transition::Applied);
     if just_applied && worst.state != HealthState::Failed {
         return false;
     }
-    if !due(since + DEGRADED_AFTER, s.now) {
-        // Not told yet, and so not shown: it may be a repair that is just under way.
+    if !due(since + DEGRADED_AFTER, situation.now) {
+        // Not reported yet: it may be a repair that is under way.
         next.ready = record.ready;
         *wake_at = Some(wake_at.map_or(since + DEGRADED_AFTER, |at| at.min(since + DEGRADED_AFTER)));
         return false;
@@ -131,42 +142,44 @@ fn tell_unready(
     if known {
         return false;
     }
-    let object = worst.key.for_people().to_string();
-    let message = format!("{object}: {}", worst.message);
-    let note = ObjectNote { object, reason: worst.reason.clone(), message: worst.message.clone() };
-    report(s, next, Transition::Degraded, &worst.reason, &message, vec![note]);
+    let (reason, message) = (worst.reason.clone(), worst.message.clone());
+    let notes = vec![ObjectNote { object: object_ref(&worst.key), reason, message }];
+    let message = summary(&notes);
+    report(situation, next, Transition::Degraded, &worst.reason, &message, notes);
     true
 }
 
-/// Repairs are told together; a fight is told when it begins and when it is over.
-fn tell_repairs(
-    s: &Situation<'_>,
+/// Repairs are reported together; a contest is reported when it begins and when it ends.
+fn report_repairs(
+    situation: &Situation<'_>,
     record: &Record,
     next: &mut Record,
     wake_at: &mut Option<Timestamp>,
 ) -> bool {
-    let contests = steady::contests(s);
+    let contests = contest::contests(situation);
     let was_contested = record.conditions.iter().any(|condition| {
         condition.kind == ConditionKind::Contested && condition.status == ConditionStatus::True
     });
     let (reason, message) = match contests.first() {
-        None if was_contested => ("ContestOver", "nobody fights over it any more".to_owned()),
-        None if s.progress.repairs == 0 => return false,
-        None => ("Drift", format!("put back what others had changed, {}", times(s.progress.repairs))),
-        Some(first) => ("Contested", first.to_string()),
+        None if was_contested => (Reason::ContestOver, Reason::ContestOver.message()),
+        None if situation.progress.repairs.count == 0 => return false,
+        None => {
+            let reason = Reason::Drift { repairs: situation.progress.repairs.count };
+            (reason.clone(), reason.message())
+        }
+        Some(first) => (first.reason(), first.message()),
     };
-    let free_at = s.progress.repairs_reported.map(|last| last + REPAIR_REPORTS);
+    let free_at = situation.progress.repairs.reported_at.map(|last| last + REPAIR_REPORTS);
     let news = was_contested == contests.is_empty();
-    if !news && (s.progress.repairs == 0 || free_at.is_some_and(|free_at| !due(free_at, s.now))) {
-        *wake_at = wake_at.or(free_at.filter(|_| s.progress.repairs > 0));
+    if !news
+        && (situation.progress.repairs.count == 0
+            || free_at.is_some_and(|free_at| !due(free_at, situation.now)))
+    {
+        *wake_at = wake_at.or(free_at.filter(|_| situation.progress.repairs.count > 0));
         return false;
     }
     let keep = next.outcome.clone();
-    report(s, next, Transition::Repaired, reason, &message, attempt::overdue(s));
+    report(situation, next, Transition::Repaired, &reason, &message, retry::overdue(situation));
     next.outcome = keep;
     true
-}
-
-fn times(count: u32) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

@@ -1,5 +1,5 @@
-//! Which stack has or wants which resource: so that two stacks of one agent never fight over one, and
-//! what moves from one to the other is handed over instead of deleted.
+//! Which stack has or wants which object: two stacks of one agent never write the same object, and an object that moves
+//! from one to the other is handed over instead of deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -8,13 +8,13 @@ use brokkr_api::StackId;
 use brokkr_manifest::Key;
 
 use super::stack::StackState;
-use crate::plan::types::{Holder, Intent, Neighbours};
+use crate::model::{Holder, Intent, OtherStacks};
 
-/// Keys are kept as hashes: ten thousand of them must cost little, and the stacks themselves have the keys.
+/// Keys are stored as hashes to save memory; the stacks have the keys themselves.
 #[derive(Clone, Default)]
 pub struct Claims {
     held: BTreeSet<(u64, StackId)>,
-    wished: BTreeSet<(u64, StackId)>,
+    desired: BTreeSet<(u64, StackId)>,
     hasher: RandomState,
 }
 
@@ -23,39 +23,39 @@ impl Claims {
         self.hasher.hash_one(key)
     }
 
-    /// In the record of this stack, or about to be: claimed as soon as it is decided.
+    /// Adds objects that are in the record of this stack, or about to be.
     pub fn hold<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
         for key in keys {
             self.held.insert((self.hash(key), stack));
         }
     }
 
-    /// The record holds exactly these now.
+    /// Sets the objects in the record of this stack.
     pub fn hold_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
         self.held.retain(|(_, holder)| *holder != stack);
         self.hold(stack, keys);
     }
 
-    /// Its newest content names exactly these.
-    pub fn wish_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
-        self.wished.retain(|(_, wisher)| *wisher != stack);
+    /// Sets the objects in the newest content of this stack.
+    pub fn desire_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
+        self.desired.retain(|(_, other)| *other != stack);
         for key in keys {
-            self.wished.insert((self.hash(key), stack));
+            self.desired.insert((self.hash(key), stack));
         }
     }
 
     pub fn forget(&mut self, stack: StackId) {
         self.hold_only(stack, std::iter::empty());
-        self.wish_only(stack, std::iter::empty());
+        self.desire_only(stack, std::iter::empty());
     }
 
-    /// The stacks that have this resource in their records.
+    /// Returns the stacks that have this object in their records.
     pub fn holders(&self, key: &Key) -> impl Iterator<Item = StackId> {
         among(&self.held, self.hash(key))
     }
 
-    fn wishers(&self, key: &Key) -> impl Iterator<Item = StackId> {
-        among(&self.wished, self.hash(key))
+    fn desired_by(&self, key: &Key) -> impl Iterator<Item = StackId> {
+        among(&self.desired, self.hash(key))
     }
 }
 
@@ -65,21 +65,21 @@ fn among(claims: &BTreeSet<(u64, StackId)>, hash: u64) -> impl Iterator<Item = S
     claims.range((hash, first)..=(hash, last)).map(|(_, stack)| *stack)
 }
 
-/// The neighbours of one stack.
-pub struct Around<'a> {
+/// The other stacks, as one stack sees them.
+pub struct OtherStacksView<'a> {
     pub me: StackId,
     pub claims: &'a Claims,
     pub stacks: &'a BTreeMap<StackId, StackState>,
     pub unread: &'a BTreeSet<StackId>,
 }
 
-impl Neighbours for Around<'_> {
+impl OtherStacks for OtherStacksView<'_> {
     fn holder(&self, key: &Key) -> Option<Holder> {
         let other = self.claims.holders(key).find(|holder| *holder != self.me)?;
         let state = self.stacks.get(&other)?;
         let intent = if self.unread.contains(&other) || state.is_busy_with(key) {
             Intent::Undecided
-        } else if self.claims.wishers(key).any(|wisher| wisher == other) || !state.has_decided() {
+        } else if self.claims.desired_by(key).any(|stack| stack == other) || !state.has_decided() {
             Intent::Keeps
         } else {
             Intent::LetsGo
@@ -88,16 +88,16 @@ impl Neighbours for Around<'_> {
         Some(Holder { name: state.name(), intent, origin })
     }
 
-    fn heir(&self, key: &Key) -> Option<String> {
-        let other = self.claims.wishers(key).find(|wisher| *wisher != self.me)?;
+    fn successor(&self, key: &Key) -> Option<String> {
+        let other = self.claims.desired_by(key).find(|stack| *stack != self.me)?;
         self.stacks.get(&other).map(StackState::name)
     }
 
-    fn dwells_on(&self, ground: &Key) -> bool {
-        self.stacks.iter().any(|(other, state)| *other != self.me && state.wants_something_on(ground))
+    fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool {
+        self.stacks.iter().any(|(other, state)| *other != self.me && state.desires_object_in(prerequisite))
     }
 
-    fn unread(&self) -> bool {
+    fn has_pending_content(&self) -> bool {
         self.unread.iter().any(|other| *other != self.me)
     }
 }

@@ -1,32 +1,32 @@
-//! How long stacks take to come to rest, and how that ended. Counted only: nothing is decided on it.
+//! Duration and outcome of reconciliations, for metrics only.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use brokkr_api::StackId;
 
-use crate::plan::steps::Stage;
+use crate::model::Stage;
 
-/// How a pass ended.
+/// The outcome of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Outcome {
-    /// Everything is written, and what no longer belongs is gone.
+    /// Everything is applied and pruned.
     Applied,
-    /// It stopped, and is tried again later.
+    /// Stopped; tried again later.
     Failed,
-    /// Nothing of it is left.
+    /// The stack is removed.
     Removed,
 }
 
-/// The stacks that have something to do, with since when.
+/// The running reconciliations, with their start.
 #[derive(Debug, Default)]
 pub struct Passes {
     begun: BTreeMap<StackId, Instant>,
 }
 
 impl Passes {
-    /// Takes in where a stack is now. Answers how its pass ended, if it did.
+    /// Notes the stage of a stack. Returns the outcome, if the reconciliation ended.
     pub fn note(&mut self, stack: StackId, stage: Stage, now: Instant) -> Option<(Outcome, Duration)> {
         match stage {
             Stage::Steady => self.end(stack, Outcome::Applied, now),
@@ -38,7 +38,7 @@ impl Passes {
         }
     }
 
-    /// A pass ends once: staying at rest is none.
+    /// Ends a reconciliation, once.
     pub fn end(&mut self, stack: StackId, outcome: Outcome, now: Instant) -> Option<(Outcome, Duration)> {
         let begun = self.begun.remove(&stack)?;
         Some((outcome, now.duration_since(begun)))
@@ -58,7 +58,7 @@ mod tests {
         let ended = passes.note(stack, Stage::Steady, second(3));
         assert_eq!(ended, Some((Outcome::Applied, Duration::from_secs(3))));
         assert_eq!(passes.note(stack, Stage::Steady, second(4)), None, "a repair is no pass");
-        assert_eq!(passes.note(stack, Stage::Look, second(5)), None);
+        assert_eq!(passes.note(stack, Stage::Inspect, second(5)), None);
         let ended = passes.note(stack, Stage::Stopped, second(6));
         assert_eq!(ended, Some((Outcome::Failed, Duration::from_secs(1))));
         assert_eq!(passes.end(stack, Outcome::Removed, second(7)), None);

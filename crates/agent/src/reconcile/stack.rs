@@ -2,62 +2,71 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use brokkr_api::envelope::{Removal, TargetStack};
+use brokkr_api::AgentId;
+use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::board::Whoami;
-use super::claims::Around;
-use super::figures::State;
-use crate::execute::request::STOOD_DOWN;
+use super::counts::StackPhase;
+use crate::model::progress::Repairs;
+use crate::model::{
+    FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step, StepResult,
+};
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
-use crate::plan::attempt::waits_for;
-use crate::plan::dispose::stands_on;
-use crate::plan::steps::{Answer, Ground, Plan, Stage, Step};
-use crate::plan::types::{FailureClass, Goal, Progress, Record, Situation};
-use crate::plan::{backoff, plan, steady};
-use crate::resource::KindName;
-use crate::seeded::{Bug, has};
+use crate::plan::retry::waits_for;
+use crate::plan::timing::backoff;
+use crate::plan::{plan, steady};
+use crate::resource::{KindName, is_contained_in};
 
-/// What a stack sees of the rest of the agent.
-pub struct Surroundings<'a> {
-    pub who: Whoami,
-    pub index: &'a Index,
-    pub neighbours: &'a Around<'a>,
+/// What a plan has to know about the agent.
+#[derive(Clone, Copy)]
+pub struct AgentContext {
+    pub agent: AgentId,
+    pub session: i64,
+    /// Whether the broker knows that the stack in question is held.
+    pub held: bool,
 }
 
-/// Requests of one stack that are on their way at the same time. Few, so that a newer goal is taken up at once; more
-/// than the client lets through, so that it is never idle.
+/// The context of a plan: the agent, the observed objects and the other stacks.
+pub struct Surroundings<'a> {
+    pub context: AgentContext,
+    pub index: &'a Index,
+    pub other_stacks: &'a dyn OtherStacks,
+}
+
+/// Maximum number of concurrent requests of one stack: low, so that a newer target is adopted soon; above the
+/// concurrency of the client, so that it is never idle.
 const WINDOW: usize = 64;
 
 #[derive(Clone, Default)]
 pub struct StackState {
     pub goal: Option<Goal>,
-    /// A newer goal, taken up as soon as nothing is in flight.
+    /// A newer target, adopted as soon as nothing is in flight.
     pub next: Option<TargetStack>,
     pub record: Option<Record>,
     pub progress: Progress,
     /// Resources with a request under way.
     busy: HashSet<Key>,
-    /// Planned, and not sent yet: dropped when a newer goal comes.
+    /// Planned but not sent yet; dropped when a newer target arrives.
     queue: VecDeque<Step>,
     in_flight: usize,
-    /// What has to stir before it can go on.
-    pub parked: BTreeSet<Ground>,
-    /// Its record is gone or on its way out: to be made again.
+    /// What has to change before it can continue.
+    pub blocked_on: BTreeSet<Prerequisite>,
+    /// Its record was deleted, or is being deleted: to be created again.
     pub record_lost: bool,
-    /// Its plan depends on what other stacks mean to do.
-    pub minds_others: bool,
+    /// Its plan depends on the plans of other stacks.
+    pub depends_on_others: bool,
     stage: Option<Stage>,
-    /// The stage whose waiting is counted.
+    /// The stage for which the waiting time is counted.
     waits_at: Option<Stage>,
-    /// Resources whose picture changed since the last plan.
+    /// Objects that changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
-    /// After a failure that is about no resource: how often, and when to try again.
-    setback: Option<(u32, Timestamp)>,
+    /// Failures that are not about an object: how many, and when to try again.
+    retry_after_failure: Option<(u32, Timestamp)>,
 }
 
 impl StackState {
@@ -66,17 +75,17 @@ impl StackState {
         Self { record: Some(record), ..Self::default() }
     }
 
-    /// Takes a target; an older one than what the record holds is refused, whatever we are told.
-    pub fn aim(&mut self, target: TargetStack) {
+    /// Sets the target. One that is older than the record is refused.
+    pub fn set_target(&mut self, target: TargetStack) {
         let highest = self.record.as_ref().map(|record| record.sequence);
         let older = highest.is_some_and(|highest| target.sequence_id < highest);
-        if older && !has(Bug::OlderSequenceAccepted) {
+        if older {
             tracing::warn!(
-                stack.id = %target.stack_id, told = %target.sequence_id, holds = ?highest,
-                "refused to go back to an older deployment object"
+                stack.id = %target.stack_id, sequence = %target.sequence_id, recorded = ?highest,
+                "refused an older deployment object than the recorded one"
             );
-            // A run that has heard of nothing else keeps and repairs what the record says.
-            self.aim_as_recorded();
+            // A run without any other target keeps and repairs what the record says.
+            self.set_target_from_record();
             return;
         }
         let newer = self.goal.as_ref().is_some_and(|goal| {
@@ -86,10 +95,10 @@ impl StackState {
             self.drop_queue();
         }
         self.next = Some(target);
-        self.take_up_next();
+        self.adopt_next_target();
     }
 
-    /// A newer goal cancels what the older one still meant to do.
+    /// Drops the planned steps of an older target.
     fn drop_queue(&mut self) {
         for step in self.queue.drain(..) {
             if let Some(key) = step.key() {
@@ -98,41 +107,42 @@ impl StackState {
         }
     }
 
-    /// The next steps to carry out.
+    /// Returns the next steps to execute.
     pub fn release(&mut self) -> Vec<Step> {
         let free = WINDOW.saturating_sub(self.in_flight).min(self.queue.len());
         self.in_flight += free;
         self.queue.drain(..free).collect()
     }
 
-    /// Every kind that it has or wants something of.
+    /// Returns the kinds of its recorded and desired objects.
     pub fn kinds(&self) -> impl Iterator<Item = KindName> {
         let recorded = self.record.iter().flat_map(|record| record.inventory.values());
         let contents = self.goal.iter().filter_map(|goal| goal.content.as_ref());
-        let wanted = contents.flat_map(|content| content.objects.values());
-        recorded.map(|entry| entry.kind.name()).chain(wanted.map(|wanted| wanted.kind.name()))
+        let desired = contents.flat_map(|content| content.objects.values());
+        recorded.map(|entry| entry.kind.name()).chain(desired.map(|desired| desired.kind.name()))
     }
 
-    /// For people.
+    /// Returns the name of the stack.
     #[must_use]
     pub fn name(&self) -> String {
         let goal = self.goal.as_ref().map(|goal| &goal.target.stack_name);
         goal.or(self.record.as_ref().map(|record| &record.stack_name)).cloned().unwrap_or_default()
     }
 
-    /// Where it is, in one word.
+    /// Returns its phase.
     #[must_use]
-    pub fn state(&self) -> State {
-        let fails =
-            !self.progress.failures.is_empty() || self.progress.fetch.is_some() || self.setback.is_some();
+    pub fn phase(&self) -> StackPhase {
+        let fails = !self.progress.failures.objects.is_empty()
+            || self.progress.failures.fetch.is_some()
+            || self.retry_after_failure.is_some();
         match self.stage {
-            None => State::Idle,
-            Some(Stage::Remove | Stage::Done) => State::Removing,
-            Some(Stage::Stopped) => State::Failing,
-            Some(_) if fails => State::Failing,
-            Some(Stage::Steady) if self.progress.unready_since.is_some() => State::Unready,
-            Some(Stage::Steady) => State::Healthy,
-            Some(_) => State::Delivering,
+            None => StackPhase::Idle,
+            Some(Stage::Remove | Stage::Done) => StackPhase::Removing,
+            Some(Stage::Stopped) => StackPhase::Failing,
+            Some(_) if fails => StackPhase::Failing,
+            Some(Stage::Steady) if self.progress.readiness.unready_since.is_some() => StackPhase::Unready,
+            Some(Stage::Steady) => StackPhase::Healthy,
+            Some(_) => StackPhase::Delivering,
         }
     }
 
@@ -141,55 +151,47 @@ impl StackState {
         self.busy.contains(key)
     }
 
-    /// Whether it is known what it wants: its content was read, or it is to go.
+    /// Returns whether its intent is known: the content is fetched, or it is to be removed.
     #[must_use]
     pub fn has_decided(&self) -> bool {
         self.next.is_none()
             && self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_some() || goal.content.is_some())
     }
 
-    /// Its newest content is on its way.
+    /// Returns whether its newest content is being fetched.
     #[must_use]
-    pub fn is_reading(&self) -> bool {
+    pub fn is_fetching(&self) -> bool {
         self.next.as_ref().is_some_and(|next| next.removal.is_none())
             || self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_none() && goal.content.is_none())
-                && self.progress.fetch.is_none()
+                && self.progress.failures.fetch.is_none()
     }
 
-    /// As if it had been told that the stack no longer belongs here.
-    pub fn aim_at_removal(&mut self) {
-        if let Some(goal) = &self.goal {
-            let removal = Some(Removal::Untargeted);
-            self.aim(TargetStack { removal, ..goal.target.clone() });
-        }
-    }
-
-    /// Whether its content names something inside this namespace, or of this definition.
+    /// Returns whether its content has an object in this namespace, or of this definition.
     #[must_use]
-    pub fn wants_something_on(&self, ground: &Key) -> bool {
+    pub fn desires_object_in(&self, prerequisite: &Key) -> bool {
         let goal = self.goal.as_ref().filter(|goal| goal.target.removal.is_none());
         let content = goal.and_then(|goal| goal.content.as_ref());
-        content.is_some_and(|content| content.objects.keys().any(|key| stands_on(key, ground)))
+        content.is_some_and(|content| content.objects.keys().any(|key| is_contained_in(key, prerequisite)))
     }
 
-    /// A removal that was stored is carried on with, even if the broker no longer mentions the stack.
-    pub fn carry_on_removal(&mut self) {
+    /// Continues a stored removal, even if the broker no longer mentions the stack.
+    pub fn continue_removal(&mut self) {
         if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
-            self.aim_as_recorded();
+            self.set_target_from_record();
         }
     }
 
-    /// A9: without a word from the broker, what the record says is what should be.
-    pub fn aim_as_recorded(&mut self) {
+    /// A9: without the broker, the record is the target.
+    pub fn set_target_from_record(&mut self) {
         let Some(record) = self.record.as_ref().filter(|_| self.goal.is_none()) else { return };
         let at = record.hops.published.unwrap_or(Timestamp::UNIX_EPOCH);
-        self.aim(TargetStack {
+        self.set_target(TargetStack {
             project: record.project.clone(),
             stack_id: record.stack,
             stack_name: record.stack_name.clone(),
             sequence_id: record.sequence,
             checksum: record.checksum.unwrap_or_else(|| Checksum::of(b"")),
-            // The content that was kept knows its own.
+            // The cached content has its own.
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
             grant: record.grant.clone(),
@@ -200,14 +202,14 @@ impl StackState {
         });
     }
 
-    fn take_up_next(&mut self) {
+    fn adopt_next_target(&mut self) {
         if self.in_flight > 0 {
             return;
         }
         let Some(target) = self.next.take() else { return };
-        // Again, because the record may have moved on while the target waited.
+        // Checked again, because the record may have changed while the target waited.
         let older = self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence);
-        if older && !has(Bug::OlderSequenceAccepted) {
+        if older {
             return;
         }
         let same = self.goal.as_ref().is_some_and(|goal| {
@@ -221,7 +223,7 @@ impl StackState {
         }
         let applied = self.record.as_ref().and_then(|record| record.applied);
         let (content, fallback) = match self.goal.take() {
-            // Kept if only the removal was taken back.
+            // The content stays if only the removal was withdrawn.
             Some(goal)
                 if goal.content.as_ref().is_some_and(|content| content.sequence == target.sequence_id) =>
             {
@@ -239,71 +241,69 @@ impl StackState {
         };
         self.goal = Some(Goal { target, content, fallback });
         self.forget_progress();
-        self.setback = None;
+        self.retry_after_failure = None;
         self.wake_at = None;
         self.stage = None;
     }
 
-    /// What was on its way out when it was looked at has to be looked at again: no event tells of it.
-    pub fn look_again(&mut self) {
-        self.progress.looked.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
+    /// Forgets objects that were being deleted when they were read: no event reports their end.
+    pub fn forget_deleting(&mut self) {
+        self.progress.lookups.objects.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
     }
 
-    /// Refusals that were our own are over.
-    pub fn stand_up(&mut self) {
-        self.progress.failures.retain(|_, standing| standing.failure.reason != STOOD_DOWN);
-        self.progress.inside.clear();
-        self.setback = None;
+    /// Forgets failures that were due to suspended writes.
+    pub fn resume_writing(&mut self) {
+        self.progress.failures.objects.retain(|_, retry| retry.failure.reason != Reason::WritesSuspended);
+        self.progress.lookups.contained.clear();
+        self.retry_after_failure = None;
     }
 
-    /// A neighbour decided something: what stopped because of it is tried from the start.
-    pub fn decide_anew(&mut self) {
+    /// Another stack's plan changed: a stack that stopped because of it starts over.
+    pub fn restart_if_stopped(&mut self) {
         if self.stage == Some(Stage::Stopped) && self.in_flight == 0 {
             self.forget_progress();
         }
-        self.minds_others = false;
+        self.depends_on_others = false;
     }
 
-    /// A stack that stopped is tried again from the start.
+    /// Starts a stopped stack over.
     pub fn begin_next_cycle(&mut self, now: Timestamp) {
         if self.stage == Some(Stage::Stopped) {
-            let due = self.progress.failures.values().all(|standing| standing.retry_at <= now);
+            let due = self.progress.failures.objects.values().all(|retry| retry.retry_at <= now);
             if due {
-                let fetch = self.progress.fetch.take();
+                let fetch = self.progress.failures.fetch.take();
                 self.forget_progress();
-                self.progress.fetch = fetch;
+                self.progress.failures.fetch = fetch;
             }
         }
     }
 
-    /// Everything of the stack is gone over once more, a few at a time.
+    /// Schedules a check of every object of the stack, a few at a time.
     pub fn sweep(&mut self) {
         if let Some(record) = self.record.as_ref().filter(|_| self.stage == Some(Stage::Steady)) {
-            self.progress.unswept.extend(record.inventory.keys().cloned());
+            self.progress.repairs.unswept.extend(record.inventory.keys().cloned());
         }
     }
 
-    /// All but the fights: who fights over an object does so whatever the goal is.
+    /// Forgets everything but the contests: these do not depend on the target.
     fn forget_progress(&mut self) {
-        self.progress = Progress {
-            fights: std::mem::take(&mut self.progress.fights),
-            rivals: std::mem::take(&mut self.progress.rivals),
-            ..Progress::default()
-        };
+        let Repairs { fights, rivals, .. } = std::mem::take(&mut self.progress.repairs);
+        let repairs = Repairs { fights, rivals, ..Repairs::default() };
+        self.progress = Progress { repairs, ..Progress::default() };
     }
 
-    /// What to do now; `None` if something is under way that has to be answered first.
+    /// Plans the next steps; `None` if running requests have to finish first.
     pub fn plan(&mut self, around: &Surroundings<'_>, now: Timestamp) -> Option<Plan> {
-        self.take_up_next();
+        self.adopt_next_target();
         let touched = std::mem::take(&mut self.touched);
-        // Repairs go on beside each other, and beside a content that takes its time.
+        // Repairs run concurrently with each other, and with a slow fetch.
         let calm = matches!(self.stage, Some(Stage::Steady | Stage::Fetch));
         let under_way = self.in_flight + self.queue.len() > 0;
         if under_way && !calm {
             self.touched = touched;
             return None;
         }
-        if let Some((_, until)) = self.setback
+        if let Some((_, until)) = self.retry_after_failure
             && until > now
         {
             self.touched = touched;
@@ -313,20 +313,20 @@ impl StackState {
         if std::mem::take(&mut self.record_lost)
             && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none() && !under_way)
         {
-            // E5: it deletes nothing, and is made again.
+            // E5: deleting a record deletes no object; it is created again.
             self.queue.push_back(Step::WriteRecord(Box::new(record.clone())));
             return None;
         }
         let goal = self.goal.as_ref()?;
         let situation = Situation {
-            agent: around.who.agent,
-            session: around.who.session,
+            agent: around.context.agent,
+            session: around.context.session,
             goal,
             record: self.record.as_ref(),
-            held: around.who.held,
+            held: around.context.held,
             progress: &self.progress,
             observed: around.index,
-            neighbours: around.neighbours,
+            other_stacks: around.other_stacks,
             busy: &self.busy,
             now,
         };
@@ -351,8 +351,9 @@ impl StackState {
     }
 
     fn note(&mut self, plan: &Plan, now: Timestamp) {
-        // A look in between belongs to the waiting: what is waited for may tell nobody that it went.
-        let looks = !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::Look { .. }));
+        // Reading an object is part of the waiting: no event may report that it is gone.
+        let looks =
+            !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::ReadObject { .. }));
         if !looks && self.waits_at != Some(plan.stage) {
             self.progress.waiting_since = None;
             self.waits_at = Some(plan.stage);
@@ -363,70 +364,70 @@ impl StackState {
             self.progress.waiting_since.get_or_insert(now);
         }
         if plan.unready {
-            self.progress.unready_since.get_or_insert(now);
+            self.progress.readiness.unready_since.get_or_insert(now);
         } else if plan.steps.is_empty() && self.in_flight == 0 {
-            self.progress.unready_since = None;
+            self.progress.readiness.unready_since = None;
         }
-        self.parked.clone_from(&plan.parked);
-        // While it is tried again, it still waits.
-        let standings = self.progress.failures.values().chain(&self.progress.fetch);
-        self.parked.extend(standings.filter_map(|standing| waits_for(&standing.failure)));
-        self.minds_others = plan.minds_others;
+        self.blocked_on.clone_from(&plan.blocked_on);
+        // It still waits while it retries.
+        let retries = self.progress.failures.objects.values().chain(&self.progress.failures.fetch);
+        self.blocked_on.extend(retries.filter_map(|retry| waits_for(&retry.failure)));
+        self.depends_on_others = plan.depends_on_others;
     }
 
-    /// What it waited for may be there now: what was missing because of it is tried again.
-    pub fn stir(&mut self, ground: Ground, name: &str, now: Timestamp) {
-        let failures = self.progress.failures.iter_mut();
-        let waits = |key: &Key| match ground {
-            Ground::Namespaces => key.namespace.as_deref() == Some(name),
-            Ground::Definitions => name.ends_with(&format!(".{}", key.group)),
+    /// Retries failures that waited for this prerequisite.
+    pub fn on_prerequisite_changed(&mut self, prerequisite: Prerequisite, name: &str, now: Timestamp) {
+        let failures = self.progress.failures.objects.iter_mut();
+        let waits = |key: &Key| match prerequisite {
+            Prerequisite::Namespace => key.namespace.as_deref() == Some(name),
+            Prerequisite::Definition => name.ends_with(&format!(".{}", key.group)),
         };
-        let missing = failures.filter(|(key, _)| waits(key)).map(|(_, standing)| standing);
-        for standing in missing.chain(&mut self.progress.fetch) {
-            if standing.failure.class == FailureClass::Missing {
-                (standing.attempts, standing.retry_at) = (0, now);
+        let missing = failures.filter(|(key, _)| waits(key)).map(|(_, retry)| retry);
+        for retry in missing.chain(&mut self.progress.failures.fetch) {
+            if retry.failure.class == FailureClass::Missing {
+                (retry.attempts, retry.retry_at) = (0, now);
             }
         }
     }
 
-    pub fn finish(&mut self, step: &Step, answer: &Answer, now: Timestamp) {
+    pub fn finish(&mut self, step: &Step, answer: &StepResult, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(key) = step.key() {
             self.busy.remove(key);
             self.touched.insert(key.clone());
         }
-        if let (Step::Fetch, Answer::Fetched(content)) = (step, answer)
+        if let (Step::Fetch, StepResult::Fetched(content)) = (step, answer)
             && let Some(goal) = &mut self.goal
             && goal.target.sequence_id == content.sequence
         {
             goal.content = Some(content.clone());
         }
         absorb(&mut self.progress, &mut self.record, step, answer, now);
-        if let (Some(goal), Answer::FetchedEarlier(Some(content))) = (&mut self.goal, answer)
+        if let (Some(goal), StepResult::FetchedEarlier(Some(content))) = (&mut self.goal, answer)
             && goal.fallback.is_none()
         {
             goal.fallback = Some(content.clone());
         }
-        if let (Some(goal), Answer::ContentsForgotten) = (&mut self.goal, answer) {
+        if let (Some(goal), StepResult::ContentsForgotten) = (&mut self.goal, answer) {
             goal.fallback = None;
         }
         match answer {
-            Answer::Failed(failure) => {
+            StepResult::Failed(failure) => {
                 tracing::warn!(
                     step = step.name(),
                     object = step.key().map(ToString::to_string),
-                    reason = failure.reason,
-                    message = failure.message,
+                    reason = failure.reason.code(),
+                    message = %failure.message,
                     "step failed"
                 );
                 if step.key().is_none() && !matches!(step, Step::Fetch) {
-                    let attempts = self.setback.map_or(0, |(attempts, _)| attempts) + 1;
-                    self.setback = Some((attempts, now + backoff(attempts, failure.retry_after)));
+                    let attempts = self.retry_after_failure.map_or(0, |(attempts, _)| attempts) + 1;
+                    self.retry_after_failure = Some((attempts, now + backoff(attempts, failure.retry_after)));
                 }
             }
-            _ if step.key().is_none() => self.setback = None,
+            _ if step.key().is_none() => self.retry_after_failure = None,
             _ => {}
         }
-        self.take_up_next();
+        self.adopt_next_target();
     }
 }

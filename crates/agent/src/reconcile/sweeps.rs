@@ -1,11 +1,11 @@
-//! When to look at everything again, though nothing was heard.
+//! The schedule of sweeps: full checks of all objects.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use rand::RngExt as _;
 
-/// A slow round as backstop. Jittered, so that a fleet does not sweep in step.
+/// Sweeps have jitter, so that a fleet does not sweep at the same moment.
 pub struct Sweeps {
     interval: Duration,
     pub next: Timestamp,
@@ -19,7 +19,7 @@ impl Sweeps {
         sweeps
     }
 
-    /// Whether it is time; then the next one is planned, too.
+    /// Returns whether a sweep is due, and schedules the next one.
     pub fn is_due(&mut self, now: Timestamp) -> bool {
         let due = self.next <= now;
         if due {

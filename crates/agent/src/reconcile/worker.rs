@@ -1,19 +1,19 @@
-//! Carries steps out. Knows how to talk to the cluster and the broker, and decides nothing.
+//! Executes steps at the cluster and the broker. Decides nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
+use brokkr_api::reason::Reason;
 
+use crate::broker_link::content::{self, ContentSource};
+use crate::broker_link::holds::HeldStacks;
 use crate::diagnose;
 use crate::execute::{Cluster, Rights, Writes};
 use crate::grant;
 use crate::inventory::{RecordError, Records};
-use crate::link::content::{self, ContentSource};
-use crate::link::holds::HeldStacks;
-use crate::plan::steps::{Answer, Step};
-use crate::plan::types::{Content, Failure, FailureClass, Record, Wanted};
+use crate::model::{Content, DesiredObject, Failure, FailureClass, Record, Step, StepResult};
 use crate::resource::Kind;
 
 #[derive(Clone)]
@@ -28,51 +28,51 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub async fn carry_out(&self, step: &Step, target: &TargetStack) -> Answer {
+    pub async fn carry_out(&self, step: &Step, target: &TargetStack) -> StepResult {
         match step {
             Step::Hold => self.hold(target).await,
             Step::Fetch => match self.content.fetch(&self.cluster, target).await {
-                Ok(content) => Answer::Fetched(content),
-                Err(failure) => Answer::Failed(failure),
+                Ok(content) => StepResult::Fetched(content),
+                Err(failure) => StepResult::Failed(failure),
             },
             Step::FetchEarlier { sequence } => {
                 match self.content.earlier(&self.cluster, target, *sequence).await {
-                    Ok(content) => Answer::FetchedEarlier(content),
-                    Err(failure) => Answer::Failed(failure),
+                    Ok(content) => StepResult::FetchedEarlier(content),
+                    Err(failure) => StepResult::Failed(failure),
                 }
             }
             Step::WriteRecord(record) => self.write_record(record).await,
             Step::DropRecord => self.drop_record(target).await,
             Step::ForgetContents { keep } => {
-                match self.content.contents.forget(target.stack_id, &[*keep]).await {
-                    Ok(()) => Answer::ContentsForgotten,
-                    Err(error) => Answer::Failed(content::not_kept(&error)),
+                match self.content.contents.evict(target.stack_id, &[*keep]).await {
+                    Ok(()) => StepResult::ContentsForgotten,
+                    Err(error) => StepResult::Failed(content::not_cached(&error)),
                 }
             }
-            Step::Look { key, kind } => self.cluster.look(kind, key).await,
+            Step::ReadObject { key, kind } => self.cluster.read_object(kind, key).await,
             Step::CheckRights { content } => match self.writes(target) {
                 Ok(writes) => self.check_rights(&writes, content).await,
                 Err(refusal) => refusal,
             },
             Step::Resolve { kinds, .. } => self.content.kinds.await_served(&self.cluster, kinds).await,
-            Step::LookInside { key, .. } => self.cluster.look_inside(key).await,
-            Step::DryRun { wanted, uid, stamp } => match self.writes(target) {
-                Ok(writes) => writes.dry_run(wanted, uid.as_ref(), stamp).await,
+            Step::ListContained { key, .. } => self.cluster.list_contained(key).await,
+            Step::DryRun { desired, uid, stamp } => match self.writes(target) {
+                Ok(writes) => writes.dry_run(desired, uid.as_ref(), stamp).await,
                 Err(refusal) => refusal,
             },
-            Step::Apply { wanted, uid, stamp, .. } => match self.writes(target) {
-                Ok(writes) => writes.apply(wanted, uid.as_ref(), stamp).await,
+            Step::Apply { desired, uid, stamp, .. } => match self.writes(target) {
+                Ok(writes) => writes.apply(desired, uid.as_ref(), stamp).await,
                 Err(refusal) => refusal,
             },
-            Step::Contend { wanted, stamp } => match self.writes(target) {
-                Ok(writes) => writes.rivals(wanted, stamp).await,
+            Step::FindRivals { desired, stamp } => match self.writes(target) {
+                Ok(writes) => writes.rivals(desired, stamp).await,
                 Err(refusal) => refusal,
             },
-            Step::Diagnose { wanted } => {
-                let body = wanted.body.to_value();
-                match diagnose::look(&self.cluster, &wanted.kind, &wanted.key, &body).await {
-                    Ok(cause) => Answer::Diagnosed(cause),
-                    Err(failure) => Answer::Failed(failure),
+            Step::Diagnose { desired } => {
+                let body = desired.body.to_value();
+                match diagnose::look(&self.cluster, &desired.kind, &desired.key, &body).await {
+                    Ok(cause) => StepResult::Diagnosed(cause),
+                    Err(failure) => StepResult::Failed(failure),
                 }
             }
             Step::Delete { key, kind, uid } => match self.writes(target) {
@@ -86,113 +86,96 @@ impl Worker {
         }
     }
 
-    /// As whom to write for a stack: whatever was planned, without a grant nothing goes out.
-    fn writes(&self, target: &TargetStack) -> Result<Writes, Answer> {
+    /// Returns the identity to write with. Without a grant nothing is sent, whatever was planned.
+    fn writes(&self, target: &TargetStack) -> Result<Writes, StepResult> {
         match grant::acting(target) {
             Ok(acting) => Ok(self.cluster.acting_as(&acting)),
-            Err(refusal) => Err(Answer::Failed(refusal.into_failure())),
+            Err(reason) => Err(StepResult::Failed(Failure::new(FailureClass::Permanent, reason))),
         }
     }
 
-    async fn check_rights(&self, writes: &Writes, content: &Content) -> Answer {
-        let place = |wanted: &Arc<Wanted>| (wanted.kind.clone(), wanted.key.namespace.clone());
+    async fn check_rights(&self, writes: &Writes, content: &Content) -> StepResult {
+        let place = |desired: &Arc<DesiredObject>| (desired.kind.clone(), desired.key.namespace.clone());
         let objects: BTreeSet<(Kind, Option<String>)> = content.objects.values().map(place).collect();
         match self.rights.missing(writes, &objects.into_iter().collect::<Vec<_>>()).await {
-            Ok(lacking) => Answer::RightsChecked(lacking),
-            Err(failure) => Answer::Failed(failure),
+            Ok(lacking) => StepResult::RightsChecked(lacking),
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
     /// The broker must know that the stack is held before the first write for it.
-    async fn hold(&self, target: &TargetStack) -> Answer {
+    async fn hold(&self, target: &TargetStack) -> StepResult {
         match self.holds.hold(target.stack_id).await {
-            Ok(()) => Answer::Held,
-            Err(error) => Answer::Failed(Failure {
-                class: FailureClass::Transient,
-                reason: "BrokerUnreachable".into(),
-                message: format!("the broker could not be told that the stack is held: {error}"),
+            Ok(()) => StepResult::Held,
+            Err(error) => StepResult::Failed(Failure {
                 retry_after: error.retry_after(),
+                ..Failure::with_words(FailureClass::Transient, Reason::BrokerUnreachable, &error)
             }),
         }
     }
 
-    async fn write_record(&self, record: &Record) -> Answer {
+    async fn write_record(&self, record: &Record) -> StepResult {
         if let Err(failure) = self.cluster.check_may_write() {
-            return Answer::Failed(failure);
+            return StepResult::Failed(failure);
         }
         let mut record = record.clone();
-        // A record touched by hand (an annotation, say) only has a newer version; one written by a newer
-        // run of this agent means that this run is the stale one, and it loses here.
+        // A record with an edited annotation only has a newer version; one that was written by a newer
+        // run of this agent means that this run is stale.
         for _ in 0..3 {
             match self.records.write(&record).await {
                 Ok(version) => {
                     self.holds.note(&record);
-                    return Answer::RecordWritten { version };
+                    return StepResult::RecordWritten { version };
                 }
                 Err(RecordError::Stale) => match self.records.fetch(&record.stack_name, record.stack).await {
                     Ok(Some(found)) if found.session > self.session => return superseded(),
                     Ok(Some(found)) if record.version.is_none() && forgets(&record, &found) => {
-                        return Answer::Failed(Failure {
-                            class: FailureClass::Permanent,
-                            reason: "RecordFound".into(),
-                            message:
-                                "there is a record that this run did not know at its start; restart the \
-                                      agent, so that it is taken up"
-                                    .into(),
-                            retry_after: None,
-                        });
+                        return StepResult::Failed(Failure::new(
+                            FailureClass::Permanent,
+                            Reason::UnknownRecord,
+                        ));
                     }
                     Ok(found) => record.version = found.and_then(|found| found.version),
-                    Err(error) => return Answer::Failed(record_failure(&error)),
+                    Err(error) => return StepResult::Failed(record_failure(&error)),
                 },
-                Err(error) => return Answer::Failed(record_failure(&error)),
+                Err(error) => return StepResult::Failed(record_failure(&error)),
             }
         }
-        Answer::Failed(record_failure(&RecordError::Stale))
+        StepResult::Failed(record_failure(&RecordError::Stale))
     }
 
-    /// The record goes last: whatever a crash leaves, it is still named.
-    async fn drop_record(&self, target: &TargetStack) -> Answer {
-        if let Err(error) = self.content.contents.forget(target.stack_id, &[]).await {
-            return Answer::Failed(content::not_kept(&error));
+    /// Deletes the record last: after a crash it still names what is left.
+    async fn drop_record(&self, target: &TargetStack) -> StepResult {
+        if let Err(error) = self.content.contents.evict(target.stack_id, &[]).await {
+            return StepResult::Failed(content::not_cached(&error));
         }
         let (name, stack) = (&target.stack_name, target.stack_id);
         for _ in 0..3 {
             match self.records.delete(name, stack).await {
-                Ok(()) => return Answer::RecordDropped,
+                Ok(()) => return StepResult::RecordDropped,
                 Err(RecordError::Stale) => match self.records.fetch(name, stack).await {
                     Ok(Some(found)) if found.session > self.session => return superseded(),
                     Ok(_) => {}
-                    Err(error) => return Answer::Failed(record_failure(&error)),
+                    Err(error) => return StepResult::Failed(record_failure(&error)),
                 },
-                Err(error) => return Answer::Failed(record_failure(&error)),
+                Err(error) => return StepResult::Failed(record_failure(&error)),
             }
         }
-        Answer::Failed(record_failure(&RecordError::Stale))
+        StepResult::Failed(record_failure(&RecordError::Stale))
     }
 }
 
-/// Whether writing the one over the other would forget what it owns.
+/// Returns whether overwriting the found record would lose entries of its inventory.
 fn forgets(record: &Record, found: &Record) -> bool {
     !found.inventory.keys().all(|key| record.inventory.contains_key(key))
 }
 
-fn superseded() -> Answer {
-    Answer::Failed(Failure {
-        class: FailureClass::Permanent,
-        reason: "Superseded".into(),
-        message: "a newer run of this agent writes this record".into(),
-        retry_after: None,
-    })
+fn superseded() -> StepResult {
+    StepResult::Failed(Failure::new(FailureClass::Permanent, Reason::Superseded))
 }
 
 fn record_failure(error: &RecordError) -> Failure {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let cause: String = causes.map(|cause| format!(": {cause}")).collect();
-    Failure {
-        class: FailureClass::Transient,
-        reason: "RecordNotWritten".into(),
-        message: format!("{error}{cause}"),
-        retry_after: None,
-    }
+    Failure::with_words(FailureClass::Transient, Reason::RecordNotWritten, format!("{error}{cause}"))
 }

@@ -29,7 +29,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     let swarm = Swarm::start(config)?;
     let begun = Instant::now();
     let settled = swarm
-        .until(PATIENCE, "everybody to hold the stack", |counts| {
+        .until(PATIENCE, "all agents to hold the stack", |counts| {
             counts.reports_accepted >= 2 * all && counts.waiting >= all
         })
         .await?;

@@ -28,12 +28,22 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     restart(args, &environment, figures).await?;
     let stack = |number: usize| number * 7919 % args.stacks + 1;
     let status = |number| format!("/api/v1/stacks/stack-{}/status?limit=500", stack(number));
-    told(figures, "status_page_p99_ms", &pages(&environment, status).await?, &format!("{} rows", args.fleet));
+    add_percentile(
+        figures,
+        "status_page_p99_ms",
+        &pages(&environment, status).await?,
+        &format!("{} rows", args.fleet),
+    );
     let summary = |number| format!("/api/v1/stacks/stack-{}/status/summary", stack(number));
-    told(figures, "status_summary_p99_ms", &pages(&environment, summary).await?, "counts of one stack");
+    add_percentile(
+        figures,
+        "status_summary_p99_ms",
+        &pages(&environment, summary).await?,
+        "counts of one stack",
+    );
     let agents =
         |number: usize| format!("/api/v1/agents?limit=500&after=fleet-{}", number * 7919 % args.fleet);
-    told(
+    add_percentile(
         figures,
         "agents_page_p99_ms",
         &pages(&environment, agents).await?,
@@ -43,14 +53,14 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         let selector = format!("env%3Dprod,region!%3Dr{}", number % 40);
         format!("/api/v1/agents?limit=500&sort=-created&count=true&selector={selector}")
     };
-    told(
+    add_percentile(
         figures,
         "agents_filtered_p99_ms",
         &pages(&environment, newest).await?,
         "a third, newest first, counted",
     );
     let never = |number: usize| format!("/api/v1/agents?limit=500&presence=never&name={}", number % 10);
-    told(
+    add_percentile(
         figures,
         "agents_presence_p99_ms",
         &pages(&environment, never).await?,
@@ -62,12 +72,12 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             format!("/api/v1/selectors/preview?limit=500&selector={selector}")
         };
         let what = selectors.replace("%20", " ").replace("%3D", "=");
-        told(figures, key, &pages(&environment, preview).await?, &what);
+        add_percentile(figures, key, &pages(&environment, preview).await?, &what);
     }
     environment.linger(args).await
 }
 
-fn told(figures: &mut Figures, key: &str, seconds: &[f64], what: &str) {
+fn add_percentile(figures: &mut Figures, key: &str, seconds: &[f64], what: &str) {
     let (most, half) = (percentile(seconds, 99) * 1e3, percentile(seconds, 50) * 1e3);
     figures.add(key, most).note(format!("{what}; the half in {half:.1} ms"));
 }

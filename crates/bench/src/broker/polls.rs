@@ -18,7 +18,7 @@ use super::proc::cpu_seconds;
 
 /// Polls a second while statements are counted: enough that one statement more or less by the clock does not show.
 const POLLS: f64 = 3_000.0;
-/// Different agents whose polls share connections, as behind a proxy.
+/// Agents that share connections, as behind a proxy.
 const DIFFERENT: usize = 2_000;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use brokkr_swarm::{Endpoint, Identity, Transport, Write};
@@ -76,8 +77,8 @@ impl Maker {
                 transition: if tick % 2 == 0 { Transition::Applied } else { Transition::Healthy },
                 at,
                 hops: Hops { fetched: Some(at), verified: Some(at), applied: Some(at), ..Hops::default() },
-                reason: String::new(),
-                message: String::new(),
+                reason: Reason::None,
+                message: Message::default(),
                 objects: Vec::new(),
                 conditions: Vec::new(),
                 dropped: 0,

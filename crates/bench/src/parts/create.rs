@@ -1,5 +1,5 @@
-//! One stack of a thousand objects: created, left alone, a tenth of it changed. Every contestant applies the same
-//! manifests under names of its own, in turn, to a cluster that is cleared in between.
+//! One stack of a thousand objects: created, left alone, a tenth of it changed. Every program applies the same manifests under
+//! its own names, in turn, to a cluster that is cleared in between.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::results::Results;
 use crate::timeline;
 use crate::workload::Workload;
 
-/// Who applies. Namespaces carry the name, so that the log tells whose they were.
+/// The programs that apply. Namespaces have the program's name, so that the log distinguishes them.
 #[derive(Clone, Copy)]
 enum Contestant {
     Bare,
@@ -38,7 +38,7 @@ impl Contestant {
     }
 }
 
-/// One contestant's turn.
+/// One turn of a program.
 struct Turn<'a> {
     args: &'a AgentArgs,
     environment: &'a Environment,
@@ -50,7 +50,7 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
     let flux = if args.no_flux { None } else { Some(Flux::locate()?) };
     for round in 0..args.rounds {
         let mut order = Contestant::ALL;
-        // Nobody always comes first, or always after the same one.
+        // The order rotates.
         order.rotate_left(round % Contestant::ALL.len());
         for contestant in order {
             let prefix = format!("bench-{}-{round}", contestant.name());
@@ -66,7 +66,7 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
         }
     }
     results.add_ratio("agent_over_bare", "agent_create_s", &["bare_create_s"]);
-    // The agent validates everything before it writes anything (B2): this is the floor of that.
+    // The agent validates everything before it writes (B2); this is the lower bound for that.
     results.add_ratio("agent_over_bare_both", "agent_create_s", &["bare_dryrun_s", "bare_create_s"]);
     results.add_ratio("agent_over_flux", "agent_create_s", &["flux_create_s"]);
     results.add_ratio("agent_over_flux8", "agent_create_s", &["flux8_create_s"]);
@@ -127,7 +127,7 @@ impl Turn<'_> {
         environment.remove(stack, &self.prefix).await
     }
 
-    /// Nothing is submitted, and nothing but watches may be asked.
+    /// Requires that the agent sends only watches when nothing is submitted.
     async fn leave_alone(&self, results: &mut Results) -> Result<()> {
         let mark = self.environment.cluster.audit().mark()?;
         tokio::time::sleep(self.args.quiet).await;
@@ -165,7 +165,7 @@ impl Turn<'_> {
     }
 }
 
-/// When the last of the changed objects got its new value: the first write on each of them since the submission.
+/// Returns the time of the last first write to each changed object since the submission.
 fn last_effective(asked: &[Request], workload: &Workload, submission: &Submission) -> Option<Timestamp> {
     let first_write = |namespace: &str, name: &str| {
         asked

@@ -1,5 +1,5 @@
-//! Edits and deletions by somebody else, each put back, while unrelated objects change all the time. Beside it, in the
-//! same run and under the same load, what anybody would write in twenty lines: watch by label, PATCH what is wrong.
+//! Edits and deletions by another user, each reverted, while unrelated objects change all the time. Compared, in the same run and
+//! under the same load, with a minimal loop: watch by label, PATCH what differs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,9 +26,9 @@ const OURS: &str = "bench-drift-ours";
 const BARE: &str = "bench-drift-bare";
 const UNRELATED: &str = "bench-drift-unrelated";
 const EDITORS: usize = 2;
-/// Few edits for each object: somebody who changes the same one again and again is slowed down on purpose.
+/// Few edits for each object, because repeated edits of one object are slowed down on purpose.
 const EDITS_PER_OBJECT: usize = 4;
-/// Every so many times the object is deleted instead.
+/// Every n-th time the object is deleted instead.
 const DELETIONS: usize = 5;
 
 pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Results) -> Result<()> {
@@ -39,7 +39,7 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
     environment.wait_until_idle().await?;
 
     let mark = environment.cluster.audit().mark()?;
-    // In turn, so that both meet the same load.
+    // In turn, so that both have the same load.
     let work = (0..args.edits).flat_map(|number| [(OURS, number), (BARE, number)]);
     futures::stream::iter(work)
         .map(|(space, number)| disturb(environment, space, number, objects))
@@ -66,7 +66,7 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
     environment.bare.clear("bench-drift").await
 }
 
-/// Edits or deletes one object and waits until it is right again.
+/// Edits or deletes one object and waits until it is repaired.
 async fn disturb(environment: &Environment, space: &str, number: usize, objects: usize) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(environment.admin.clone(), space);
     let name = format!("settings-{}", number % objects);
@@ -89,7 +89,7 @@ fn is_right(map: &ConfigMap) -> bool {
     map.data.as_ref().and_then(|data| data.get("revision")).is_some_and(|revision| revision == "1")
 }
 
-/// Ends with its owner.
+/// A task that ends when it is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -129,7 +129,7 @@ impl BareLoop {
     }
 }
 
-/// So many changes a second to objects that concern neither.
+/// Changes unrelated objects at a fixed rate.
 struct Unrelated;
 
 impl Unrelated {
@@ -154,8 +154,7 @@ impl Unrelated {
     }
 }
 
-/// Milliseconds from each disturbance's answer to the answer of the first repairing write after it, both by the API
-/// server's own clock.
+/// Returns the milliseconds from each disturbance to the first repairing write, by the API server's clock.
 fn latencies(requests: &[Request], space: &str, is_repair: impl Fn(&Request) -> bool) -> Vec<f64> {
     let mut disturbed: BTreeMap<&str, Timestamp> = BTreeMap::new();
     let mut latencies = Vec::new();

@@ -1,4 +1,4 @@
-//! Minutes of nothing, by an agent of its own whose sweep comes once a minute: what moved, what was asked, what grew.
+//! An idle agent with a sweep every minute: changed objects, requests, and memory growth.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Ten thousand objects in ten stacks: how long they take, what the agent weighs then, and what a restart costs.
+//! Ten thousand objects in ten stacks: the time to apply them, the agent's memory, and the cost of a restart.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::results::Results;
 use crate::workload::{Object, Workload};
 
 const STACKS: usize = 10;
-/// What is freed is given back by then, if ever.
+/// Long enough for freed memory to be returned to the system.
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Results) -> Result<()> {
@@ -49,7 +49,7 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
     Ok(())
 }
 
-/// Nothing changed while it was away, so nothing may be written.
+/// Requires that a restart without changes writes nothing.
 async fn restart(environment: &Environment, results: &mut Results) -> Result<()> {
     let mark = environment.cluster.audit().mark()?;
     let started = jiff::Timestamp::now();
@@ -67,8 +67,8 @@ async fn restart(environment: &Environment, results: &mut Results) -> Result<()>
     Ok(())
 }
 
-/// One object of each stack was changed while the agent was away. When all of them are back, every stack has been
-/// compared with what it should be: the proof, from outside, that it is in sync.
+/// Changes one object of each stack while the agent is down. When all of them are repaired, every stack has been compared with
+/// its desired state.
 async fn restart_with_drift(
     environment: &Environment,
     workloads: &[Workload],

@@ -1,5 +1,5 @@
-//! A thousand stacks of four objects, from nothing to ready, where pods run under kwok. Beside it the API server's own
-//! limit: as many bare PATCHes, and as many further writes as the agent made for its records.
+//! A thousand stacks of four objects, from nothing to ready, with pods under kwok. Compared with the API server's own limit: the
+//! same number of bare PATCHes and of writes that the agent made for its records.
 
 use std::time::Instant;
 
@@ -69,11 +69,11 @@ pub async fn run(args: &AgentArgs, environment: &mut Environment, results: &mut 
     Ok(())
 }
 
-/// The same objects without an agent; answers the seconds until all Deployments are available.
+/// Applies the same objects without an agent; returns the seconds until all Deployments are available.
 async fn bare(environment: &Environment, names: &[String], records: usize) -> Result<f64> {
     let workloads: Vec<Workload> = names.iter().map(|name| Workload::application(BARE, name)).collect();
     let objects: Vec<&Object> = workloads.iter().flat_map(|workload| &workload.objects).collect();
-    // Each record is made once and written again after that.
+    // Each record is created once and then updated.
     let revisions: Vec<Object> = (0..records)
         .map(|number| configmap(BARE, &format!("record-{}", number % names.len()), &number.to_string()))
         .collect();

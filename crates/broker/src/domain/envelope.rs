@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_with_one_account_add_up_and_the_oldest_says_as_whom() {
+    fn grants_with_one_account_add_up_and_the_oldest_determines_the_account() {
         let agent = agent();
         let grants = [
             ("env=prod", "b", "x/brokkr-x"),

@@ -1,14 +1,17 @@
-//! What of a batch of reports can be stored, under which project, and what of it is the last word about a stack.
+//! Which reports of a batch can be stored, under which project, and which of them is the newest of its stack.
 
 use std::collections::{HashMap, HashSet};
 
-use brokkr_api::report::{NOTES, Report, Transition};
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::{ConditionKind, NOTES, Report, Transition};
 use brokkr_api::{AgentId, EventId, StackId};
 
-use super::reason::{Grouped, grouped};
+use super::error_groups::{ErrorGroup, error_group};
 
 const LONGEST_TEXT: usize = 4096;
-/// An agent says six. One that is broken must not fill the database.
+/// Words of newer agents: transitions, reasons, conditions.
+const LONGEST_WORD: usize = 64;
+/// Agents report six. A broken one must not fill the database.
 const CONDITIONS: usize = 20;
 
 /// A report with the project of its stack, and the group of errors that it belongs to.
@@ -16,8 +19,8 @@ const CONDITIONS: usize = 20;
 pub struct Filed {
     pub project: String,
     pub report: Report,
-    /// Only where something is wrong.
-    pub group: Option<Grouped>,
+    /// Only of failures.
+    pub group: Option<ErrorGroup>,
 }
 
 impl Filed {
@@ -25,12 +28,12 @@ impl Filed {
     pub fn new(project: String, report: Report) -> Self {
         let wrong =
             matches!(report.transition, Transition::Failed | Transition::Degraded | Transition::Blocked);
-        let group = wrong.then(|| grouped(&report));
+        let group = wrong.then(|| error_group(&report));
         Self { project, report, group }
     }
 }
 
-/// What can be stored of the batch, and the ids of what cannot. One report must not hold up the others:
+/// Returns the reports that can be stored, and the ids of those that cannot. One bad report must not block the others:
 /// the agent would send the same batch for ever.
 #[must_use]
 pub fn sift(agent: AgentId, reports: Vec<Report>) -> (Vec<Report>, Vec<EventId>) {
@@ -38,7 +41,7 @@ pub fn sift(agent: AgentId, reports: Vec<Report>) -> (Vec<Report>, Vec<EventId>)
     // Twice in one batch is once.
     let mut seen = HashSet::new();
     for mut report in reports {
-        if report.derived_id(agent) != report.id {
+        if report.derived_id(agent) != report.id || !is_word(&report.transition) {
             refused.push(report.id);
         } else if seen.insert(report.id) {
             trim(&mut report);
@@ -48,25 +51,48 @@ pub fn sift(agent: AgentId, reports: Vec<Report>) -> (Vec<Report>, Vec<EventId>)
     (kept, refused)
 }
 
-/// Shortens what is too long, names a gap, and leaves out what PostgreSQL cannot store. The id does not depend on texts.
+fn is_word(transition: &Transition) -> bool {
+    !matches!(transition, Transition::Other(word) if !fits(word))
+}
+
+fn fits(word: &str) -> bool {
+    (1..=LONGEST_WORD).contains(&word.len()) && word.chars().all(|character| character.is_ascii_graphic())
+}
+
+/// Shortens what is too long, names a gap, and drops what PostgreSQL cannot store. The id does not depend on texts.
 fn trim(report: &mut Report) {
-    clip(&mut report.reason);
+    trim_reason(&mut report.reason);
     if report.dropped > 0 {
-        let gap =
-            format!("(gap: {} earlier reports of this stack were dropped by the agent)", report.dropped);
-        report.message = if report.message.is_empty() { gap } else { format!("{} {gap}", report.message) };
+        let gap = format!("(gap: the agent dropped {} earlier reports of this stack)", report.dropped);
+        let text = if report.message.is_empty() { gap } else { format!("{} {gap}", report.message) };
+        report.message = Message::new(text);
     }
-    clip(&mut report.message);
+    report.message = report.message.clipped(LONGEST_TEXT);
     report.objects.truncate(NOTES);
     for note in &mut report.objects {
-        clip(&mut note.object);
-        clip(&mut note.reason);
-        clip(&mut note.message);
+        note.object.parts_mut().for_each(clip);
+        trim_reason(&mut note.reason);
+        note.message = note.message.clipped(LONGEST_TEXT);
     }
     report.conditions.truncate(CONDITIONS);
+    report
+        .conditions
+        .retain(|condition| !matches!(&condition.kind, ConditionKind::Other(word) if !fits(word)));
     for condition in &mut report.conditions {
-        clip(&mut condition.reason);
-        clip(&mut condition.message);
+        trim_reason(&mut condition.reason);
+        condition.message = condition.message.clipped(LONGEST_TEXT);
+    }
+}
+
+/// Drops details that are too long, or that have a NUL, which `jsonb` refuses.
+fn trim_reason(reason: &mut Reason) {
+    if let Reason::Other(word) = reason {
+        word.retain(|character| character.is_ascii_graphic());
+        word.truncate(LONGEST_WORD);
+    }
+    let details = reason.details().map(|details| details.to_string());
+    if details.is_some_and(|details| details.len() > LONGEST_TEXT || details.contains("\\u0000")) {
+        *reason = reason.without_details();
     }
 }
 
@@ -75,7 +101,7 @@ fn clip(text: &mut String) {
     text.truncate(text.floor_char_boundary(LONGEST_TEXT));
 }
 
-/// The last word about each stack.
+/// Returns the newest report about each stack.
 #[must_use]
 pub fn newest_of_each_stack<'a>(reports: impl Iterator<Item = &'a Filed>) -> Vec<&'a Filed> {
     let mut newest: HashMap<StackId, &Filed> = HashMap::new();

@@ -1,19 +1,20 @@
-//! In what state is a stack on an agent, given what is wanted and what was reported last.
+//! The state of a stack on an agent, from its target state and the last report.
 
 use std::collections::BTreeMap;
 
 use brokkr_api::SequenceId;
 use brokkr_api::envelope::Removal;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, Hops, ObjectNote, Transition};
 use brokkr_api::status::{State, StateCounts};
 
-/// What an agent last said.
+/// The last report of an agent about a stack.
 #[derive(Clone, Debug)]
 pub struct LastReport {
     pub sequence_id: SequenceId,
     pub transition: Transition,
-    pub reason: String,
-    pub message: String,
+    pub reason: Reason,
+    pub message: Message,
     pub objects: Vec<ObjectNote>,
     pub hops: Hops,
     pub conditions: Vec<Condition>,
@@ -21,15 +22,15 @@ pub struct LastReport {
     pub total: u32,
 }
 
-/// What is wanted, and what was last reported.
+/// Returns the state of a stack on an agent.
 #[must_use]
 pub fn state(
     wanted: Option<(SequenceId, Option<Removal>)>,
-    reported: Option<(SequenceId, Transition)>,
+    reported: Option<(SequenceId, &Transition)>,
 ) -> State {
     match (wanted, reported) {
-        // Neither targeted nor held: only the past is left to tell.
-        (None, reported) => reported.map_or(State::Removed, |(_, transition)| told(transition)),
+        // Neither targeted nor held: the last report decides.
+        (None, reported) => reported.map_or(State::Removed, |(_, transition)| state_after(transition)),
         (Some((_, Some(_))), None) => State::Removing,
         (Some((wanted, Some(_))), Some((sequence, transition))) => match transition {
             _ if sequence < wanted => State::Removing,
@@ -43,38 +44,40 @@ pub fn state(
             _ if sequence < wanted => State::Pending,
             // Removed once, and wanted again: what was reported is about the removal.
             Transition::Removed => State::Pending,
-            transition => told(transition),
+            transition => state_after(transition),
         },
     }
 }
 
-fn told(transition: Transition) -> State {
+fn state_after(transition: &Transition) -> State {
     match transition {
         Transition::Applied => State::Applied,
-        // A repair says that it is as it should be again; how ready it is, others say.
+        // A repair restores the target state; other reports say how ready it is.
         Transition::Healthy | Transition::Repaired => State::Healthy,
         Transition::Degraded => State::Degraded,
         Transition::Failed => State::Failed,
         Transition::Blocked => State::Blocked,
         Transition::Removed => State::Removed,
+        Transition::Other(_) => State::Unknown,
     }
 }
 
-/// What is counted, put together: how many are how far with each object.
+/// Adds up the counters of each deployment object.
 #[must_use]
 pub fn by_sequence(counts: &[(SequenceId, Transition, u64)]) -> BTreeMap<SequenceId, StateCounts> {
     let mut sequences: BTreeMap<SequenceId, StateCounts> = BTreeMap::new();
     for (sequence, transition, agents) in counts {
         let counts = sequences.entry(*sequence).or_default();
-        let place = match transition {
+        let count = match transition {
             Transition::Applied => &mut counts.applied,
             Transition::Healthy | Transition::Repaired => &mut counts.healthy,
             Transition::Degraded => &mut counts.degraded,
             Transition::Failed => &mut counts.failed,
             Transition::Blocked => &mut counts.blocked,
             Transition::Removed => &mut counts.removed,
+            Transition::Other(_) => &mut counts.unknown,
         };
-        *place += agents;
+        *count += agents;
     }
     sequences
 }
@@ -87,20 +90,20 @@ mod tests {
     fn a_report_counts_only_for_the_object_that_is_wanted() {
         let wanted = Some((SequenceId(7), None));
         assert_eq!(state(wanted, None), State::Pending);
-        assert_eq!(state(wanted, Some((SequenceId(6), Transition::Healthy))), State::Pending);
-        assert_eq!(state(wanted, Some((SequenceId(7), Transition::Applied))), State::Applied);
-        assert_eq!(state(wanted, Some((SequenceId(7), Transition::Failed))), State::Failed);
+        assert_eq!(state(wanted, Some((SequenceId(6), &Transition::Healthy))), State::Pending);
+        assert_eq!(state(wanted, Some((SequenceId(7), &Transition::Applied))), State::Applied);
+        assert_eq!(state(wanted, Some((SequenceId(7), &Transition::Failed))), State::Failed);
     }
 
     #[test]
     fn a_removal_is_done_only_when_it_was_reported() {
         let going = Some((SequenceId(8), Some(Removal::Deleted)));
-        assert_eq!(state(going, Some((SequenceId(7), Transition::Healthy))), State::Removing);
-        assert_eq!(state(going, Some((SequenceId(8), Transition::Blocked))), State::Blocked);
-        assert_eq!(state(going, Some((SequenceId(8), Transition::Removed))), State::Removed);
-        assert_eq!(state(None, Some((SequenceId(8), Transition::Removed))), State::Removed);
+        assert_eq!(state(going, Some((SequenceId(7), &Transition::Healthy))), State::Removing);
+        assert_eq!(state(going, Some((SequenceId(8), &Transition::Blocked))), State::Blocked);
+        assert_eq!(state(going, Some((SequenceId(8), &Transition::Removed))), State::Removed);
+        assert_eq!(state(None, Some((SequenceId(8), &Transition::Removed))), State::Removed);
         // Targeted again after it was removed.
         let back = Some((SequenceId(8), None));
-        assert_eq!(state(back, Some((SequenceId(8), Transition::Removed))), State::Pending);
+        assert_eq!(state(back, Some((SequenceId(8), &Transition::Removed))), State::Pending);
     }
 }

@@ -1,11 +1,11 @@
-//! Why a stack is not as it should be on an agent: the first hop that is not passed, and what speaks for it. A function
-//! of what is known, so that CLI, API and console all give the same answer.
+//! Explains why a stack is not healthy on an agent: the first hop that is not passed, and the evidence. A pure function,
+//! so that CLI, API and console all give the same answer.
 //!
-//! | file     | what it knows                                                     |
+//! | file     | contents                                                          |
 //! |----------|-------------------------------------------------------------------|
-//! | `agent`  | what is wrong with the agent itself                               |
-//! | `cause`  | which cause a word in a report stands for                         |
-//! | `misses` | by which labels selectors miss                                    |
+//! | `agent`  | problems of the agent itself                                      |
+//! | `cause`  | which cause a reported reason stands for                          |
+//! | `misses` | which labels keep a selector from matching                        |
 //! | `advice` | what to do next, for each cause                                   |
 
 mod advice;
@@ -14,14 +14,15 @@ mod cause;
 mod misses;
 
 use brokkr_api::SequenceId;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Transition};
 use brokkr_api::status::State;
 use brokkr_api::why::{Broken, Cause, Hop, Presence};
 
 use self::advice::advised;
 pub use self::advice::widened_grant;
-pub use self::agent::{Refused, Seen, agent_trouble};
-use super::envelope::wanted;
+pub use self::agent::{AgentContact, Refused, agent_trouble};
+use super::envelope::desired;
 use super::facts::{AgentFacts, StackFacts};
 use super::status::{LastReport, state};
 use super::targeting::{reaches, released_to};
@@ -32,16 +33,16 @@ pub struct Case<'a> {
     pub agent: &'a AgentFacts,
     pub stack: &'a StackFacts,
     pub report: Option<&'a LastReport>,
-    pub seen: &'a Seen,
+    pub seen: &'a AgentContact,
     pub past: Past,
 }
 
-/// What is known about the stack's history, beyond the index.
+/// The history of the stack, which is not in the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
-    /// There is a version that a roll-back would go to.
+    /// Whether there is a version to roll back to.
     pub earlier: bool,
-    /// What the agent says it has, where that is newer than everything in the database.
+    /// The version that the agent has, if it is newer than every version in the database.
     pub ahead: Option<SequenceId>,
 }
 
@@ -54,12 +55,12 @@ pub struct Verdict {
     pub evidence: Vec<String>,
 }
 
-/// The answer for a stack on an agent.
+/// Explains the state of a stack on an agent.
 #[must_use]
 pub fn why(case: &Case<'_>) -> Verdict {
-    let wanted = wanted(case.agent, case.stack);
+    let wanted = desired(case.agent, case.stack);
     let goal = wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
-    let state = state(goal, case.report.map(|report| (report.sequence_id, report.transition)));
+    let state = state(goal, case.report.map(|report| (report.sequence_id, &report.transition)));
     let about = case
         .report
         .filter(|report| goal.is_none_or(|(sequence, _)| sequence == report.sequence_id))
@@ -72,7 +73,7 @@ pub fn why(case: &Case<'_>) -> Verdict {
         hops.targeted.get_or_insert(wanted.targeted_at);
         hops.released.get_or_insert(wanted.released_at);
     }
-    // From here on only what speaks of the wanted object counts.
+    // From here on only reports about the target version count.
     let current = Case { report: about, ..*case };
     let mut evidence = Vec::new();
     let broken = match goal {
@@ -83,12 +84,12 @@ pub fn why(case: &Case<'_>) -> Verdict {
         }),
     };
     if let Some(older) = case.report.filter(|_| about.is_none()) {
-        evidence.push(format!("its last word was {} at {}", older.transition, older.sequence_id));
+        evidence.push(format!("the last report was {} at {}", older.transition, older.sequence_id));
     }
     evidence.push(format!("the agent is {}, {}", case.agent.status, case.seen.last()));
     if let Some(refused) = case.seen.refused_lately() {
         let ago = case.seen.since(refused.at);
-        evidence.push(format!("somebody in its name was refused {ago} ago: {}", refused.because));
+        evidence.push(format!("a request in the agent's name was refused {ago} ago: {}", refused.because));
     }
     Verdict { state, wanted: goal.map(|(sequence, _)| sequence), hops, broken, evidence }
 }
@@ -97,15 +98,15 @@ fn nothing_wanted(case: &Case<'_>, evidence: &mut Vec<String>) -> Option<Broken>
     let Case { agent, stack, .. } = *case;
     let name = &stack.name;
     if stack.deleted {
-        evidence.push(format!("the stack {name} was deleted, and the agent no longer has it"));
+        evidence.push(format!("the stack {name} was deleted, and the agent no longer holds it"));
         return None;
     }
     if reaches(agent, stack) && released_to(agent, stack).is_none() {
-        let message = format!("nothing was submitted to {name} yet");
+        let message = format!("nothing has been submitted to {name} yet");
         return Some(advised(case, Hop::Published, Cause::NothingSubmitted, message));
     }
     if !stack.grants.cover(agent) {
-        let message = format!("the project {} was not granted the agent {}", stack.project, agent.name);
+        let message = format!("the project {} has no grant for the agent {}", stack.project, agent.name);
         return Some(advised(case, Hop::Targeted, Cause::NotGranted, message));
     }
     evidence.extend(misses::near_misses(agent, stack));
@@ -113,15 +114,15 @@ fn nothing_wanted(case: &Case<'_>, evidence: &mut Vec<String>) -> Option<Broken>
     Some(advised(case, Hop::Targeted, Cause::NotTargeted, message))
 }
 
-/// After a restore nothing else matters before it is settled.
+/// After a restore, nothing else matters until it is settled.
 fn restored(case: &Case<'_>, wanted: SequenceId) -> Option<Broken> {
     if let Some(because) = &case.seen.hold {
-        let message = format!("the broker is on hold, and agents are told nothing: {because}");
+        let message = format!("the broker is on hold and sends no changes to agents: {because}");
         return Some(advised(case, Hop::Released, Cause::OnHold, message));
     }
     let ahead = case.past.ahead.filter(|ahead| *ahead > wanted)?;
     let message = format!(
-        "the agent {} has {ahead}, the restored database {wanted}; an agent never goes back",
+        "the agent {} has version {ahead}, the restored database has {wanted}; agents never go back to an older version",
         case.agent.name
     );
     Some(advised(case, Hop::Fetched, Cause::AgentAhead, message))
@@ -144,7 +145,7 @@ fn removing(
             Some(advised(case, Hop::Pruned, cause, text(report, "the removal failed")))
         }
         _ => Some(agent_trouble(case.agent, case.seen).unwrap_or_else(|| {
-            let message = format!("the stack is being removed, with {sequence}; not everything is gone yet");
+            let message = format!("the stack is being removed by {sequence}; some objects still exist");
             advised(case, Hop::Pruned, Cause::Removing, message)
         })),
     }
@@ -159,16 +160,21 @@ fn delivering(
     let trouble = agent_trouble(case.agent, case.seen);
     let Some(report) = case.report else {
         return Some(trouble.unwrap_or_else(|| {
-            let message = format!("the agent is there, and has told nothing of {sequence} yet");
+            let message = format!("the agent is connected but has not reported {sequence} yet");
             advised(case, Hop::Fetched, Cause::NotReportedYet, message)
         }));
     };
     objects(report, evidence);
     let fight = condition(report, ConditionKind::Contested, ConditionStatus::True);
     let changed = condition(report, ConditionKind::Drifted, ConditionStatus::True);
-    evidence.extend(fight.into_iter().chain(changed).map(|told| format!("{}: {}", told.kind, told.message)));
+    evidence.extend(
+        fight
+            .into_iter()
+            .chain(changed)
+            .map(|condition| format!("{}: {}", condition.kind, condition.message)),
+    );
     let waits = condition(report, ConditionKind::PrunePending, ConditionStatus::True);
-    match report.transition {
+    match &report.transition {
         Transition::Failed => {
             let hop = cause::hop_of_failure(report, hops);
             let cause = cause::of_report(report).unwrap_or(Cause::Failed);
@@ -178,41 +184,41 @@ fn delivering(
         _ if waits.is_some() => Some(blocked(case, report)),
         Transition::Degraded => {
             let cause = cause::of_report(report).unwrap_or(Cause::Degraded);
-            Some(advised(case, Hop::Healthy, cause, text(report, "something is no longer ready")))
+            Some(advised(case, Hop::Healthy, cause, text(report, "an object is no longer ready")))
         }
         Transition::Applied => {
             let ready = condition(report, ConditionKind::Ready, ConditionStatus::False);
-            let told = ready.and_then(|ready| cause::of(&ready.reason, &ready.message));
+            let cause = ready.and_then(|ready| cause::of(&ready.reason));
             let message = ready.map_or_else(
-                || format!("{} of {} resources are ready", report.ready, report.total),
+                || format!("{} of {} resources are ready", report.ready, report.total).into(),
                 |ready| ready.message.clone(),
             );
-            Some(advised(case, Hop::Healthy, told.unwrap_or(Cause::NotReady), message))
+            Some(advised(case, Hop::Healthy, cause.unwrap_or(Cause::NotReady), message))
         }
-        // What an agent said that is no longer there may not hold any more.
+        // A newer agent reports something that this broker does not know: shown, not interpreted.
+        Transition::Other(word) => {
+            let message = format!("the agent reports {word}, which this broker does not know");
+            Some(advised(case, Hop::Healthy, Cause::Other, report.message.clone().or(|| message.into())))
+        }
+        // The last report of an agent that is gone may no longer be true.
         Transition::Healthy | Transition::Repaired | Transition::Removed => trouble
             .filter(|trouble| trouble.cause != Cause::AgentLate)
             .filter(|trouble| trouble.cause != Cause::AgentRefused || case.seen.presence != Presence::Fresh)
             .map(|trouble| Broken { hop: Hop::Reported, ..trouble })
-            // Every hop was passed, and what was written does not stay.
+            // Every hop was passed, but another manager keeps changing the objects.
             .or_else(|| Some(advised(case, Hop::Applied, Cause::Contested, fight?.message.clone()))),
     }
 }
 
-/// A prune or removal that waits, or a stack that is frozen.
+/// A pending prune or removal, or a frozen stack.
 fn blocked(case: &Case<'_>, report: &LastReport) -> Broken {
     let waits = condition(report, ConditionKind::PrunePending, ConditionStatus::True);
-    let told = waits.map(|condition| condition.message.clone()).filter(|text| !text.is_empty());
-    let message = told.unwrap_or_else(|| text(report, "a removal waits for something"));
-    let approval =
-        waits.is_some_and(|waits| waits.reason.contains("Approv")) || report.reason.contains("Approv");
-    let cause = match cause::of_report(report) {
-        _ if approval => Cause::AwaitsApproval,
-        Some(cause) => cause,
-        None => Cause::Blocked,
-    };
-    // Frozen by its grant: neither written nor deleted. And what cannot be watched is not written either.
-    let unwritten = cause == Cause::NotGranted || report.reason == "CannotWatch";
+    let of_condition = waits.map(|condition| condition.message.clone()).filter(|message| !message.is_empty());
+    let message = of_condition.unwrap_or_else(|| text(report, "a removal is waiting"));
+    let reason = waits.map(|waits| &waits.reason);
+    let cause = reason.and_then(cause::of).or_else(|| cause::of_report(report)).unwrap_or(Cause::Blocked);
+    // A stack outside its grant is neither written nor deleted; a kind that cannot be watched is not written.
+    let unwritten = cause == Cause::NotGranted || matches!(report.reason, Reason::CannotWatch { .. });
     let hop = if unwritten { Hop::Applied } else { Hop::Pruned };
     advised(case, hop, cause, message)
 }
@@ -221,19 +227,19 @@ fn condition(report: &LastReport, kind: ConditionKind, status: ConditionStatus) 
     report.conditions.iter().find(|condition| condition.kind == kind && condition.status == status)
 }
 
-fn text(report: &LastReport, otherwise: &str) -> String {
-    [&report.message, &report.reason]
-        .into_iter()
-        .find(|text| !text.is_empty())
-        .map_or_else(|| otherwise.to_owned(), Clone::clone)
+fn text(report: &LastReport, otherwise: &str) -> Message {
+    report
+        .message
+        .clone()
+        .or(|| report.reason.message())
+        .or(|| Message::new(report.reason.code()))
+        .or(|| otherwise.into())
 }
 
 fn objects(report: &LastReport, evidence: &mut Vec<String>) {
     for note in &report.objects {
-        let what: Vec<&str> = [note.reason.as_str(), note.message.as_str()]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect();
+        let what = [note.reason.code().to_owned(), note.message.to_string()];
+        let what: Vec<String> = what.into_iter().filter(|text| !text.is_empty()).collect();
         evidence.push(format!("{}: {}", note.object, what.join(": ")));
     }
 }

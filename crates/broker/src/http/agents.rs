@@ -67,7 +67,7 @@ pub fn agent_facts<'a>(snapshot: &'a Snapshot, agent: &str) -> Result<&'a AgentF
 }
 
 /// Fetches the agent of this name or id and records it for the audit log as it is before the change.
-pub(super) async fn find(write: &mut Write<'_>, agent: &str) -> Result<Agent, ApiError> {
+pub(super) async fn find(write: &mut Write, agent: &str) -> Result<Agent, ApiError> {
     let found = agent_fetch(write.conn(), &AgentRef::read(agent)).await?;
     let found = found.ok_or_else(|| ApiError::not_found("agent"))?;
     write.audit_before(&found);
@@ -75,7 +75,7 @@ pub(super) async fn find(write: &mut Write<'_>, agent: &str) -> Result<Agent, Ap
 }
 
 /// Notifies every replica and responds with the agent as it is after the change.
-pub(super) async fn finish(mut write: Write<'_>, agent: &Agent) -> Result<Response, ApiError> {
+pub(super) async fn finish(mut write: Write, agent: &Agent) -> Result<Response, ApiError> {
     write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
     let after = agent_fetch(write.conn(), &AgentRef::Id(agent.id)).await?;
     write.finish(StatusCode::OK, &after.ok_or_else(|| ApiError::not_found("agent"))?).await

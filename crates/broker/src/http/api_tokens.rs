@@ -23,10 +23,9 @@ use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::write::{self, ResultStorage, digest};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
-use crate::store::api_tokens;
 use crate::store::api_tokens::{
-    NewApiToken, TokenScope, api_token_end_on_conn, api_token_fetch, api_token_insert_on_conn,
-    api_token_list, api_token_lock_on_conn, api_token_revoke_on_conn,
+    self, TokenScope, api_token_end_on_conn, api_token_fetch, api_token_insert_on_conn, api_token_list,
+    api_token_lock_on_conn, api_token_revoke_on_conn,
 };
 
 /// Returns the tokens that the caller may see: those of its project, and tokens of the installation only with a role
@@ -171,7 +170,7 @@ pub async fn rotate_api_token(
         }
         let ends = ends(&old, now, overlap, lifetime);
         let secret = Secret::generate(SecretKind::ApiToken);
-        let token = NewApiToken {
+        let token = api_tokens::NewApiToken {
             project: &old.project,
             id: TokenId::generate(),
             name: &old.name,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::access::audit::ROOT;
+use crate::domain::audit::ROOT;
 use crate::error::ApiError;
 use crate::http::paging::{QueryParams, cursor, limit};
 use crate::state::Broker;

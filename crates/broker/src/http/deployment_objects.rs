@@ -53,7 +53,7 @@ pub struct Reading {
 
 /// Stores the object as the newest version of the stack and notifies every replica.
 pub async fn publish(
-    write: &mut Write<'_>,
+    write: &mut Write,
     stack: &LockedStack,
     new: &NewObject<'_>,
 ) -> Result<DeploymentObject, ApiError> {
@@ -65,7 +65,7 @@ pub async fn publish(
 
 /// Notifies the project's webhooks of a published object.
 pub async fn announce(
-    write: &mut Write<'_>,
+    write: &mut Write,
     event: WebhookEvent,
     stack: &LockedStack,
     object: &DeploymentObject,

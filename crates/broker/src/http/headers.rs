@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use brokkr_api::Position;
-use brokkr_api::protocol::header;
+use brokkr_api::protocol::{Capabilities, header};
 use http::{HeaderMap, HeaderValue};
 
 use crate::error::ApiError;
@@ -18,6 +18,12 @@ pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> Result<Option<T>
 
 pub fn position(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
     optional(headers, header::POSITION)
+}
+
+/// Returns what the peer announced; nothing if it announced nothing.
+pub fn capabilities(headers: &HeaderMap) -> Capabilities {
+    let text = headers.get(header::CAPABILITIES).and_then(|value| value.to_str().ok());
+    text.map(Capabilities::parse).unwrap_or_default()
 }
 
 /// Returns whether `If-None-Match` names the tag; `*` names any.

@@ -56,7 +56,7 @@ pub fn check(headers: &HeaderMap, now: &impl Serialize) -> Result<(), ApiError> 
 }
 
 /// Checks `If-Match` for a locked stack that gets new content.
-pub async fn stack(write: &mut Write<'_>, change: &Change, locked: &LockedStack) -> Result<(), ApiError> {
+pub async fn stack(write: &mut Write, change: &Change, locked: &LockedStack) -> Result<(), ApiError> {
     if !change.headers.contains_key(IF_MATCH) {
         return Ok(());
     }
@@ -64,11 +64,7 @@ pub async fn stack(write: &mut Write<'_>, change: &Change, locked: &LockedStack)
 }
 
 /// Checks `If-Match` for a change of the stack itself, and records the stack for the audit log.
-pub async fn stack_itself(
-    write: &mut Write<'_>,
-    change: &Change,
-    locked: &LockedStack,
-) -> Result<(), ApiError> {
+pub async fn stack_itself(write: &mut Write, change: &Change, locked: &LockedStack) -> Result<(), ApiError> {
     let now = changed_stack(write, locked).await?;
     write.audit_before(&now);
     check(&change.headers, &now)

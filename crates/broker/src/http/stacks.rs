@@ -41,14 +41,14 @@ pub async fn find_stack(broker: &Broker, project: &str, stack: &str) -> Result<S
 }
 
 /// Locks the row of the stack of this name or id.
-pub async fn lock_stack(write: &mut Write<'_>, project: &str, stack: &str) -> Result<LockedStack, ApiError> {
+pub async fn lock_stack(write: &mut Write, project: &str, stack: &str) -> Result<LockedStack, ApiError> {
     let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(stack)).await?;
     locked.ok_or_else(|| ApiError::not_found("stack"))
 }
 
 /// Locks the row of the stack of this name or id, unless it is deleted.
 pub async fn lock_existing_stack(
-    write: &mut Write<'_>,
+    write: &mut Write,
     project: &str,
     stack: &str,
 ) -> Result<LockedStack, ApiError> {
@@ -60,7 +60,7 @@ pub async fn lock_existing_stack(
 }
 
 /// Fetches the stack as it is now in the transaction.
-pub async fn changed_stack(write: &mut Write<'_>, locked: &LockedStack) -> Result<Stack, ApiError> {
+pub async fn changed_stack(write: &mut Write, locked: &LockedStack) -> Result<Stack, ApiError> {
     let stack = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
     stack.ok_or_else(|| ApiError::not_found("stack"))
 }

@@ -49,7 +49,7 @@ pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System
         epoch: state.epoch,
         position: broker.index.position().to_string(),
         hold: state.hold,
-        agents_to_tell: counts.to_report.cast_unsigned(),
+        agents_to_report: counts.to_report.cast_unsigned(),
         stacks_ahead: counts.ahead.cast_unsigned(),
         stacks_unknown: counts.unknown.cast_unsigned(),
         targets_kept: counts.kept.cast_unsigned(),
@@ -168,7 +168,7 @@ async fn find(
 
 /// Publishes the restored content with a sequence id above the ones that agents hold.
 async fn publish_restored(
-    write: &mut Write<'_>,
+    write: &mut Write,
     project: &str,
     id: StackId,
     by: &str,
@@ -193,7 +193,7 @@ async fn publish_restored(
 
 /// Creates the stack under its old id with its holders as targets. Without an object, agents are sent nothing about
 /// it, and keep what they have.
-async fn recreate(write: &mut Write<'_>, id: StackId) -> Result<Settled, ApiError> {
+async fn recreate(write: &mut Write, id: StackId) -> Result<Settled, ApiError> {
     let reported = reported(write, id).await?;
     insert(write, id, &reported, false).await?;
     let targets = restore_target_holders_on_conn(write.conn(), &reported.project, id).await?;
@@ -203,7 +203,7 @@ async fn recreate(write: &mut Write<'_>, id: StackId) -> Result<Settled, ApiErro
 }
 
 /// Creates the stack as a deleted one, so that agents that hold it remove it.
-async fn delete(write: &mut Write<'_>, id: StackId, by: &str) -> Result<Settled, ApiError> {
+async fn delete(write: &mut Write, id: StackId, by: &str) -> Result<Settled, ApiError> {
     let reported = reported(write, id).await?;
     insert(write, id, &reported, true).await?;
     let stack = lock(write, &reported.project, id).await?;
@@ -213,7 +213,7 @@ async fn delete(write: &mut Write<'_>, id: StackId, by: &str) -> Result<Settled,
 }
 
 /// Reads the stack's project and name. They come from an agent and are checked like any other input.
-async fn reported(write: &mut Write<'_>, id: StackId) -> Result<ReportedStack, ApiError> {
+async fn reported(write: &mut Write, id: StackId) -> Result<ReportedStack, ApiError> {
     let reported = restore_reported_on_conn(write.conn(), id).await?;
     let reported = reported.ok_or_else(|| unfit("no agent reported the name of this stack: upgrade one"))?;
     for name in [&reported.project, &reported.stack_name] {
@@ -225,7 +225,7 @@ async fn reported(write: &mut Write<'_>, id: StackId) -> Result<ReportedStack, A
 }
 
 async fn insert(
-    write: &mut Write<'_>,
+    write: &mut Write,
     id: StackId,
     reported: &ReportedStack,
     deleted: bool,
@@ -240,7 +240,7 @@ async fn insert(
     })
 }
 
-async fn lock(write: &mut Write<'_>, project: &str, id: StackId) -> Result<LockedStack, ApiError> {
+async fn lock(write: &mut Write, project: &str, id: StackId) -> Result<LockedStack, ApiError> {
     let stack = stack_lock_on_conn(write.conn(), project, &StackRef::Id(id)).await?;
     stack.ok_or_else(|| ApiError::not_found("stack"))
 }

@@ -51,17 +51,17 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 pub enum ResultStorage {
     Plain,
     /// Encrypted with the idempotency key, of which only a hash is stored: for results that contain a secret.
-    Sealed,
+    Encrypted,
 }
 
 /// Runs `work` in the transaction of a change. A repeated request is not run again: it gets its first result.
 ///
 /// `work` ends with [`Write::finish`] or [`Write::finish_empty`], which commit; an error rolls back.
-pub async fn run<'a>(
-    broker: &'a Broker,
+pub async fn run(
+    broker: &Arc<Broker>,
     change: &Change,
     storage: ResultStorage,
-    work: impl AsyncFnOnce(Write<'a>) -> Result<Response, ApiError>,
+    work: impl AsyncFnOnce(Write) -> Result<Response, ApiError>,
 ) -> Result<Response, ApiError> {
     match Write::begin(broker, change, storage).await? {
         Begun::New(write) => work(write).await,
@@ -82,14 +82,14 @@ pub async fn first_result(
     }
 }
 
-enum Begun<'a> {
-    New(Write<'a>),
+enum Begun {
+    New(Write),
     /// The request was made before; this is its first result.
     Repeated(Response),
 }
 
-pub struct Write<'a> {
-    broker: &'a Broker,
+pub struct Write {
+    broker: Arc<Broker>,
     transaction: Transaction<'static, Postgres>,
     key: Option<Key>,
     storage: ResultStorage,
@@ -124,12 +124,8 @@ impl Key {
     }
 }
 
-impl<'a> Write<'a> {
-    async fn begin(
-        broker: &'a Broker,
-        change: &Change,
-        storage: ResultStorage,
-    ) -> Result<Begun<'a>, ApiError> {
+impl Write {
+    async fn begin(broker: &Arc<Broker>, change: &Change, storage: ResultStorage) -> Result<Begun, ApiError> {
         let key = Key::of(change);
         let mut transaction = broker.pool.begin().await.doing("begin a transaction")?;
         if let Some(key) = &key
@@ -144,7 +140,7 @@ impl<'a> Write<'a> {
             return Ok(Begun::Repeated(repeat(broker, change, key, storage, stored)?));
         }
         Ok(Begun::New(Self {
-            broker,
+            broker: Arc::clone(broker),
             transaction,
             key,
             storage,
@@ -240,7 +236,7 @@ impl<'a> Write<'a> {
         };
         let span = tracing::info_span!(target: TRACES, "commit");
         self.transaction.commit().instrument(span).await.doing("commit")?;
-        let position = position(self.broker, xid);
+        let position = position(&self.broker, xid);
         if self.webhooks_notified {
             self.broker.webhooks.notify();
         }

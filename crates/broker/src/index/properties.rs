@@ -1,5 +1,5 @@
-//! The snapshot against the plain functions, over random worlds: it leads where loading anew leads, nobody is
-//! forgotten, nobody is woken for nothing, and what it counts is what is there.
+//! The snapshot compared with the plain functions, over random histories: changes lead to the same state as a reload, every
+//! affected agent is woken, no other agent is, and counts are exact.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::snapshot::{Changes, Snapshot};
-use crate::domain::envelope::{answer, envelope};
+use crate::domain::envelope::{encode, envelope};
 use crate::domain::facts::{
     AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
@@ -60,7 +60,7 @@ prop_compose! {
         labels in labels(),
         labels_changed_at in time(),
         count in 0i64..2,
-        // One more than there are: agents may hold what nobody knows.
+        // One more than exist: agents may hold unknown stacks.
         holds in prop::collection::vec(0..=STACKS, 0..4),
     ) -> AgentFacts {
         let facts = AgentFacts {
@@ -186,7 +186,7 @@ impl Truth {
     }
 
     /// As a replica loads it at its start.
-    fn anew(&self) -> Snapshot {
+    fn reloaded(&self) -> Snapshot {
         let held = |stack: &StackFacts| self.agents.values().any(|agent| agent.holds(stack.id));
         let stacks = self.stacks.values().filter(|stack| !stack.deleted || held(stack)).cloned().collect();
         let agents = self.agents.values().cloned().collect();
@@ -207,11 +207,11 @@ impl Truth {
     }
 
     /// Every answer, by looking at everything.
-    fn answers(&self) -> HashMap<AgentId, String> {
+    fn envelopes(&self) -> HashMap<AgentId, String> {
         let stacks = self.stacks();
         let text = |agent: &AgentFacts| {
             let envelope = envelope(InstallationId(Uuid::nil()), agent, &stacks);
-            String::from_utf8_lossy(&answer(&envelope).bytes).into_owned()
+            String::from_utf8_lossy(&encode(&envelope).bytes).into_owned()
         };
         self.agents.values().map(|agent| (agent.id, text(agent))).collect()
     }
@@ -226,12 +226,12 @@ impl Truth {
     }
 }
 
-fn answers(snapshot: &Snapshot) -> HashMap<AgentId, String> {
+fn envelopes(snapshot: &Snapshot) -> HashMap<AgentId, String> {
     let agents = (0..AGENTS).filter_map(|number| snapshot.agent(agent_id(number)));
     agents
         .map(|agent| {
             let envelope = envelope(InstallationId(Uuid::nil()), agent, snapshot.candidates(agent));
-            (agent.id, String::from_utf8_lossy(&answer(&envelope).bytes).into_owned())
+            (agent.id, String::from_utf8_lossy(&encode(&envelope).bytes).into_owned())
         })
         .collect()
 }
@@ -248,39 +248,39 @@ fn lost(before: &Truth, after: &Truth) -> u64 {
 
 proptest! {
     #[test]
-    fn changes_lead_where_loading_anew_leads_and_concern_everybody_whose_answer_they_change(
+    fn changes_lead_to_the_state_of_a_reload_and_affect_every_agent_with_another_envelope(
         batches in prop::collection::vec(several(), 1..12)
     ) {
         let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
-            let before = answers(&snapshot);
+            let before = envelopes(&snapshot);
             let changes = truth.take(&snapshot, batch);
             let affected = snapshot.apply(changes);
-            let after = answers(&snapshot);
+            let after = envelopes(&snapshot);
             for (agent, bytes) in &after {
                 let changed = before.get(agent) != Some(bytes);
-                let told = snapshot.slot(*agent).is_some_and(|slot| affected.contains(slot));
-                prop_assert!(!changed || told, "{agent} is not told: {bytes}");
+                let woken = snapshot.slot(*agent).is_some_and(|slot| affected.contains(slot));
+                prop_assert!(!changed || woken, "{agent} is not woken: {bytes}");
             }
-            prop_assert_eq!(&after, &truth.answers());
-            prop_assert_eq!(&after, &answers(&truth.anew()));
+            prop_assert_eq!(&after, &truth.envelopes());
+            prop_assert_eq!(&after, &envelopes(&truth.reloaded()));
         }
     }
 
     #[test]
-    fn a_change_concerns_exactly_those_whose_answer_or_right_to_ask_it_changes(
+    fn a_change_affects_exactly_the_agents_with_another_envelope_or_permission(
         batches in prop::collection::vec(one_change(), 1..20)
     ) {
         let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
-            let (before, rights) = (truth.answers(), right_to_ask(&truth));
+            let (before, rights) = (truth.envelopes(), right_to_ask(&truth));
             let changes = truth.take(&snapshot, batch);
             let affected = snapshot.apply(changes);
-            let (after, rights_after) = (truth.answers(), right_to_ask(&truth));
+            let (after, rights_after) = (truth.envelopes(), right_to_ask(&truth));
             for (agent, bytes) in &after {
                 let changed = before.get(agent) != Some(bytes) || rights.get(agent) != rights_after.get(agent);
-                let told = snapshot.slot(*agent).is_some_and(|slot| affected.contains(slot));
-                prop_assert_eq!(told, changed, "{}: {:?} became {}", agent, before.get(agent), bytes);
+                let woken = snapshot.slot(*agent).is_some_and(|slot| affected.contains(slot));
+                prop_assert_eq!(woken, changed, "{}: {:?} became {}", agent, before.get(agent), bytes);
             }
         }
     }

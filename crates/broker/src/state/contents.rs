@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everybody_who_waits_is_told_that_the_database_failed() {
+    async fn concurrent_requests_share_a_failure_of_the_database() {
         // Nothing listens on this port.
         let pool = PgPoolOptions::new()
             .acquire_timeout(Duration::from_millis(300))

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use brokkr_api::events::Event;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, ObjectNote, Transition};
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use jiff::Timestamp;
@@ -36,11 +37,13 @@ pub async fn event_insert_on_conn(
 ) -> Result<HashSet<EventId>, StoreError> {
     let reports = || filed.iter().map(|filed| &filed.report);
     let new: Vec<Uuid> = sqlx::query_scalar(
-        "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
-         SELECT r.project, r.id, r.at, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops
+        "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, details, message,
+                             objects, hops)
+         SELECT r.project, r.id, r.at, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.details, r.message,
+                r.objects, r.hops
          FROM unnest($1::text[], $3::uuid[], $4::timestamptz[], $5::uuid[], $6::bigint[], $7::text[], $8::text[],
-                     $9::text[], $10::jsonb[], $11::jsonb[])
-              AS r (project, id, at, stack_id, sequence_id, transition, reason, message, objects, hops)
+                     $9::jsonb[], $10::text[], $11::jsonb[], $12::jsonb[])
+              AS r (project, id, at, stack_id, sequence_id, transition, reason, details, message, objects, hops)
          ON CONFLICT DO NOTHING RETURNING id",
     )
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
@@ -50,8 +53,9 @@ pub async fn event_insert_on_conn(
     .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.transition.to_string()).collect::<Vec<_>>())
-    .bind(reports().map(|report| report.reason.as_str()).collect::<Vec<_>>())
-    .bind(reports().map(|report| report.message.as_str()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.reason.code()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.reason.details()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.message.to_string()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.objects)).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(report.hops)).collect::<Vec<_>>())
     .fetch_all(connection)
@@ -94,7 +98,7 @@ impl std::str::FromStr for EventCursor {
 }
 
 /// Selects events.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct EventFilter {
     pub stack: Option<StackId>,
     pub agent: Option<AgentId>,
@@ -127,6 +131,7 @@ struct EventRow {
     sequence_id: i64,
     transition: String,
     reason: String,
+    details: Option<serde_json::Value>,
     message: String,
     objects: Json<Vec<ObjectNote>>,
     hops: Json<Hops>,
@@ -144,8 +149,8 @@ impl EventRow {
             sequence_id: SequenceId(self.sequence_id),
             transition: known(&self.transition)?,
             at: self.at.to_jiff(),
-            reason: self.reason,
-            message: self.message,
+            reason: Reason::from_parts(&self.reason, self.details),
+            message: Message::new(self.message),
             objects: self.objects.0,
             hops: self.hops.0,
         };
@@ -159,7 +164,7 @@ macro_rules! events {
         concat!(
             "SELECT e.xid::text::bigint AS xid, e.recorded, e.project, e.id, e.at, e.stack_id,
                     coalesce(s.name, '') AS stack_name, e.agent_id, coalesce(a.name, '') AS agent_name, e.sequence_id,
-                    e.transition, e.reason, e.message, e.objects, e.hops
+                    e.transition, e.reason, e.details, e.message, e.objects, e.hops
              FROM events e
              LEFT JOIN stacks s ON s.project = e.project AND s.id = e.stack_id
              LEFT JOIN agents a ON a.id = e.agent_id ",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::Hops;
 use brokkr_api::why::{ReportedTransition, SequenceHops};
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -21,6 +22,7 @@ struct HopsRow {
     transition: String,
     at: jiff_sqlx::Timestamp,
     reason: String,
+    details: Option<serde_json::Value>,
     message: String,
 }
 
@@ -34,11 +36,11 @@ pub async fn hops_list(
     limit: usize,
 ) -> Result<Vec<SequenceHops>, StoreError> {
     let rows: Vec<HopsRow> = sqlx::query_as(
-        "WITH told AS (SELECT * FROM events WHERE project = $1 AND agent_id = $2 AND stack_id = $3 AND sequence_id < $4),
-              objects AS (SELECT DISTINCT sequence_id FROM told ORDER BY sequence_id DESC LIMIT $5),
-              numbered AS (SELECT told.*, row_number() OVER (PARTITION BY sequence_id ORDER BY at, recorded) AS number
-                           FROM told JOIN objects USING (sequence_id))
-         SELECT sequence_id, hops, transition, at, reason, message FROM numbered WHERE number <= $6
+        "WITH reported AS (SELECT * FROM events WHERE project = $1 AND agent_id = $2 AND stack_id = $3 AND sequence_id < $4),
+              objects AS (SELECT DISTINCT sequence_id FROM reported ORDER BY sequence_id DESC LIMIT $5),
+              numbered AS (SELECT reported.*, row_number() OVER (PARTITION BY sequence_id ORDER BY at, recorded) AS number
+                           FROM reported JOIN objects USING (sequence_id))
+         SELECT sequence_id, hops, transition, at, reason, details, message FROM numbered WHERE number <= $6
          ORDER BY sequence_id, number",
     )
     .bind(project)
@@ -62,8 +64,8 @@ pub async fn hops_list(
         object.reports.push(ReportedTransition {
             transition: known(&row.transition).doing(ACTION)?,
             at: row.at.to_jiff(),
-            reason: row.reason,
-            message: row.message,
+            reason: Reason::from_parts(&row.reason, row.details),
+            message: Message::new(row.message),
         });
     }
     Ok(objects.into_values().rev().collect())

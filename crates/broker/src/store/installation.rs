@@ -132,12 +132,12 @@ pub async fn installation_before_raise_on_conn(
     .await
     .doing("read the highest sequence id")?;
     let claims: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT a.name, max(told.sequence_id)
+        "SELECT a.name, max(reported.sequence_id)
          FROM (SELECT agent_id, sequence_id FROM agent_holds WHERE sequence_id > $1
                UNION ALL
-               SELECT agent_id, sequence_id FROM stack_status WHERE sequence_id > $1) told
-         JOIN agents a ON a.id = told.agent_id
-         GROUP BY a.name ORDER BY max(told.sequence_id) DESC, a.name",
+               SELECT agent_id, sequence_id FROM stack_status WHERE sequence_id > $1) reported
+         JOIN agents a ON a.id = reported.agent_id
+         GROUP BY a.name ORDER BY max(reported.sequence_id) DESC, a.name",
     )
     .bind(sequence)
     .fetch_all(connection)

@@ -1,12 +1,11 @@
-//! Groups of errors: what the digests that status and counts carry stand for.
+//! Groups of errors: the reasons behind the digests in status and counts.
 
 use sqlx::PgConnection;
 
 use super::{Doing as _, StoreError};
 use crate::domain::filing::Filed;
 
-/// Makes the groups of these reports known. What is known already costs a lookup; what is
-/// known for long is made young again, or it might be tidied away before it is counted.
+/// Stores the error groups of these reports. An old group is renewed, so that it is not deleted before it is counted.
 pub async fn reason_insert_on_conn(
     connection: &mut PgConnection,
     filed: &[&Filed],
@@ -17,17 +16,17 @@ pub async fn reason_insert_on_conn(
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO reasons (project, key, reason, message)
-         SELECT DISTINCT ON (r.project, r.key) r.project, r.key, r.reason, r.message
-         FROM unnest($1::text[], $2::bytea[], $3::text[], $4::text[]) AS r (project, key, reason, message)
+        "INSERT INTO reasons (project, key, reason, details)
+         SELECT DISTINCT ON (r.project, r.key) r.project, r.key, r.reason, r.details
+         FROM unnest($1::text[], $2::bytea[], $3::text[], $4::jsonb[]) AS r (project, key, reason, details)
          ORDER BY r.project, r.key
          ON CONFLICT (project, key) DO UPDATE SET created_at = now()
             WHERE reasons.created_at < now() - interval '12 hours'",
     )
     .bind(groups.iter().map(|(project, _)| *project).collect::<Vec<_>>())
     .bind(groups.iter().map(|(_, group)| group.key.as_slice()).collect::<Vec<_>>())
-    .bind(groups.iter().map(|(_, group)| group.reason.as_str()).collect::<Vec<_>>())
-    .bind(groups.iter().map(|(_, group)| group.message.as_str()).collect::<Vec<_>>())
+    .bind(groups.iter().map(|(_, group)| group.reason.code()).collect::<Vec<_>>())
+    .bind(groups.iter().map(|(_, group)| group.reason.details()).collect::<Vec<_>>())
     .execute(connection)
     .await
     .map(|_| ())

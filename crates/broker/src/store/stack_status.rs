@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, Hops, ObjectNote, Transition};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
@@ -23,21 +24,21 @@ pub async fn stack_status_store_on_conn(
     let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
-        "INSERT INTO stack_status AS old (project, stack_id, agent_id, sequence_id, transition, reason, message,
-                                          objects, hops, ready, total, at, conditions, conditions_at, reason_key,
+        "INSERT INTO stack_status AS old (project, stack_id, agent_id, sequence_id, transition, reason, details,
+                                          message, objects, hops, ready, total, at, conditions, conditions_at, reason_key,
                                           applied_sequence_id, agent_name)
-         SELECT r.project, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.message, r.objects, r.hops,
+         SELECT r.project, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.details, r.message, r.objects, r.hops,
                 r.ready, r.total, r.at, r.conditions, r.at, r.reason_key,
                 CASE WHEN r.transition IN ('applied', 'healthy', 'degraded') THEN r.sequence_id END, a.name
-         FROM unnest($1::text[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::jsonb[],
-                     $10::int[], $11::int[], $12::timestamptz[], $13::jsonb[], $14::bytea[])
-              AS r (project, stack_id, sequence_id, transition, reason, message, objects, hops, ready, total, at,
+         FROM unnest($1::text[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::jsonb[], $8::text[], $9::jsonb[], $10::jsonb[],
+                     $11::int[], $12::int[], $13::timestamptz[], $14::jsonb[], $15::bytea[])
+              AS r (project, stack_id, sequence_id, transition, reason, details, message, objects, hops, ready, total, at,
                     conditions, reason_key)
          JOIN agents a ON a.id = $2
          ORDER BY r.project, r.stack_id
          ON CONFLICT (project, stack_id, agent_id) DO UPDATE SET
             sequence_id = excluded.sequence_id, transition = excluded.transition, reason = excluded.reason,
-            message = excluded.message, objects = excluded.objects, ready = excluded.ready, total = excluded.total,
+            details = excluded.details, message = excluded.message, objects = excluded.objects, ready = excluded.ready, total = excluded.total,
             at = excluded.at, reason_key = excluded.reason_key,
             applied_sequence_id = CASE WHEN excluded.transition = 'removed' THEN NULL
                                        ELSE coalesce(excluded.applied_sequence_id, old.applied_sequence_id) END,
@@ -54,8 +55,9 @@ pub async fn stack_status_store_on_conn(
     .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.transition.to_string()).collect::<Vec<_>>())
-    .bind(reports().map(|report| report.reason.as_str()).collect::<Vec<_>>())
-    .bind(reports().map(|report| report.message.as_str()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.reason.code()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.reason.details()).collect::<Vec<_>>())
+    .bind(reports().map(|report| report.message.to_string()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.objects)).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(report.hops)).collect::<Vec<_>>())
     .bind(reports().map(|report| count(report.ready)).collect::<Vec<_>>())
@@ -125,6 +127,7 @@ struct StatusRow {
     sequence_id: i64,
     transition: String,
     reason: String,
+    details: Option<serde_json::Value>,
     message: String,
     objects: Json<Vec<ObjectNote>>,
     hops: Json<Hops>,
@@ -138,8 +141,8 @@ impl StatusRow {
         Ok(LastReport {
             sequence_id: SequenceId(self.sequence_id),
             transition: known(&self.transition)?,
-            reason: self.reason,
-            message: self.message,
+            reason: Reason::from_parts(&self.reason, self.details),
+            message: Message::new(self.message),
             objects: self.objects.0,
             hops: self.hops.0,
             conditions: self.conditions.0,
@@ -152,7 +155,7 @@ impl StatusRow {
 macro_rules! status_columns {
     ($($rest:tt)*) => {
         concat!(
-            "SELECT t.stack_id, t.agent_id, t.sequence_id, t.transition, t.reason, t.message, t.objects, t.hops,
+            "SELECT t.stack_id, t.agent_id, t.sequence_id, t.transition, t.reason, t.details, t.message, t.objects, t.hops,
                     t.conditions, t.ready, t.total",
             $($rest)*
         )
@@ -215,7 +218,7 @@ pub async fn stack_status_by_transition(
     pool: &PgPool,
     project: &str,
     stack: StackId,
-    transition: Transition,
+    transition: &Transition,
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<NamedReport>, StoreError> {

@@ -1,6 +1,7 @@
 //! Counts of agents by state and error of a stack: sums of a few counters, whatever the size of the fleet. A trigger
 //! maintains them in the transaction that changes a status.
 
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::status::{ErrorExample, ErrorGroup};
 use brokkr_api::{SequenceId, StackId};
@@ -44,7 +45,7 @@ pub struct GroupCursor {
 struct GroupRow {
     key: Vec<u8>,
     reason: String,
-    message: String,
+    details: Option<serde_json::Value>,
     count: i64,
     stacks: i64,
     sequence_id: i64,
@@ -70,7 +71,7 @@ pub async fn error_group_list(
             GROUP BY reason_key
             HAVING (-sum(agents)::bigint, reason_key) > (-$3::bigint, $4::bytea)
             ORDER BY count DESC, key LIMIT $5)
-         SELECT g.key, coalesce(r.reason, '') AS reason, coalesce(r.message, '') AS message, g.count, g.stacks,
+         SELECT g.key, coalesce(r.reason, '') AS reason, r.details, g.count, g.stacks,
                 g.sequence_id, x.examples
          FROM groups g
          LEFT JOIN reasons r ON r.project = $1 AND r.key = g.key
@@ -96,9 +97,10 @@ pub async fn error_group_list(
     Ok(rows
         .into_iter()
         .map(|row| {
+            let reason = Reason::from_parts(&row.reason, row.details);
             let group = ErrorGroup {
-                reason: row.reason,
-                message: row.message,
+                message: reason.message(),
+                reason,
                 count: row.count.unsigned_abs(),
                 stacks: row.stacks.unsigned_abs(),
                 sequence_id: SequenceId(row.sequence_id),

@@ -1,8 +1,9 @@
-//! Troubles of stacks on agents that are suspected, or were told. A kind without a row is quiet.
+//! Alarms of stacks on agents that are pending or announced. An alarm without a row is quiet.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
@@ -25,8 +26,8 @@ pub struct AlarmKey {
 pub struct StoredAlarm {
     pub alarm: Alarm,
     pub sequence_id: SequenceId,
-    pub reason: String,
-    pub message: String,
+    pub reason: Reason,
+    pub message: Message,
 }
 
 #[derive(sqlx::FromRow)]
@@ -42,6 +43,7 @@ struct AlarmRow {
     cause: String,
     sequence_id: i64,
     reason: String,
+    details: Option<serde_json::Value>,
     message: String,
 }
 
@@ -62,8 +64,8 @@ impl AlarmRow {
         let stored = StoredAlarm {
             alarm: if self.announced { Alarm::Announced(episode) } else { Alarm::Pending(episode) },
             sequence_id: SequenceId(self.sequence_id),
-            reason: self.reason,
-            message: self.message,
+            reason: Reason::from_parts(&self.reason, self.details),
+            message: Message::new(self.message),
         };
         Ok((key, stored))
     }
@@ -76,7 +78,8 @@ pub async fn webhook_alarm_lock_on_conn(
     stacks: &[StackId],
 ) -> Result<HashMap<AlarmKey, StoredAlarm>, StoreError> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
-        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason, message
+        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
+                details, message
          FROM webhook_alarms WHERE agent_id = $1 AND stack_id = ANY($2)
          ORDER BY project, stack_id, agent_id, kind FOR UPDATE",
     )
@@ -94,7 +97,8 @@ pub async fn webhook_alarm_due_on_conn(
     limit: i64,
 ) -> Result<Vec<(AlarmKey, StoredAlarm)>, StoreError> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
-        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason, message
+        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
+                details, message
          FROM webhook_alarms WHERE next_check_at <= now() ORDER BY next_check_at LIMIT $1 FOR UPDATE SKIP LOCKED",
     )
     .bind(limit)
@@ -118,12 +122,12 @@ pub async fn webhook_alarm_store_on_conn(
     };
     sqlx::query(
         "INSERT INTO webhook_alarms (project, stack_id, agent_id, kind, announced, since, last, count, cause,
-                                     sequence_id, reason, message, next_check_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                                     sequence_id, reason, details, message, next_check_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
          ON CONFLICT (project, stack_id, agent_id, kind) DO UPDATE SET
             announced = excluded.announced, since = excluded.since, last = excluded.last, count = excluded.count,
             cause = excluded.cause, sequence_id = excluded.sequence_id, reason = excluded.reason,
-            message = excluded.message, next_check_at = excluded.next_check_at",
+            details = excluded.details, message = excluded.message, next_check_at = excluded.next_check_at",
     )
     .bind(&key.project)
     .bind(key.stack.0)
@@ -135,8 +139,9 @@ pub async fn webhook_alarm_store_on_conn(
     .bind(i32::try_from(episode.count).unwrap_or(i32::MAX))
     .bind(episode.cause.to_string())
     .bind(stored.sequence_id.0)
-    .bind(&stored.reason)
-    .bind(&stored.message)
+    .bind(stored.reason.code())
+    .bind(stored.reason.details())
+    .bind(stored.message.to_string())
     .bind(next_check(key.kind, stored.alarm, grace).map(|at| at.to_sqlx()))
     .execute(connection)
     .await

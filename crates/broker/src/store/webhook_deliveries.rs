@@ -24,8 +24,8 @@ pub struct ClaimedDelivery {
 /// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
-    Done,
-    Again(Duration),
+    Delivered,
+    Retry(Duration),
     GiveUp,
 }
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use brokkr_api::report::{Report, Transition};
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::Report;
 use brokkr_api::webhooks::{WebhookEvent, WebhookFilter};
 use brokkr_api::{AgentId, Labels, StackId, WebhookId};
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ use super::webhook_alarms::{
 };
 use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
 use super::{Doing as _, StoreError};
-use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, step};
+use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, Trouble, step};
 use crate::domain::webhooks::filter::wants;
 use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
 
@@ -46,7 +47,7 @@ pub async fn webhook_notify_reports_on_conn(
     let mut stacks: Vec<StackId> = reports.iter().map(|report| report.stack_id).collect();
     stacks.sort_unstable();
     stacks.dedup();
-    let stacks = told_stacks_on_conn(connection, &stacks).await?;
+    let stacks = stacks_with_webhooks_on_conn(connection, &stacks).await?;
     if stacks.is_empty() {
         return Ok(false);
     }
@@ -56,12 +57,12 @@ pub async fn webhook_notify_reports_on_conn(
     let mut happened: HashMap<&str, Vec<Happening>> = HashMap::new();
     for report in reports {
         let Some((project, stack)) = stacks.get(&report.stack_id) else { continue };
-        let told = happened.entry(project).or_default();
-        told.push(Happening::reported(report, stack.clone(), agent.clone()));
+        let happenings = happened.entry(project).or_default();
+        happenings.extend(Happening::reported(report, stack.clone(), agent.clone()));
         for kind in AlarmKind::iter() {
             let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, kind };
             let before = alarms.get(&key).map_or(Alarm::Quiet, |kept| kept.alarm);
-            let observation = Observation::Reported(report.transition);
+            let observation = Observation::Reported(&report.transition);
             let (alarm, notice) = step(kind, before, observation, now, grace);
             if alarm == before {
                 continue;
@@ -72,7 +73,7 @@ pub async fn webhook_notify_reports_on_conn(
                 reason: report.reason.clone(),
                 message: report.message.clone(),
             };
-            told.extend(notice.map(|notice| alert(kind, notice, now, stack, &agent, &kept)));
+            happenings.extend(notice.map(|notice| alert(kind, notice, now, stack, &agent, &kept)));
             webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
             alarms.insert(key, kept);
         }
@@ -98,7 +99,7 @@ pub async fn webhook_notify_alarms_on_conn(
         kept.alarm = alarm;
         webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
         let Some(notice) = notice else { continue };
-        let stack = told_stacks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
+        let stack = stacks_with_webhooks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
         let agent = agent_on_conn(connection, key.agent).await?;
         if let (Some((project, stack)), Some(agent)) = (stack, agent) {
             let happening = alert(key.kind, notice, now, &stack, &agent, &kept);
@@ -163,7 +164,7 @@ async fn notify_on_conn(
 }
 
 /// Returns those of the stacks with webhooks in their project: usually none, and then this statement is the only cost.
-async fn told_stacks_on_conn(
+async fn stacks_with_webhooks_on_conn(
     connection: &mut PgConnection,
     stacks: &[StackId],
 ) -> Result<HashMap<StackId, (String, NamedStack)>, StoreError> {
@@ -207,12 +208,11 @@ fn alert(
     };
     // The message of a resolved alarm shows the failure, not the report that ended it.
     let over = matches!(notice, Notice::Resolved(_));
-    let reason =
-        if over || episode.cause == Transition::Repaired { String::new() } else { kept.reason.clone() };
+    let reason = if over || episode.cause == Trouble::Repaired { Reason::None } else { kept.reason.clone() };
     Happening {
         agent: Some(agent.clone()),
         reason,
-        message: if over { String::new() } else { kept.message.clone() },
+        message: if over { Message::default() } else { kept.message.clone() },
         lasting: Some(Lasting { since: episode.since, count: episode.count }),
         ..Happening::to_stack(event, now, stack.clone(), kept.sequence_id)
     }

@@ -127,7 +127,7 @@ async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &ClaimedDelivery) 
     let delivery = claimed.id;
     match next {
         DeliveryOutcome::Delivered => {
-            tracing::debug!(%delivery, status, millis, "delivered a webhook message")
+            tracing::debug!(%delivery, status, millis, "delivered a webhook message");
         }
         DeliveryOutcome::Retry(wait) => {
             tracing::info!(%delivery, status, error, seconds = wait.as_secs(), "failed to deliver a webhook message; will retry");

@@ -9,7 +9,7 @@ use brokkr_broker::router;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{Caller, House, Key, YAML, refused};
+use crate::harness::{Caller, Harness, Key, YAML, refused};
 
 /// Who calls, and what they may be refused with.
 struct Wrong<'a> {
@@ -20,16 +20,17 @@ struct Wrong<'a> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_refuses_every_wrong_principal() -> Result<()> {
-    let house = House::open().await?;
-    let (agent, other) = (house.agent("shop-1", json!({})).await?, house.agent("shop-2", json!({})).await?);
-    house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let (agent, other) =
+        (harness.agent("shop-1", json!({})).await?, harness.agent("shop-2", json!({})).await?);
+    harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let roles = [Role::Viewer, Role::Deployer, Role::Owner, Role::Admin];
     let mut tokens = Vec::new();
     for role in roles {
-        tokens.push((role, house.with_role(role).await?));
+        tokens.push((role, harness.with_role(role).await?));
     }
-    let forged = Caller::new(house.server.address, Some(Key::generate()?.sign(&agent.claims())?));
+    let forged = Caller::new(harness.server.address, Some(Key::generate()?.sign(&agent.claims())?));
     let mut checked = 0;
     for route in router::table() {
         let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
@@ -43,7 +44,7 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
             continue;
         }
         let mut wrong = vec![
-            Wrong { who: "nobody", caller: house.anybody(), code: ErrorCode::BRK1001 },
+            Wrong { who: "nobody", caller: harness.without_credential(), code: ErrorCode::BRK1001 },
             Wrong { who: "a forger", caller: forged.clone(), code: ErrorCode::BRK1001 },
         ];
         let (least, agent_code) = match route.permission {
@@ -74,15 +75,16 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
     }
     assert!(checked > 80, "{checked} combinations");
     // And the right ones get in.
-    assert_eq!(house.admin.get_json::<WhoAmI>("whoami").await?.role, Role::Admin);
+    assert_eq!(harness.admin.get_json::<WhoAmI>("whoami").await?.role, Role::Admin);
     assert!(agent.caller().get(&agent.path("targets")).await?.status().is_success());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result<()> {
-    let house = House::open().await?;
-    let (agent, other) = (house.agent("shop-1", json!({})).await?, house.agent("shop-2", json!({})).await?);
+    let harness = Harness::open().await?;
+    let (agent, other) =
+        (harness.agent("shop-1", json!({})).await?, harness.agent("shop-2", json!({})).await?);
     let now = jiff::Timestamp::now().as_second();
     let bad = [
         ("another installation", json!({ "aud": other.id })),
@@ -100,7 +102,7 @@ async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result
         for (key, value) in change.as_object().context("claims")? {
             claims[key] = value.clone();
         }
-        let caller = Caller::new(house.server.address, Some(agent.key.sign(&claims)?));
+        let caller = Caller::new(harness.server.address, Some(agent.key.sign(&claims)?));
         let path = if what == "of another" { other.path("targets") } else { agent.path("targets") };
         assert_eq!(refused(caller.get(&path).await?).await?, ErrorCode::BRK1001, "{what}");
     }
@@ -109,13 +111,13 @@ async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_makes_up_an_agent_and_a_position_is_nobody() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
     let now = agent.poll().await?.position.context("an answer has a position")?;
     let made_up = AgentId::generate();
     let mut claims = agent.claims();
     (claims["iss"], claims["sub"]) = (json!(made_up), json!(made_up));
-    let caller = Caller::new(house.server.address, Some(Key::generate()?.sign(&claims)?));
+    let caller = Caller::new(harness.server.address, Some(Key::generate()?.sign(&claims)?));
     for future in
         [Position { horizon: now.horizon + 1_000_000, ..now }, Position { epoch: now.epoch + 1, horizon: 0 }]
     {
@@ -128,11 +130,11 @@ async fn whoever_makes_up_an_agent_and_a_position_is_nobody() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_key_is_refused_at_once_though_the_assertion_was_verified_before() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
     let caller = agent.caller();
     assert!(caller.get(&agent.path("targets")).await?.status().is_success());
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE agents SET public_key = sha256(public_key)").execute(&mut connection).await?;
     sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ('default', 'agent', $1)")
         .bind(agent.id.0)
@@ -146,10 +148,10 @@ async fn a_replaced_key_is_refused_at_once_though_the_assertion_was_verified_bef
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_token_is_refused_and_unknown_routes_are_problems() -> Result<()> {
-    let house = House::open().await?;
-    let viewer = house.with_role(Role::Viewer).await?;
+    let harness = Harness::open().await?;
+    let viewer = harness.with_role(Role::Viewer).await?;
     assert!(viewer.get("stacks").await?.status().is_success());
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE api_tokens SET expires_at = now() WHERE role = 'viewer'")
         .execute(&mut connection)
         .await?;
@@ -159,12 +161,12 @@ async fn an_expired_token_is_refused_and_unknown_routes_are_problems() -> Result
     })
     .await?;
 
-    assert_eq!(refused(house.anybody().get("/nowhere").await?).await?, ErrorCode::BRK2001);
-    let wrong_method = house.admin.request(Method::PATCH, "stacks").send().await?;
+    assert_eq!(refused(harness.without_credential().get("/nowhere").await?).await?, ErrorCode::BRK2001);
+    let wrong_method = harness.admin.request(Method::PATCH, "stacks").send().await?;
     assert_eq!(wrong_method.status(), 405);
     assert_eq!(refused(wrong_method).await?, ErrorCode::BRK2003);
     let named =
-        house.admin.request(Method::GET, "stacks/none").header("x-request-id", "mine-1").send().await?;
+        harness.admin.request(Method::GET, "stacks/none").header("x-request-id", "mine-1").send().await?;
     assert_eq!(named.headers()["x-request-id"], "mine-1");
     assert_eq!(refused(named).await?, ErrorCode::BRK2001);
     Ok(())

@@ -9,7 +9,7 @@ use brokkr_testkit::eventually;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::json;
 
-use crate::house::{Agent, Caller, House, Polled, YAML, polled};
+use crate::harness::{Agent, Caller, Harness, Polled, YAML, polled};
 
 /// One poll, to be sent as often as wanted: the same connection, the same words.
 struct Same(RequestBuilder);
@@ -48,8 +48,8 @@ fn was_read(polled: &Polled) -> bool {
     polled.headers.contains_key(header::REQUEST_ID)
 }
 
-async fn settled(house: &House, name: &str) -> Result<(Agent, Polled, Same)> {
-    let agent = house.agent(name, json!({ "env": "prod" })).await?;
+async fn settled(harness: &Harness, name: &str) -> Result<(Agent, Polled, Same)> {
+    let agent = harness.agent(name, json!({ "env": "prod" })).await?;
     let first = agent.poll().await?;
     let same = Same::settled(&agent, &first.etag, None).await?;
     Ok((agent, first, same))
@@ -57,11 +57,11 @@ async fn settled(house: &House, name: &str) -> Result<(Agent, Polled, Same)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_is_told_to_whoever_asks_the_same_again() -> Result<()> {
-    let house = House::open().await?;
-    let (_agent, first, same) = settled(&house, "shop-1").await?;
+    let harness = Harness::open().await?;
+    let (_agent, first, same) = settled(&harness, "shop-1").await?;
     assert_eq!(same.sent().await?.etag, first.etag);
-    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let told = same.sent().await?;
     assert_eq!(told.status, StatusCode::OK);
     let ids: Vec<_> = told.envelope()?.stacks.iter().map(|wanted| wanted.sequence_id).collect();
@@ -71,8 +71,8 @@ async fn a_change_is_told_to_whoever_asks_the_same_again() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_with_the_same_words_is_woken() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     let etag = agent.poll().await?.etag;
     let same = Same::settled(&agent, &etag, Some(1)).await?;
     let (told, submitted) = tokio::join!(
@@ -85,8 +85,8 @@ async fn whoever_waits_with_the_same_words_is_woken() -> Result<()> {
             }
         },
         async {
-            house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-            house.submit("web", YAML).await
+            harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+            harness.submit("web", YAML).await
         }
     );
     let (told, submitted) = (told?.envelope()?, submitted?);
@@ -97,9 +97,9 @@ async fn whoever_waits_with_the_same_words_is_woken() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_revoked_is_refused_though_it_asks_as_before() -> Result<()> {
-    let house = House::open().await?;
-    let (_agent, _, same) = settled(&house, "shop-1").await?;
-    house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
+    let harness = Harness::open().await?;
+    let (_agent, _, same) = settled(&harness, "shop-1").await?;
+    harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
     eventually(Duration::from_secs(5), "the same poll to be refused", async || {
         let told = same.sent().await?;
         anyhow::ensure!(told.status == StatusCode::UNAUTHORIZED, "{}", told.status);
@@ -110,8 +110,8 @@ async fn who_was_revoked_is_refused_though_it_asks_as_before() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_was_superseded_is_refused_though_it_asks_as_before() -> Result<()> {
-    let house = House::open().await?;
-    let (mut agent, _, same) = settled(&house, "shop-1").await?;
+    let harness = Harness::open().await?;
+    let (mut agent, _, same) = settled(&harness, "shop-1").await?;
     agent.open_session(2).await?;
     assert_eq!(same.sent().await?.code()?, ErrorCode::BRK1004);
     Ok(())
@@ -119,15 +119,15 @@ async fn a_session_that_was_superseded_is_refused_though_it_asks_as_before() -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_assertion_ends_though_its_poll_is_known() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
     let etag = agent.poll().await?.etag;
     // Ten seconds, with what clocks may differ.
     let (now, leeway) = (jiff::Timestamp::now().as_second(), 60);
     let mut claims = agent.claims();
     claims["iat"] = json!(now - leeway);
     claims["exp"] = json!(now - leeway + 10);
-    let caller = Caller::new(house.server.address, Some(agent.key.sign(&claims)?));
+    let caller = Caller::new(harness.server.address, Some(agent.key.sign(&claims)?));
     let as_before = agent.poll_request().build()?;
     let poll = caller.request(Method::GET, &agent.path("target-state")).header("if-none-match", &etag);
     let names = ["accept", header::PROTOCOL, header::SESSION, header::HOLDS];

@@ -5,36 +5,38 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent, RegisteredAgent, RotatedKey, SessionVerdict};
-use brokkr_api::protocol::header;
+use brokkr_api::protocol::{Capabilities, header};
 use brokkr_api::tokens::JoinToken;
 use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{self, Caller, House, Key, YAML, polled, read, refused, register};
+use crate::harness::{self, Caller, Harness, Key, YAML, polled, read, refused, register};
 
-async fn rotate(caller: &Caller, agent: &house::Agent, key: &Key) -> Result<reqwest::Response> {
+async fn rotate(caller: &Caller, agent: &harness::Agent, key: &Key) -> Result<reqwest::Response> {
     caller.send(Method::POST, &agent.path("keys"), &json!({ "public_key": key.public })).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
     let old = agent.caller();
     let etag = agent.poll().await?.etag;
     let key = Key::generate()?;
     let waiting = agent.wait(&etag, 20);
     let change = async {
-        eventually(Duration::from_secs(10), "it to wait", async || house.server.broker.index.waiting() == 1)
-            .await?;
+        eventually(Duration::from_secs(10), "it to wait", async || {
+            harness.server.broker.index.waiting() == 1
+        })
+        .await?;
         read::<RotatedKey>(rotate(&old, &agent, &key).await?).await
     };
     let submit = async {
         let first = change.await?;
-        house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-        house.submit("web", YAML).await?;
+        harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+        harness.submit("web", YAML).await?;
         anyhow::Ok(first)
     };
     let (polled, first) = tokio::join!(waiting, submit);
@@ -45,7 +47,7 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
     // The answer was lost: the same again, signed with the old key, answers the same.
     assert_eq!(read::<RotatedKey>(rotate(&old, &agent, &key).await?).await?, first);
     agent.key = key;
-    for address in [house.server.address, second.address] {
+    for address in [harness.server.address, second.address] {
         eventually(Duration::from_secs(10), "the new key to be known everywhere", async || {
             let answer = agent.at(address).get(&agent.path("targets")).await;
             answer.is_ok_and(|response| response.status().is_success())
@@ -58,7 +60,7 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
     // The old key cannot replace the new one.
     let other = Key::generate()?;
     assert_eq!(refused(rotate(&old, &agent, &other).await?).await?, ErrorCode::BRK1009);
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE agents SET old_key_until = now()").execute(&mut connection).await?;
     rotate(&agent.caller(), &agent, &other).await?.error_for_status()?;
     eventually(Duration::from_secs(10), "the oldest key to be refused", async || {
@@ -69,18 +71,42 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
     Ok(())
 }
 
+/// Nothing new is sent to a peer that did not announce it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_did_not_announce_key_rotation_is_not_asked_for_a_new_key() -> Result<()> {
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.admin.send(Method::POST, "agents/shop-1/rotation", &json!({})).await?.error_for_status()?;
+    eventually(Duration::from_secs(10), "an agent that announced it to be asked", async || {
+        agent.poll().await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_some())
+    })
+    .await?;
+    for announced in ["", "time-travel", "reason-details"] {
+        let name = http::HeaderName::from_static(header::CAPABILITIES);
+        let only = http::HeaderMap::from_iter([(name, http::HeaderValue::from_static(announced))]);
+        let request = agent.poll_request().headers(only);
+        let polled = harness::polled(request).await?;
+        assert_eq!(polled.headers.get(header::WANTS), None, "{announced}");
+        // The broker announces its own in turn.
+        assert_eq!(polled.headers[header::CAPABILITIES], Capabilities::own().to_string().as_str());
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_waits_is_told_at_once_that_a_new_key_is_wanted_and_until_it_has_one() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
     let etag = agent.poll().await?.etag;
     let ask = async || -> Result<Agent> {
-        read(house.admin.send(Method::POST, "agents/shop-1/rotation", &json!({})).await?).await
+        read(harness.admin.send(Method::POST, "agents/shop-1/rotation", &json!({})).await?).await
     };
     let asking = async {
-        eventually(Duration::from_secs(10), "it to wait", async || house.server.broker.index.waiting() == 1)
-            .await?;
+        eventually(Duration::from_secs(10), "it to wait", async || {
+            harness.server.broker.index.waiting() == 1
+        })
+        .await?;
         ask().await
     };
     let started = Instant::now();
@@ -91,14 +117,14 @@ async fn an_agent_that_waits_is_told_at_once_that_a_new_key_is_wanted_and_until_
     assert_eq!(ask().await?.rotation_asked_at, asked.rotation_asked_at, "asked since the first time");
     eventually(Duration::from_secs(10), "every replica to tell it", async || {
         let request = agent.poll_request_at(second.address).header("if-none-match", &etag);
-        house::polled(request).await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_some())
+        harness::polled(request).await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_some())
     })
     .await?;
 
     let key = Key::generate()?;
     rotate(&agent.caller(), &agent, &key).await?.error_for_status()?;
     agent.key = key;
-    let shown: Agent = house.admin.get_json("agents/shop-1").await?;
+    let shown: Agent = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!(shown.rotation_asked_at, None);
     assert!(shown.key_since > asked.key_since, "{shown:?}");
     eventually(Duration::from_secs(10), "it not to be asked any more", async || {
@@ -106,7 +132,7 @@ async fn an_agent_that_waits_is_told_at_once_that_a_new_key_is_wanted_and_until_
     })
     .await?;
 
-    house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
+    harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
     assert_eq!(ask().await?.rotation_asked_at, None, "who has no key is not asked for another");
     second.stop().await;
     Ok(())
@@ -114,11 +140,12 @@ async fn an_agent_that_waits_is_told_at_once_that_a_new_key_is_wanted_and_until_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_can_change_nobodys_key_but_its_own() -> Result<()> {
-    let house = House::open().await?;
-    let (agent, other) = (house.agent("shop-1", json!({})).await?, house.agent("shop-2", json!({})).await?);
+    let harness = Harness::open().await?;
+    let (agent, other) =
+        (harness.agent("shop-1", json!({})).await?, harness.agent("shop-2", json!({})).await?);
     let key = Key::generate()?;
     assert_eq!(refused(rotate(&agent.caller(), &other, &key).await?).await?, ErrorCode::BRK2001);
-    assert_eq!(refused(rotate(&house.admin, &other, &key).await?).await?, ErrorCode::BRK1002);
+    assert_eq!(refused(rotate(&harness.admin, &other, &key).await?).await?, ErrorCode::BRK1002);
     for body in [
         json!({ "public_key": key.public, "agent_id": other.id }),
         json!({ "public_key": key.public, "sub": other.id }),
@@ -135,11 +162,11 @@ async fn an_agent_can_change_nobodys_key_but_its_own() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_it_waits() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let etag = agent.poll().await?.etag;
     eventually(Duration::from_secs(10), "the second replica to know", async || {
         polled(agent.poll_request_at(second.address)).await.is_ok_and(|polled| polled.etag == etag)
@@ -151,20 +178,21 @@ async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_
     };
     let revoke = async {
         eventually(Duration::from_secs(10), "both to wait", async || {
-            house.server.broker.index.waiting() == 1 && second.broker.index.waiting() == 1
+            harness.server.broker.index.waiting() == 1 && second.broker.index.waiting() == 1
         })
         .await?;
-        let revoked = house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;
+        let revoked = harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;
         anyhow::Ok((read::<Agent>(revoked).await?, Instant::now()))
     };
-    let (here, there, revoked) = tokio::join!(wait_at(house.server.address), wait_at(second.address), revoke);
+    let (here, there, revoked) =
+        tokio::join!(wait_at(harness.server.address), wait_at(second.address), revoke);
     let (revoked, at) = revoked?;
     assert!(revoked.revoked_at.is_some());
     assert!(at.elapsed() < Duration::from_secs(1), "{:?}", at.elapsed());
     for polled in [here?, there?] {
         assert_eq!(polled.code()?, ErrorCode::BRK1001);
     }
-    for address in [house.server.address, second.address] {
+    for address in [harness.server.address, second.address] {
         let caller = agent.at(address);
         for path in [agent.path("targets"), format!("deployment-objects/{}", object.sequence_id)] {
             assert_eq!(refused(caller.get(&path).await?).await?, ErrorCode::BRK1001, "{path}");
@@ -172,7 +200,7 @@ async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_
         assert_eq!(refused(rotate(&caller, &agent, &Key::generate()?).await?).await?, ErrorCode::BRK1001);
     }
     // Once more changes nothing.
-    let again = house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;
+    let again = harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;
     assert_eq!(read::<Agent>(again).await?.revoked_at, revoked.revoked_at);
     second.stop().await;
     Ok(())
@@ -180,37 +208,39 @@ async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_agent_comes_back_as_itself_with_a_join_token_of_its_own() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "dev" })).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "dev" })).await?;
     agent.open_session(7).await?;
-    house.stack("web", json!({ "selectors": ["env=dev"] })).await?;
-    house.submit("web", YAML).await?;
+    harness.stack("web", json!({ "selectors": ["env=dev"] })).await?;
+    harness.submit("web", YAML).await?;
     let ask = async || -> Result<JoinToken> {
-        read(house.admin.send(Method::POST, "agents/shop-1/join-tokens", &json!({})).await?).await
+        read(harness.admin.send(Method::POST, "agents/shop-1/join-tokens", &json!({})).await?).await
     };
     // One that was made before does not outlive the revocation.
     let before = ask().await?;
-    house.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
-    let stolen = register(&house.anybody(), &before.token, &Key::generate()?).await?;
+    harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
+    let stolen = register(&harness.without_credential(), &before.token, &Key::generate()?).await?;
     assert_eq!(refused(stolen).await?, ErrorCode::BRK1003);
 
     let token = ask().await?;
     let old = agent.caller();
     let key = Key::generate()?;
-    let joined: RegisteredAgent = read(register(&house.anybody(), &token.token, &key).await?).await?;
+    let joined: RegisteredAgent =
+        read(register(&harness.without_credential(), &token.token, &key).await?).await?;
     assert_eq!(joined.agent_id, agent.id);
-    let again: RegisteredAgent = read(register(&house.anybody(), &token.token, &key).await?).await?;
+    let again: RegisteredAgent =
+        read(register(&harness.without_credential(), &token.token, &key).await?).await?;
     assert_eq!(again, joined, "a lost answer strands nobody");
-    let other = register(&house.anybody(), &token.token, &Key::generate()?).await?;
+    let other = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(other).await?, ErrorCode::BRK1003);
 
     agent.key = key;
     assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves, "a new installation counts from one");
     assert_eq!(agent.poll().await?.envelope()?.stacks.len(), 1, "with its labels and targets");
     assert_eq!(refused(old.get(&agent.path("targets")).await?).await?, ErrorCode::BRK1001);
-    let shown: Agent = house.admin.get_json("agents/shop-1").await?;
+    let shown: Agent = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!(shown.revoked_at, None);
-    let none = house.admin.send(Method::POST, "agents/nobody/join-tokens", &json!({})).await?;
+    let none = harness.admin.send(Method::POST, "agents/nobody/join-tokens", &json!({})).await?;
     assert_eq!(refused(none).await.context("no such agent")?, ErrorCode::BRK2001);
     Ok(())
 }

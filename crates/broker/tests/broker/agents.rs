@@ -10,14 +10,14 @@ use brokkr_api::{ErrorCode, InstanceId};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::house::{House, Key, read, refused, register};
+use crate::harness::{Harness, Key, read, refused, register};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_join_token_is_used_once_and_the_same_key_gets_the_same_answer() -> Result<()> {
-    let house = House::open().await?;
-    let token = house.join_token("shop-1", json!({ "env": "prod" })).await?.token;
+    let harness = Harness::open().await?;
+    let token = harness.join_token("shop-1", json!({ "env": "prod" })).await?.token;
     let (mine, thief) = (Key::generate()?, Key::generate()?);
-    let anybody = house.anybody();
+    let anybody = harness.without_credential();
     let first: RegisteredAgent = read(register(&anybody, &token, &mine).await?).await?;
     let again: RegisteredAgent = read(register(&anybody, &token, &mine).await?).await?;
     assert_eq!(first, again, "a lost answer strands nobody");
@@ -25,12 +25,12 @@ async fn a_join_token_is_used_once_and_the_same_key_gets_the_same_answer() -> Re
     let damaged = format!("{}x", &token[..token.len() - 1]);
     assert_eq!(refused(register(&anybody, &damaged, &mine).await?).await?, ErrorCode::BRK1003);
 
-    let agent: ApiAgent = house.admin.get_json("agents/shop-1").await?;
+    let agent: ApiAgent = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!((agent.id, agent.labels["env"].as_str()), (first.agent_id, "prod"));
-    let taken = house.admin.send(Method::POST, "join-tokens", &json!({ "agent_name": "shop-1" })).await?;
+    let taken = harness.admin.send(Method::POST, "join-tokens", &json!({ "agent_name": "shop-1" })).await?;
     assert_eq!(refused(taken).await?, ErrorCode::BRK2002);
 
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE join_tokens SET expires_at = now()").execute(&mut connection).await?;
     assert_eq!(refused(register(&anybody, &token, &mine).await?).await?, ErrorCode::BRK1003);
     Ok(())
@@ -38,8 +38,8 @@ async fn a_join_token_is_used_once_and_the_same_key_gets_the_same_answer() -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_highest_session_serves_lower_ones_stop_and_equals_hold() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
     assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves, "the same process again");
     let old = agent.session;
     let etag = agent.poll().await?.etag;
@@ -64,7 +64,7 @@ async fn the_highest_session_serves_lower_ones_stop_and_equals_hold() -> Result<
     agent.session.instance = InstanceId::generate();
     assert_eq!(agent.open_session(2).await?, SessionVerdict::Tied);
     assert_eq!(agent.poll().await?.code()?, ErrorCode::BRK1005);
-    let seen: ApiAgent = house.admin.get_json("agents/shop-1").await?;
+    let seen: ApiAgent = harness.admin.get_json("agents/shop-1").await?;
     assert!(seen.session_tied);
     assert_eq!(agent.open_session(3).await?, SessionVerdict::Serves);
     assert_eq!(agent.poll().await?.status, StatusCode::OK);
@@ -73,16 +73,16 @@ async fn the_highest_session_serves_lower_ones_stop_and_equals_hold() -> Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_seen_when_it_polls_and_lists_are_paged() -> Result<()> {
-    let house = House::open().await?;
-    let first = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let first = harness.agent("shop-1", json!({})).await?;
     for count in 2..=5 {
-        house.agent(&format!("shop-{count}"), json!({})).await?;
+        harness.agent(&format!("shop-{count}"), json!({})).await?;
     }
     first.poll().await?;
     let mut names = Vec::new();
     let mut after = String::new();
     loop {
-        let page: Page<ApiAgent> = house.admin.get_json(&format!("agents?limit=2{after}")).await?;
+        let page: Page<ApiAgent> = harness.admin.get_json(&format!("agents?limit=2{after}")).await?;
         assert!(page.items.len() <= 2);
         names.extend(page.items.iter().map(|agent| (agent.name.to_string(), agent.last_seen_at.is_some())));
         let Some(next) = page.next else { break };
@@ -92,8 +92,8 @@ async fn an_agent_is_seen_when_it_polls_and_lists_are_paged() -> Result<()> {
     assert_eq!(names, wanted);
 
     // What was in memory is stored when the broker stops.
-    house.server.stop().await;
-    let mut connection = house.database.connect().await?;
+    harness.server.stop().await;
+    let mut connection = harness.database.connect().await?;
     let stored: Vec<String> = sqlx::query_scalar("SELECT name FROM agents WHERE last_seen_at IS NOT NULL")
         .fetch_all(&mut connection)
         .await?;

@@ -14,7 +14,7 @@ use serde_json::json;
 use sqlx::Connection as _;
 use uuid::Uuid;
 
-use crate::house::{Caller, House, YAML};
+use crate::harness::{Caller, Harness, YAML};
 
 const SECRET: &str =
     "apiVersion: v1\nkind: Secret\nmetadata:\n  name: key\n  namespace: default\nstringData:\n  key: hush\n";
@@ -34,8 +34,8 @@ async fn chained(caller: &Caller, links: i64) -> Result<AuditHead> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_change_is_in_the_log_with_who_what_from_where_and_its_digest() -> Result<()> {
-    let house = House::open().await?;
-    let owner = house.project("shop", Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let owner = harness.project("shop", Role::Owner).await?;
     let who: WhoAmI = owner.get_json("whoami").await?;
     owner.send(Method::PUT, "stacks/web", &json!({})).await?.error_for_status()?;
     let submit = owner.request(Method::POST, "stacks/web/deployment-objects").body(YAML);
@@ -55,9 +55,9 @@ async fn every_change_is_in_the_log_with_who_what_from_where_and_its_digest() ->
     assert_eq!(entries(&owner, "who=test&limit=1").await?.len(), 1);
     assert_eq!(entries(&owner, "who=nobody").await?.len(), 0);
     assert_eq!(entries(&owner, "since=2999-01-01T00:00:00Z").await?.len(), 0);
-    let agent = house.agent("shop-1", json!({})).await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
     agent.poll().await?;
-    let joined = entries(&house.admin, "who=nobody").await?;
+    let joined = entries(&harness.admin, "who=nobody").await?;
     assert_eq!(joined.len(), 1, "who joined is there; what agents tell all day is not: {joined:?}");
     Ok(())
 }
@@ -69,8 +69,8 @@ async fn shown(caller: &Caller, path: &str) -> Result<Checksum> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_is_in_the_log_with_what_was_before_and_what_became_of_it() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("web", json!({})).await?;
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
     let grant = json!({ "project": "spare", "selector": "env=prod", "namespaces": ["shop"], "kinds": ["*"],
         "account": "shop/brokkr-spare" });
     for (method, thing, path, body) in [
@@ -79,30 +79,30 @@ async fn a_change_is_in_the_log_with_what_was_before_and_what_became_of_it() -> 
         (Method::PUT, "projects/spare", "projects/spare", json!({})),
         (Method::PUT, "grants/shop", "grants/shop", grant),
     ] {
-        let before = shown(&house.admin, thing).await.ok();
-        house.admin.send(method, path, &body).await?.error_for_status()?;
-        let after = shown(&house.admin, thing).await?;
-        let newest = &entries(&house.admin, "limit=1").await?[0];
+        let before = shown(&harness.admin, thing).await.ok();
+        harness.admin.send(method, path, &body).await?.error_for_status()?;
+        let after = shown(&harness.admin, thing).await?;
+        let newest = &entries(&harness.admin, "limit=1").await?[0];
         assert_eq!((newest.before, newest.after), (before, Some(after)), "{path}");
     }
-    let before = shown(&house.admin, "grants/shop").await?;
-    house.admin.request(Method::DELETE, "grants/shop").send().await?.error_for_status()?;
-    let newest = &entries(&house.admin, "limit=1").await?[0];
+    let before = shown(&harness.admin, "grants/shop").await?;
+    harness.admin.request(Method::DELETE, "grants/shop").send().await?.error_for_status()?;
+    let newest = &entries(&harness.admin, "limit=1").await?[0];
     assert_eq!((newest.before, newest.after), (Some(before), None));
 
-    house.agent("shop-1", json!({})).await?;
+    harness.agent("shop-1", json!({})).await?;
     for (env, changes) in [("prod", true), ("prod", false)] {
         let labels = json!({ "labels": { "env": env } });
-        house.admin.send(Method::PATCH, "agents/shop-1", &labels).await?.error_for_status()?;
-        let newest = &entries(&house.admin, "limit=1").await?[0];
+        harness.admin.send(Method::PATCH, "agents/shop-1", &labels).await?.error_for_status()?;
+        let newest = &entries(&harness.admin, "limit=1").await?[0];
         assert!(newest.before.is_some() && newest.after.is_some());
         assert_eq!(newest.before != newest.after, changes, "{labels}");
     }
 
-    let first = house.submit("web", YAML).await?;
-    let second = house.submit("web", &YAML.replace("greeting", "farewell")).await?;
-    house.admin.send(Method::POST, "stacks/web/roll-back", &json!({})).await?.error_for_status()?;
-    let newest = &entries(&house.admin, "limit=1").await?[0];
+    let first = harness.submit("web", YAML).await?;
+    let second = harness.submit("web", &YAML.replace("greeting", "farewell")).await?;
+    harness.admin.send(Method::POST, "stacks/web/roll-back", &json!({})).await?.error_for_status()?;
+    let newest = &entries(&harness.admin, "limit=1").await?[0];
     assert_eq!((newest.before, newest.after), (Some(second.checksum), Some(first.checksum)));
     Ok(())
 }
@@ -110,28 +110,28 @@ async fn a_change_is_in_the_log_with_what_was_before_and_what_became_of_it() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_the_disk_can_take()
 -> Result<()> {
-    let house = House::open().await?;
-    let viewer = house.with_role(Role::Viewer).await?;
-    house.stack("web", json!({})).await?;
-    let object = house.submit("web", SECRET).await?;
+    let harness = Harness::open().await?;
+    let viewer = harness.with_role(Role::Viewer).await?;
+    harness.stack("web", json!({})).await?;
+    let object = harness.submit("web", SECRET).await?;
     let path = format!("deployment-objects/{}", object.sequence_id);
     let shown = viewer.get(&path).await?.text().await?;
     assert!(!shown.contains("hush"), "{shown}");
-    assert!(entries(&house.admin, "kind=secrets_read").await?.is_empty(), "nothing was read");
-    assert!(house.admin.get(&path).await?.text().await?.contains("hush"));
-    assert_eq!(entries(&house.admin, "kind=secrets_read").await?.len(), 1);
+    assert!(entries(&harness.admin, "kind=secrets_read").await?.is_empty(), "nothing was read");
+    assert!(harness.admin.get(&path).await?.text().await?.contains("hush"));
+    assert_eq!(entries(&harness.admin, "kind=secrets_read").await?.len(), 1);
 
     let flood = (0..600).map(|_| async { viewer.request(Method::DELETE, "stacks/web").send().await });
     for answered in futures::future::join_all(flood).await {
         assert_eq!(answered?.status(), 403);
     }
     eventually(Duration::from_secs(30), "the refusals to be written", async || {
-        entries(&house.admin, "kind=refused&limit=500").await.is_ok_and(|log| log.len() >= 100)
+        entries(&harness.admin, "kind=refused&limit=500").await.is_ok_and(|log| log.len() >= 100)
     })
     .await?;
-    let log = entries(&house.admin, "kind=refused&limit=1").await?;
+    let log = entries(&harness.admin, "kind=refused&limit=1").await?;
     assert_eq!((log[0].status, log[0].name.as_str()), (403, "test"));
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     let count: i64 = sqlx::query_scalar("SELECT count(*) FROM audit WHERE kind = 'refused'")
         .fetch_one(&mut connection)
         .await?;
@@ -141,16 +141,16 @@ async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_changes_the_log_and_whoever_does_it_anyway_is_found_out() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     for name in ["one", "two", "three", "four"] {
-        house.stack(name, json!({})).await?;
+        harness.stack(name, json!({})).await?;
     }
-    let head = chained(&house.admin, 8).await?;
-    let verdict = async || house.admin.get_json::<AuditVerdict>("audit/verify").await;
+    let head = chained(&harness.admin, 8).await?;
+    let verdict = async || harness.admin.get_json::<AuditVerdict>("audit/verify").await;
     let whole = verdict().await?;
     assert_eq!((whole.broken, whole.last.as_ref(), whole.links), (None, Some(&head), 8));
 
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     for statement in [
         "UPDATE audit SET name = 'somebody'",
         "DELETE FROM audit",
@@ -197,10 +197,10 @@ async fn nobody_changes_the_log_and_whoever_does_it_anyway_is_found_out() -> Res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chain_cut_at_its_end_and_entries_put_beside_it_are_found() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("one", json!({})).await?;
-    chained(&house.admin, 2).await?;
-    let mut connection = house.database.connect().await?;
+    let harness = Harness::open().await?;
+    harness.stack("one", json!({})).await?;
+    chained(&harness.admin, 2).await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
     sqlx::query(
         "INSERT INTO audit (xid, project, kind, principal, name, method, route, path, address, status, request_id)
@@ -209,26 +209,26 @@ async fn a_chain_cut_at_its_end_and_entries_put_beside_it_are_found() -> Result<
     )
     .execute(&mut connection)
     .await?;
-    let broken = house.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("a stray")?;
+    let broken = harness.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("a stray")?;
     assert_eq!(broken.why, "an entry is in no link");
     sqlx::query("DELETE FROM audit_chain WHERE number = 2").execute(&mut connection).await?;
-    let broken = house.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("cut")?;
+    let broken = harness.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("cut")?;
     assert!(broken.why.starts_with("the chain is shorter"), "{broken:?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_was_lost_writes_nothing_any_more() -> Result<()> {
-    let house = House::open().await?;
-    let mut one = house.database.connect().await?;
-    let mut other = house.database.connect().await?;
+    let harness = Harness::open().await?;
+    let mut one = harness.database.connect().await?;
+    let mut other = harness.database.connect().await?;
     let (first, second) = (Uuid::now_v7(), Uuid::now_v7());
     let lease = lease_take_on_conn(&mut one, "duty", first, 0.2).await?.context("it is free")?;
     assert_eq!(lease_take_on_conn(&mut other, "duty", second, 60.0).await?, None, "somebody has it");
     assert_eq!(lease_take_on_conn(&mut one, "duty", first, 0.2).await?, Some(lease), "its own, again");
     // The first is paused; its time passes.
     eventually(Duration::from_secs(10), "the lease to run out", async || {
-        let mut connection = house.database.connect().await.expect("a connection");
+        let mut connection = harness.database.connect().await.expect("a connection");
         lease_take_on_conn(&mut connection, "duty", second, 60.0).await.is_ok_and(|lease| lease.is_some())
     })
     .await?;
@@ -246,17 +246,18 @@ async fn a_lease_that_was_lost_writes_nothing_any_more() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_and_many_writers_make_one_chain_without_a_gap() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
-    let there = Caller::new(second.address, Some(crate::house::token(&house.database, Role::Admin).await?));
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let there =
+        Caller::new(second.address, Some(crate::harness::token(&harness.database, Role::Admin).await?));
     let writes = (0..60).map(|number| {
-        let caller = if number % 2 == 0 { &house.admin } else { &there };
+        let caller = if number % 2 == 0 { &harness.admin } else { &there };
         async move { caller.send(Method::PUT, &format!("stacks/s{number}"), &json!({})).await }
     });
     for written in futures::future::join_all(writes).await {
         assert_eq!(written?.status(), 201);
     }
-    chained(&house.admin, 60).await?;
+    chained(&harness.admin, 60).await?;
     let verdict: AuditVerdict = there.get_json("audit/verify").await?;
     assert_eq!((verdict.broken, verdict.links), (None, 60));
     second.stop().await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::page::Page;
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{ObjectNote, Report, ReportReceipt, Transition};
 use brokkr_api::status::{ErrorGroup, StackSummary};
 use brokkr_api::{SequenceId, StackId};
@@ -14,7 +15,7 @@ use reqwest::Method;
 use serde_json::json;
 use sqlx::PgConnection;
 
-use crate::house::{Agent, House, YAML, read};
+use crate::harness::{Agent, Harness, YAML, read};
 
 type Counted = Vec<(StackId, i64, String, Vec<u8>, i64)>;
 
@@ -46,36 +47,36 @@ fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Re
         Transition::Removed,
     ];
     let stack = *stacks.choose(random).expect("stacks");
-    let transition = *transitions.choose(random).expect("transitions");
+    let transition = transitions.choose(random).expect("transitions").clone();
     let second = 1_700_000_000 + random.random_range(0..20);
     let mut report = agent.report(stack, SequenceId(random.random_range(1..4)), transition, second);
-    report.message = format!(
+    report.message = brokkr_api::reason::Message::new(format!(
         "pod {} says {}",
         random.random_range(0..100),
         ["no", "never"].choose(random).expect("words")
-    );
+    ));
     report
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn counters_are_what_counting_would_find_after_random_reports_at_two_replicas_at_once() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
     let seed = rand::random::<u64>();
     println!("seed {seed}");
     let mut stacks = Vec::new();
     for name in ["web", "api", "db"] {
-        stacks.push(house.stack(name, json!({ "selectors": ["*"] })).await?.id);
+        stacks.push(harness.stack(name, json!({ "selectors": ["*"] })).await?.id);
     }
     let mut agents = Vec::new();
     for number in 0..6u64 {
-        agents.push((number, house.agent(&format!("shop-{number}"), json!({})).await?));
+        agents.push((number, harness.agent(&format!("shop-{number}"), json!({})).await?));
     }
-    let joined = house.server.broker.index.position();
+    let joined = harness.server.broker.index.position();
     assert!(second.broker.index.reached(joined, Duration::from_secs(30)).await);
     let mut tasks = Vec::new();
     for (number, agent) in agents {
-        let (stacks, addresses) = (stacks.clone(), [house.server.address, second.address]);
+        let (stacks, addresses) = (stacks.clone(), [harness.server.address, second.address]);
         tasks.push(tokio::spawn(async move {
             let mut random = SmallRng::seed_from_u64(seed ^ number);
             for _ in 0..12 {
@@ -104,7 +105,7 @@ async fn counters_are_what_counting_would_find_after_random_reports_at_two_repli
     for task in tasks {
         task.await??;
     }
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     let (kept, counted) = both(&mut connection).await?;
     assert_eq!(kept, counted);
     assert!(kept.len() > 10, "{kept:?}");
@@ -113,7 +114,7 @@ async fn counters_are_what_counting_would_find_after_random_reports_at_two_repli
         .bind(stacks[0].0)
         .execute(&mut connection)
         .await?;
-    brokkr_broker::store::status_counts::status_counts_tidy(&house.server.broker.pool).await?;
+    brokkr_broker::store::status_counts::status_counts_tidy(&harness.server.broker.pool).await?;
     let (kept, counted) = both(&mut connection).await?;
     assert_eq!(kept, counted);
     let over: i64 = sqlx::query_scalar("SELECT count(*) FROM status_counts WHERE stack_id = $1")
@@ -127,12 +128,12 @@ async fn counters_are_what_counting_would_find_after_random_reports_at_two_repli
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let here = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let here = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let there = StackId::generate();
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("INSERT INTO projects (name) VALUES ('other')").execute(&mut connection).await?;
     sqlx::query("INSERT INTO stacks (project, id, name) VALUES ('other', $1, 'web')")
         .bind(there.0)
@@ -169,30 +170,35 @@ async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<()> {
-    let house = House::open().await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let mut agents = Vec::new();
     for number in 1..=6 {
-        agents.push(house.agent(&format!("shop-{number}"), json!({})).await?);
+        agents.push(harness.agent(&format!("shop-{number}"), json!({})).await?);
     }
     for (number, agent) in agents.iter().enumerate().take(3) {
         let mut failed = agent.report(stack.id, object.sequence_id, Transition::Failed, 1_700_000_000);
-        failed.message = "1 object was refused".to_owned();
+        failed.message = "1 object was refused".into();
         failed.objects = vec![ObjectNote {
-            object: "Deployment shop/web".to_owned(),
-            reason: "FieldImmutable".to_owned(),
-            message: format!("Deployment.apps \"web-{number}\" is invalid: spec.selector is immutable"),
+            object: ObjectRef {
+                kind: "Deployment".into(),
+                name: format!("web-{number}"),
+                ..ObjectRef::default()
+            },
+            reason: Reason::Immutable { fields: vec!["spec.selector".into()] },
+            message: format!("Deployment.apps \"web-{number}\" is invalid: spec.selector is immutable")
+                .into(),
         }];
         agent.send_reports(&[failed]).await?;
     }
     let mut degraded = agents[3].report(stack.id, object.sequence_id, Transition::Degraded, 1_700_000_000);
-    (degraded.reason, degraded.message) = ("ImagePullBackOff".into(), "cannot pull web:17".into());
+    (degraded.reason, degraded.message) = (Reason::ImagePullBackOff, "cannot pull web:17".into());
     agents[3].send_reports(&[degraded]).await?;
     let healthy = agents[4].report(stack.id, object.sequence_id, Transition::Healthy, 1_700_000_000);
     agents[4].send_reports(&[healthy]).await?;
 
-    let summary: StackSummary = house.admin.get_json("stacks/web/status/summary").await?;
+    let summary: StackSummary = harness.admin.get_json("stacks/web/status/summary").await?;
     assert_eq!(
         (
             summary.targeted,
@@ -206,26 +212,27 @@ async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<(
     assert_eq!(summary.sequence_id, Some(object.sequence_id));
 
     for path in ["errors", "stacks/web/errors"] {
-        let first: Page<ErrorGroup> = house.admin.get_json(&format!("{path}?limit=1")).await?;
+        let first: Page<ErrorGroup> = harness.admin.get_json(&format!("{path}?limit=1")).await?;
         let group = first.items.first().context("a group")?;
-        assert_eq!((group.count, group.stacks, group.reason.as_str()), (3, 1, "FieldImmutable"));
-        assert_eq!(group.message, "Deployment.apps … is invalid: spec.selector is immutable");
+        assert_eq!((group.count, group.stacks, group.reason.code()), (3, 1, "Immutable"));
+        assert_eq!(group.reason, Reason::Immutable { fields: vec!["spec.selector".into()] });
+        assert_eq!(group.message, group.reason.message());
         assert_eq!(group.examples.len(), 3);
         assert_eq!(group.examples[0].agent_name, "shop-1");
         let after = first.next.context("there is more")?;
-        let rest: Page<ErrorGroup> = house.admin.get_json(&format!("{path}?limit=1&after={after}")).await?;
+        let rest: Page<ErrorGroup> = harness.admin.get_json(&format!("{path}?limit=1&after={after}")).await?;
         assert_eq!(
-            (rest.items[0].count, rest.items[0].reason.as_str(), rest.next),
+            (rest.items[0].count, rest.items[0].reason.code(), rest.next),
             (1, "ImagePullBackOff", None)
         );
     }
     // It is over on one of them, and a newer object is out.
-    let newer = house.submit("web", YAML).await?;
+    let newer = harness.submit("web", YAML).await?;
     let over = agents[0].report(stack.id, newer.sequence_id, Transition::Healthy, 1_700_000_001);
     agents[0].send_reports(&[over]).await?;
-    let groups: Page<ErrorGroup> = house.admin.get_json("errors").await?;
+    let groups: Page<ErrorGroup> = harness.admin.get_json("errors").await?;
     assert_eq!(groups.items[0].count, 2);
-    let summary: StackSummary = house.admin.get_json("stacks/web/status/summary").await?;
+    let summary: StackSummary = harness.admin.get_json("stacks/web/status/summary").await?;
     assert_eq!((summary.pending, summary.counts.healthy, summary.behind), (5, 1, 4));
     assert_eq!(summary.sequences.len(), 2);
     Ok(())

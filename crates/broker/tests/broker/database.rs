@@ -1,4 +1,4 @@
-//! The database goes away and comes back.
+//! The database becomes unavailable and returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use brokkr_testkit::{Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::house::{House, YAML, refused};
+use crate::harness::{Harness, YAML, refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn polls_are_answered_without_the_database_and_writes_say_so() -> Result<()> {
+async fn polls_are_answered_without_the_database_and_writes_are_refused() -> Result<()> {
     let postgres = Arc::new(Postgres::start_with(Durability::Full).await?);
-    let house = House::open_on(Arc::clone(&postgres)).await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.stack("web", json!({ "selectors": ["*"] })).await?;
-    house.submit("web", YAML).await?;
+    let harness = Harness::open_on(Arc::clone(&postgres)).await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    harness.submit("web", YAML).await?;
     let before = agent.poll().await?;
 
     let server = postgres.server().context("a server of one's own")?;
@@ -37,13 +37,13 @@ async fn polls_are_answered_without_the_database_and_writes_say_so() -> Result<(
     let waited = agent.wait(&before.etag, 1).await?;
     assert_eq!(waited.status, StatusCode::NOT_MODIFIED);
     assert!(waited.headers.contains_key(header::STALE), "of what is the same, too");
-    let response = house.admin.send(Method::PUT, "stacks/other", &json!({})).await?;
+    let response = harness.admin.send(Method::PUT, "stacks/other", &json!({})).await?;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().contains_key("retry-after"));
     assert_eq!(refused(response).await?, ErrorCode::BRK3003);
-    assert_eq!(house.anybody().get("/livez").await?.status(), StatusCode::OK);
+    assert_eq!(harness.without_credential().get("/livez").await?.status(), StatusCode::OK);
     // Nobody gains by going elsewhere or by starting it again; but it is told.
-    let health = async || house.anybody().get_json::<serde_json::Value>("/readyz").await;
+    let health = async || harness.without_credential().get_json::<serde_json::Value>("/readyz").await;
     eventually(Duration::from_secs(20), "the broker to tell that the database is away", async || {
         let health = health().await?;
         anyhow::ensure!(health["whole"] == false && health["causes"][0]["part"] == "database", "{health}");
@@ -56,7 +56,7 @@ async fn polls_are_answered_without_the_database_and_writes_say_so() -> Result<(
         health().await.is_ok_and(|health| health["whole"] == true)
     })
     .await?;
-    let object = house.submit("web", YAML).await?;
+    let object = harness.submit("web", YAML).await?;
     let fresh = agent.poll().await?;
     assert!(!fresh.headers.contains_key(header::STALE));
     let envelope = fresh.envelope()?;

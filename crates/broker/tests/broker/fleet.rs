@@ -12,7 +12,7 @@ use brokkr_testkit::{Database, Launch, Port, Postgres, Process, Scratch};
 use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder, StatusCode};
 use serde_json::json;
 
-use crate::house::Key;
+use crate::harness::Key;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
 const SOON: Duration = Duration::from_secs(60);

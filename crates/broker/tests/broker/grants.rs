@@ -12,7 +12,7 @@ use brokkr_api::{Labels, Problem, StackId};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::house::{Agent, Caller, House, YAML, read, refused};
+use crate::harness::{Agent, Caller, Harness, YAML, read, refused};
 
 fn grant(project: &str, selector: &str, namespace: &str) -> Value {
     json!({
@@ -24,8 +24,8 @@ fn grant(project: &str, selector: &str, namespace: &str) -> Value {
     })
 }
 
-async fn put(house: &House, name: &str, grant: &Value) -> Result<ProjectGrant> {
-    read(house.admin.send(Method::PUT, &format!("grants/{name}"), grant).await?).await
+async fn put(harness: &Harness, name: &str, grant: &Value) -> Result<ProjectGrant> {
+    read(harness.admin.send(Method::PUT, &format!("grants/{name}"), grant).await?).await
 }
 
 /// A stack of a project that reaches, as far as it may, everybody.
@@ -46,15 +46,15 @@ async fn envelope(agent: &Agent) -> Result<Envelope> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_reaches_only_agents_that_are_granted_to_it() -> Result<()> {
-    let house = House::open().await?;
-    let prod = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    let test = house.agent("shop-2", json!({ "env": "test" })).await?;
-    let owner = house.project("shop", Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let prod = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let test = harness.agent("shop-2", json!({ "env": "test" })).await?;
+    let owner = harness.project("shop", Role::Owner).await?;
     stack_for_all(&owner).await?;
     assert!(envelope(&prod).await?.stacks.is_empty(), "no grant, nobody");
     assert_eq!(owner.get("agents/shop-1").await?.status(), StatusCode::NOT_FOUND);
 
-    put(&house, "shop-prod", &grant("shop", "env=prod", "shop")).await?;
+    put(&harness, "shop-prod", &grant("shop", "env=prod", "shop")).await?;
     let reached = envelope(&prod).await?;
     let expected = Grant {
         namespaces: vec!["shop".into()],
@@ -71,36 +71,36 @@ async fn a_project_reaches_only_agents_that_are_granted_to_it() -> Result<()> {
     for hidden in ["agents/shop-2", "agents/shop-2/targets"] {
         assert_eq!(refused(owner.get(hidden).await?).await?, ErrorCode::BRK2001, "{hidden}");
     }
-    let all: Page<AgentAnswer> = house.admin.get_json("agents").await?;
+    let all: Page<AgentAnswer> = harness.admin.get_json("agents").await?;
     assert_eq!(all.items.len(), 2);
     // Nor are the stacks of others on an agent that both may use.
-    house.stack("theirs", json!({ "selectors": ["*"] })).await?;
+    harness.stack("theirs", json!({ "selectors": ["*"] })).await?;
     let targets: Page<Target> = owner.get_json("agents/shop-1/targets").await?;
     assert_eq!(targets.items.iter().map(|target| &*target.project).collect::<Vec<_>>(), ["shop"]);
-    let targets: Page<Target> = house.admin.get_json("agents/shop-1/targets").await?;
+    let targets: Page<Target> = harness.admin.get_json("agents/shop-1/targets").await?;
     assert_eq!(targets.items.len(), 2);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_is_withdrawn_freezes_what_is_held_and_needs_the_number() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    let owner = house.project("shop", Role::Owner).await?;
-    put(&house, "shop", &grant("shop", "*", "shop")).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let owner = harness.project("shop", Role::Owner).await?;
+    put(&harness, "shop", &grant("shop", "*", "shop")).await?;
     let stack = stack_for_all(&owner).await?;
     agent.hold(&[stack]).await?;
 
-    let bare = house.admin.request(Method::DELETE, "grants/shop").send().await?;
+    let bare = harness.admin.request(Method::DELETE, "grants/shop").send().await?;
     assert_eq!(bare.status(), StatusCode::CONFLICT);
     let problem: Problem = bare.json().await?;
     assert_eq!((problem.code, problem.expect), (ErrorCode::BRK2009, Some(1)));
     assert_eq!(problem.errors, ["stack web on agent shop-1"]);
-    let wrong = house.admin.request(Method::DELETE, "grants/shop?expect=2").send().await?;
+    let wrong = harness.admin.request(Method::DELETE, "grants/shop?expect=2").send().await?;
     assert_eq!(refused(wrong).await?, ErrorCode::BRK2009);
     assert_eq!(envelope(&agent).await?.stacks[0].grant.as_ref().unwrap().namespaces, ["shop"]);
 
-    let meant = house.admin.request(Method::DELETE, "grants/shop?expect=1").send().await?;
+    let meant = harness.admin.request(Method::DELETE, "grants/shop?expect=1").send().await?;
     assert_eq!(meant.status(), StatusCode::NO_CONTENT);
     let frozen = envelope(&agent).await?;
     assert_eq!((frozen.stacks[0].removal, frozen.stacks[0].grant.clone()), (None, Some(Grant::default())));
@@ -113,8 +113,8 @@ async fn a_grant_that_is_withdrawn_freezes_what_is_held_and_needs_the_number() -
 
 #[tokio::test(flavor = "multi_thread")]
 async fn grants_are_written_by_admins_and_say_something() -> Result<()> {
-    let house = House::open().await?;
-    let owner = house.project("shop", Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let owner = harness.project("shop", Role::Owner).await?;
     let good = grant("shop", "env=prod", "shop");
     assert_eq!(refused(owner.send(Method::PUT, "grants/shop", &good).await?).await?, ErrorCode::BRK1002);
     for (field, bad) in [
@@ -127,83 +127,83 @@ async fn grants_are_written_by_admins_and_say_something() -> Result<()> {
     ] {
         let mut wrong = good.clone();
         wrong[field] = bad;
-        let answer = house.admin.send(Method::PUT, "grants/shop", &wrong).await?;
+        let answer = harness.admin.send(Method::PUT, "grants/shop", &wrong).await?;
         assert_eq!(refused(answer).await?, ErrorCode::BRK2003, "{wrong}");
     }
-    let nowhere = house.admin.send(Method::PUT, "grants/x", &grant("nowhere", "*", "a")).await?;
+    let nowhere = harness.admin.send(Method::PUT, "grants/x", &grant("nowhere", "*", "a")).await?;
     assert_eq!(refused(nowhere).await?, ErrorCode::BRK2001);
 
-    let made = house.admin.send(Method::PUT, "grants/shop", &good).await?;
+    let made = harness.admin.send(Method::PUT, "grants/shop", &good).await?;
     assert_eq!(made.status(), StatusCode::CREATED);
     let made: ProjectGrant = read(made).await?;
-    let changed = put(&house, "shop", &grant("shop", "env", "shop")).await?;
+    let changed = put(&harness, "shop", &grant("shop", "env", "shop")).await?;
     assert_eq!((changed.id, changed.selector.to_string()), (made.id, "env".to_owned()));
-    let moved = house.admin.send(Method::PUT, "grants/shop", &grant("default", "*", "a")).await?;
+    let moved = harness.admin.send(Method::PUT, "grants/shop", &grant("default", "*", "a")).await?;
     assert_eq!(refused(moved).await?, ErrorCode::BRK2003, "a grant stays with its project");
-    let list: Page<ProjectGrant> = house.admin.get_json("grants").await?;
-    assert_eq!(list.items, [house.admin.get_json::<ProjectGrant>("grants/shop").await?]);
-    assert_eq!(refused(house.admin.get("grants/none").await?).await?, ErrorCode::BRK2001);
+    let list: Page<ProjectGrant> = harness.admin.get_json("grants").await?;
+    assert_eq!(list.items, [harness.admin.get_json::<ProjectGrant>("grants/shop").await?]);
+    assert_eq!(refused(harness.admin.get("grants/none").await?).await?, ErrorCode::BRK2001);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn labels_and_selectors_that_take_stacks_away_need_the_number_and_names_do_not() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     for name in ["shop-1", "shop-2", "shop-3"] {
-        house.agent(name, json!({ "env": "prod" })).await?;
+        harness.agent(name, json!({ "env": "prod" })).await?;
     }
-    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    house.stack("named", json!({ "agents": ["shop-1", "shop-2"] })).await?;
+    harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    harness.stack("named", json!({ "agents": ["shop-1", "shop-2"] })).await?;
 
     let labels = json!({ "labels": { "env": "test" } });
-    let answer = house.admin.send(Method::PATCH, "agents/shop-1", &labels).await?;
+    let answer = harness.admin.send(Method::PATCH, "agents/shop-1", &labels).await?;
     let problem: Problem = answer.json().await?;
     assert_eq!((problem.code, problem.expect), (ErrorCode::BRK2009, Some(1)), "{problem}");
-    let agent: AgentAnswer = house.admin.get_json("agents/shop-1").await?;
+    let agent: AgentAnswer = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!(agent.labels, Labels::from([("env".into(), "prod".into())]), "nothing was changed");
-    let answer = house.admin.send(Method::PATCH, "agents/shop-1?expect=1", &labels).await?;
+    let answer = harness.admin.send(Method::PATCH, "agents/shop-1?expect=1", &labels).await?;
     assert_eq!(answer.status(), StatusCode::OK);
 
     let targets = json!({ "selectors": ["env=dev"] });
     let preview: SelectorPreview =
-        house.admin.get_json("selectors/preview?selector=env%3Dtest&stack=web").await?;
+        harness.admin.get_json("selectors/preview?selector=env%3Dtest&stack=web").await?;
     assert_eq!(preview.agents, 1);
     assert_eq!(preview.page.items[0].name.to_string(), "shop-1");
     assert_eq!(preview.stack, Some(StackPreview { gained: 1, kept: 0, lost: 2 }));
-    let answer = house.admin.send(Method::PUT, "stacks/web/targets", &targets).await?;
+    let answer = harness.admin.send(Method::PUT, "stacks/web/targets", &targets).await?;
     let problem: Problem = answer.json().await?;
     assert_eq!((problem.code, problem.expect), (ErrorCode::BRK2009, Some(2)), "{problem}");
-    let answer = house.admin.send(Method::PUT, "stacks/web/targets?expect=2", &targets).await?;
+    let answer = harness.admin.send(Method::PUT, "stacks/web/targets?expect=2", &targets).await?;
     assert_eq!(answer.status(), StatusCode::OK);
 
     // Whoever leaves out a name means that agent.
     let answer =
-        house.admin.send(Method::PUT, "stacks/named/targets", &json!({ "agents": ["shop-2"] })).await?;
+        harness.admin.send(Method::PUT, "stacks/named/targets", &json!({ "agents": ["shop-2"] })).await?;
     assert_eq!(answer.status(), StatusCode::OK);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_is_read_page_by_page() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     for count in 1..=5 {
-        house
+        harness
             .agent(&format!("shop-{count}"), json!({ "env": if count == 3 { "dev" } else { "prod" } }))
             .await?;
     }
     let (mut names, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("selectors/preview?selector=env!%3Ddev&limit=3{after}");
-        let page: SelectorPreview = house.admin.get_json(&path).await?;
+        let page: SelectorPreview = harness.admin.get_json(&path).await?;
         assert_eq!(page.agents, 4, "all of them, whatever the page");
         names.extend(page.page.items.iter().map(|agent| agent.name.to_string()));
         let Some(next) = page.page.next else { break };
         after = format!("&after={next}");
     }
     assert_eq!(names, ["shop-1", "shop-2", "shop-4", "shop-5"]);
-    let empty = house.admin.get("selectors/preview?selector=").await?;
+    let empty = harness.admin.get("selectors/preview?selector=").await?;
     assert_eq!(refused(empty).await?, ErrorCode::BRK2003);
-    let nobody = house.project("shop", Role::Viewer).await?;
+    let nobody = harness.project("shop", Role::Viewer).await?;
     let preview: SelectorPreview = nobody.get_json("selectors/preview?selector=*").await?;
     assert_eq!(preview.agents, 0, "nobody is granted to it");
     Ok(())

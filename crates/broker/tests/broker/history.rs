@@ -8,7 +8,7 @@ use brokkr_api::tokens::Role;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::house::{House, read, refused};
+use crate::harness::{Harness, read, refused};
 
 fn map(value: &str) -> String {
     format!(
@@ -18,26 +18,26 @@ fn map(value: &str) -> String {
 
 const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: default\nstringData:\n  password: hunter2\n";
 
-async fn roll_back(house: &House, body: serde_json::Value) -> Result<reqwest::Response> {
-    house.admin.send(Method::POST, "stacks/web/roll-back", &body).await
+async fn roll_back(harness: &Harness, body: serde_json::Value) -> Result<reqwest::Response> {
+    harness.admin.send(Method::POST, "stacks/web/roll-back", &body).await
 }
 
-async fn submit_again(house: &House, yaml: String) -> Result<reqwest::Response> {
-    Ok(house.admin.request(Method::POST, "stacks/web/deployment-objects").body(yaml).send().await?)
+async fn submit_again(harness: &Harness, yaml: String) -> Result<reqwest::Response> {
+    Ok(harness.admin.request(Method::POST, "stacks/web/deployment-objects").body(yaml).send().await?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a8_a_rolled_back_content_is_refused_and_told_by_whom_until_the_bar_is_lifted() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("web", json!({})).await?;
-    assert_eq!(refused(roll_back(&house, json!({})).await?).await?, ErrorCode::BRK2013);
-    let first = house.submit("web", &map("1")).await?;
-    let second = house.submit("web", &map("2")).await?;
-    let back: DeploymentObject = read(roll_back(&house, json!({ "reason": "it crashed" })).await?).await?;
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    assert_eq!(refused(roll_back(&harness, json!({})).await?).await?, ErrorCode::BRK2013);
+    let first = harness.submit("web", &map("1")).await?;
+    let second = harness.submit("web", &map("2")).await?;
+    let back: DeploymentObject = read(roll_back(&harness, json!({ "reason": "it crashed" })).await?).await?;
     assert_eq!(back.checksum, first.checksum);
     assert!(back.sequence_id > second.sequence_id, "a roll-back is a new version");
 
-    let response = submit_again(&house, map("2")).await?;
+    let response = submit_again(&harness, map("2")).await?;
     let problem: brokkr_api::Problem = serde_json::from_slice(&response.bytes().await?)?;
     assert_eq!(problem.code, ErrorCode::BRK2011);
     assert!(
@@ -46,80 +46,80 @@ async fn a8_a_rolled_back_content_is_refused_and_told_by_whom_until_the_bar_is_l
         problem.detail
     );
     // Another byte is another content, and another stack does not know of it.
-    house.submit("web", &format!("# fixed\n{}", map("2"))).await?;
-    house.stack("other", json!({})).await?;
-    house.submit("other", &map("2")).await?;
+    harness.submit("web", &format!("# fixed\n{}", map("2"))).await?;
+    harness.stack("other", json!({})).await?;
+    harness.submit("other", &map("2")).await?;
 
-    let barred: Page<BarredContent> = house.admin.get_json("stacks/web/barred-contents").await?;
+    let barred: Page<BarredContent> = harness.admin.get_json("stacks/web/barred-contents").await?;
     assert_eq!(barred.items.len(), 1);
     assert_eq!(
         (barred.items[0].checksum, barred.items[0].sequence_id),
         (second.checksum, second.sequence_id)
     );
     let path = format!("stacks/web/barred-contents/{}", second.checksum);
-    let lifted = house.admin.request(Method::DELETE, &path).send().await?;
+    let lifted = harness.admin.request(Method::DELETE, &path).send().await?;
     assert_eq!(lifted.status(), StatusCode::NO_CONTENT);
-    assert_eq!(submit_again(&house, map("2")).await?.status(), StatusCode::CREATED);
+    assert_eq!(submit_again(&harness, map("2")).await?.status(), StatusCode::CREATED);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_roll_back_names_its_version_and_can_leave_the_other_open() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("web", json!({})).await?;
-    let first = house.submit("web", &map("1")).await?;
-    house.submit("web", &map("2")).await?;
-    let third = house.submit("web", &map("3")).await?;
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    let first = harness.submit("web", &map("1")).await?;
+    harness.submit("web", &map("2")).await?;
+    let third = harness.submit("web", &map("3")).await?;
     let wanted = json!({ "to": first.sequence_id, "keep_open": true });
-    let back: DeploymentObject = read(roll_back(&house, wanted).await?).await?;
+    let back: DeploymentObject = read(roll_back(&harness, wanted).await?).await?;
     assert_eq!(back.checksum, first.checksum);
-    assert_eq!(submit_again(&house, map("3")).await?.status(), StatusCode::CREATED);
+    assert_eq!(submit_again(&harness, map("3")).await?.status(), StatusCode::CREATED);
     let same = json!({ "to": third.sequence_id });
-    assert_eq!(refused(roll_back(&house, same).await?).await?, ErrorCode::BRK2013);
-    house.stack("other", json!({})).await?;
-    let foreign = house.submit("other", &map("4")).await?;
+    assert_eq!(refused(roll_back(&harness, same).await?).await?, ErrorCode::BRK2013);
+    harness.stack("other", json!({})).await?;
+    let foreign = harness.submit("other", &map("4")).await?;
     let wanted = json!({ "to": foreign.sequence_id });
-    assert_eq!(refused(roll_back(&house, wanted).await?).await?, ErrorCode::BRK2001);
+    assert_eq!(refused(roll_back(&harness, wanted).await?).await?, ErrorCode::BRK2001);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_versions_are_compared_without_values_of_secrets() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("web", json!({})).await?;
-    let first = house.submit("web", &format!("{}---\n{SECRET}", map("1"))).await?;
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    let first = harness.submit("web", &format!("{}---\n{SECRET}", map("1"))).await?;
     let second =
-        house.submit("web", &format!("{}---\n{}", map("2"), SECRET.replace("hunter2", "hunter3"))).await?;
+        harness.submit("web", &format!("{}---\n{}", map("2"), SECRET.replace("hunter2", "hunter3"))).await?;
     let path = format!("stacks/web/diff?from={}&to={}", first.sequence_id, second.sequence_id);
-    let text = house.admin.get(&path).await?.text().await?;
+    let text = harness.admin.get(&path).await?.text().await?;
     assert!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
     let diff: Diff = serde_json::from_str(&text)?;
     assert_eq!((diff.added, diff.removed, diff.changed, diff.unchanged), (0, 0, 2, 0));
     let fields: Vec<_> = diff.resources.iter().flat_map(|one| &one.fields).map(|one| &one.path).collect();
     assert_eq!(fields, ["data.key", "data.password"]);
-    let marker = house.delete("web").await?;
+    let marker = harness.delete("web").await?;
     let path = format!("stacks/web/diff?from={}&to={}", second.sequence_id, marker.sequence_id);
-    let diff: Diff = house.admin.get_json(&path).await?;
+    let diff: Diff = harness.admin.get_json(&path).await?;
     assert_eq!((diff.removed, diff.unchanged), (2, 0));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_may_not_submit_sees_no_values_of_secrets() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("web", json!({})).await?;
-    let object = house.submit("web", SECRET).await?;
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    let object = harness.submit("web", SECRET).await?;
     let path = format!("deployment-objects/{}", object.sequence_id);
-    let viewer = house.with_role(Role::Viewer).await?;
+    let viewer = harness.with_role(Role::Viewer).await?;
     let shown = viewer.get(&path).await?.text().await?;
     assert!(
         shown.contains("password") && !shown.contains("hunter2") && !shown.contains("aHVudGVyMg"),
         "{shown}"
     );
-    let deployer = house.with_role(Role::Deployer).await?;
+    let deployer = harness.with_role(Role::Deployer).await?;
     assert_eq!(deployer.get(&path).await?.text().await?, SECRET);
     // Without Secrets there is nothing to hide, and the bytes are the bytes.
-    let plain = house.submit("web", &map("1")).await?;
+    let plain = harness.submit("web", &map("1")).await?;
     assert_eq!(
         viewer.get(&format!("deployment-objects/{}", plain.sequence_id)).await?.text().await?,
         map("1")
@@ -129,40 +129,40 @@ async fn whoever_may_not_submit_sees_no_values_of_secrets() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_was_decided_on_something_older_is_refused() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("web", json!({})).await?;
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
     let tag = |response: reqwest::Response| response.headers()["etag"].to_str().map(str::to_owned);
-    let seen = tag(house.admin.get("stacks/web").await?)?;
+    let seen = tag(harness.admin.get("stacks/web").await?)?;
     let put = |tag: String| {
         let body = json!({ "labels": { "team": "shop" } });
-        house.admin.request(Method::PUT, "stacks/web").header("if-match", tag).json(&body).send()
+        harness.admin.request(Method::PUT, "stacks/web").header("if-match", tag).json(&body).send()
     };
     assert_eq!(put(seen.clone()).await?.status(), StatusCode::OK);
     let response = put(seen.clone()).await?;
     assert_eq!(response.status(), StatusCode::PRECONDITION_FAILED);
     assert_eq!(refused(response).await?, ErrorCode::BRK2012);
     let submit = |tag: &str| {
-        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
         request.header("if-match", tag).body(map("1")).send()
     };
     assert_eq!(submit(&seen).await?.status(), StatusCode::PRECONDITION_FAILED);
-    let now = tag(house.admin.get("stacks/web").await?)?;
+    let now = tag(harness.admin.get("stacks/web").await?)?;
     assert_eq!(submit(&now).await?.status(), StatusCode::CREATED);
-    let late = house.admin.request(Method::DELETE, "stacks/web").header("if-match", now).send().await?;
+    let late = harness.admin.request(Method::DELETE, "stacks/web").header("if-match", now).send().await?;
     assert_eq!(late.status(), StatusCode::PRECONDITION_FAILED, "a submission is a change, too");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_and_a_commit_are_recorded_with_a_version() -> Result<()> {
-    let house = House::open().await?;
-    house.stack("web", json!({})).await?;
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
     let submit = |yaml: String, message: &'static str, commit: &'static str| {
-        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
         let request = request.header("brokkr-message", message).header("brokkr-commit", commit);
         request.header("idempotency-key", "one").body(yaml).send()
     };
-    house.submit("web", &map("1")).await?;
+    harness.submit("web", &map("1")).await?;
     let second: DeploymentObject =
         read(submit(map("2"), "f%C3%BCr%20den%20Shop", "ABCDEF0123").await?).await?;
     assert_eq!(second.message.as_deref(), Some("für den Shop"));
@@ -170,14 +170,14 @@ async fn a_message_and_a_commit_are_recorded_with_a_version() -> Result<()> {
     let other = submit(map("2"), "another", "abcdef0123").await?;
     assert_eq!(refused(other).await?, ErrorCode::BRK2005, "the message belongs to the request");
 
-    let back: DeploymentObject = read(roll_back(&house, json!({ "reason": "it crashed" })).await?).await?;
+    let back: DeploymentObject = read(roll_back(&harness, json!({ "reason": "it crashed" })).await?).await?;
     assert_eq!((back.message.as_deref(), back.commit), (Some("it crashed"), None));
-    let history: Page<DeploymentObject> = house.admin.get_json("stacks/web/deployment-objects").await?;
+    let history: Page<DeploymentObject> = harness.admin.get_json("stacks/web/deployment-objects").await?;
     assert_eq!(history.items[1], second);
     assert_eq!(history.items[2].message, None);
 
     for (name, value) in [("brokkr-message", "x".repeat(1025)), ("brokkr-commit", "not hex".to_owned())] {
-        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
         let response = request.header(name, value).body(map("3")).send().await?;
         assert_eq!(refused(response).await?, ErrorCode::BRK2003, "{name}");
     }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::fleet::Fleet;
-use crate::house::token;
+use crate::harness::token;
 
 /// More than this, and something is not bounded: two manifests at every limit are read at a time, and what they took is
 /// kept by the allocator for a while.

@@ -1,5 +1,5 @@
-//! The index of a replica: it wakes whom a change concerns and nobody else, it is what the database holds, and two
-//! replicas are of one mind within a second.
+//! The index of a replica: it wakes exactly the affected agents, it matches the database, and two replicas agree within
+//! a second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 use sqlx::PgPool;
 
-use crate::house::{House, YAML, polled};
+use crate::harness::{Harness, YAML, polled};
 
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_wakes_exactly_the_polls_whose_answer_it_changes() -> Result<()> {
-    let house = House::open().await?;
+async fn a_change_wakes_exactly_the_polls_of_affected_agents() -> Result<()> {
+    let harness = Harness::open().await?;
     let mut agents = Vec::new();
     for (name, env) in [("shop-1", "prod"), ("shop-2", "prod"), ("shop-3", "test"), ("shop-4", "test")] {
-        agents.push(Arc::new(house.agent(name, json!({ "env": env })).await?));
+        agents.push(Arc::new(harness.agent(name, json!({ "env": env })).await?));
     }
-    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    house.submit("web", YAML).await?;
-    let index = &house.server.broker.index;
+    harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    harness.submit("web", YAML).await?;
+    let index = &harness.server.broker.index;
     let mut waits = Vec::new();
     for agent in &agents {
         let (agent, etag) = (Arc::clone(agent), agent.poll().await?.etag);
@@ -36,24 +36,24 @@ async fn a_change_wakes_exactly_the_polls_whose_answer_it_changes() -> Result<()
     assert_eq!(index.woken(), 0);
 
     // The same targets again, an agent's annotations, labels that no selector asks for, a stack that nobody gets.
-    house.target("web", json!({ "selectors": ["env=prod"] })).await?;
+    harness.target("web", json!({ "selectors": ["env=prod"] })).await?;
     for patch in [json!({ "annotations": { "a": "b" } }), json!({ "labels": { "env": "test", "site": "x" } })]
     {
-        let patched = house.admin.send(Method::PATCH, "agents/shop-3", &patch).await?;
+        let patched = harness.admin.send(Method::PATCH, "agents/shop-3", &patch).await?;
         assert_eq!(patched.status(), StatusCode::OK);
     }
-    house.stack("nobody", json!({ "selectors": ["env=none"] })).await?;
-    house.submit("nobody", YAML).await?;
+    harness.stack("nobody", json!({ "selectors": ["env=none"] })).await?;
+    harness.submit("nobody", YAML).await?;
     assert_eq!(index.woken(), 0, "nobody was affected");
 
     let patch = json!({ "labels": { "env": "prod" } });
-    house.admin.send(Method::PATCH, "agents/shop-4", &patch).await?.error_for_status()?;
+    harness.admin.send(Method::PATCH, "agents/shop-4", &patch).await?.error_for_status()?;
     let fourth = waits.pop().expect("four").await??;
     assert_eq!(fourth.envelope()?.stacks.len(), 1);
     // It is counted after it was woken.
     eventually(SOON, "only the one whose labels changed to be counted", async || index.woken() == 1).await?;
 
-    house.submit("web", &format!("{YAML}# two\n")).await?;
+    harness.submit("web", &format!("{YAML}# two\n")).await?;
     let third = waits.pop().expect("three");
     for wait in waits {
         assert_eq!(wait.await??.status, StatusCode::OK);
@@ -65,22 +65,22 @@ async fn a_change_wakes_exactly_the_polls_whose_answer_it_changes() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "prod", "a-longer-key": "x", "b": "" })).await?;
-    let unlike = house.agent("shop-2", json!({})).await?;
-    house
+async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Result<()> {
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod", "a-longer-key": "x", "b": "" })).await?;
+    let unlike = harness.agent("shop-2", json!({})).await?;
+    harness
         .stack("web", json!({ "selectors": ["env=prod", "b,!c", "*"], "agents": ["shop-1", "shop-2"] }))
         .await?;
-    let stack = house.submit("web", YAML).await?.stack_id;
+    let stack = harness.submit("web", YAML).await?.stack_id;
     agent.hold(&[stack]).await?;
     let grant = json!({ "project": "default", "selector": "*", "namespaces": ["*"], "kinds": ["*"],
                         "account": "shop/brokkr-shop" });
-    house.admin.send(Method::PUT, "grants/all", &grant).await?.error_for_status()?;
+    harness.admin.send(Method::PUT, "grants/all", &grant).await?.error_for_status()?;
 
     // A tail that looks only when told to.
-    let pool = PgPool::connect(&house.database.url()).await?;
-    let index = Arc::new(Index::new(house.server.broker.installation));
+    let pool = PgPool::connect(&harness.database.url()).await?;
+    let index = Arc::new(Index::new(harness.server.broker.installation));
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let mut cursor = tail.load().await?;
     cursor = tail.check(cursor, 0..=255).await?;
@@ -159,14 +159,14 @@ async fn a_picture_that_differs_from_the_database_is_noticed_and_made_anew() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_are_of_one_mind_within_a_second() -> Result<()> {
-    let house = House::open().await?;
-    let other = house.replica().await?;
-    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+async fn two_replicas_agree_within_a_second() -> Result<()> {
+    let harness = Harness::open().await?;
+    let other = harness.replica().await?;
+    let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
     let mut slowest = Duration::ZERO;
     for round in 0..10 {
-        house.submit("web", &format!("{YAML}# {round}\n")).await?;
+        harness.submit("web", &format!("{YAML}# {round}\n")).await?;
         let here = agent.poll().await?;
         let started = Instant::now();
         eventually(SOON, "the other replica to say the same", async || {

@@ -12,26 +12,26 @@ use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{House, Key, YAML, read, register};
+use crate::harness::{Harness, Key, YAML, read, register};
 
 const SOON: Duration = Duration::from_secs(10);
 
-async fn rows(house: &House) -> Result<usize> {
-    Ok(house.admin.get_json::<Page<StackStatus>>("stacks/web/status").await?.items.len())
+async fn rows(harness: &Harness) -> Result<usize> {
+    Ok(harness.admin.get_json::<Page<StackStatus>>("stacks/web/status").await?.items.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_targets_a_retired_agent_and_what_it_holds_is_removed() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    house.stack("more", json!({ "selectors": ["env=prod"] })).await?;
-    house.submit("web", YAML).await?;
-    house.submit("more", &YAML.replace("web", "more")).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    harness.stack("more", json!({ "selectors": ["env=prod"] })).await?;
+    harness.submit("web", YAML).await?;
+    harness.submit("more", &YAML.replace("web", "more")).await?;
     let before = agent.poll().await?.envelope()?;
     agent.hold(&before.stacks.iter().map(|stack| stack.stack_id).collect::<Vec<_>>()).await?;
 
-    let retired = house.admin.send(Method::POST, "agents/shop-1/retirement", &json!({})).await?;
+    let retired = harness.admin.send(Method::POST, "agents/shop-1/retirement", &json!({})).await?;
     let retired: Agent = read(retired).await?;
     assert_eq!((retired.status, retired.labels.len()), (AgentStatus::Active, 0), "it has to work for it");
     eventually(SOON, "both to be removed", async || {
@@ -45,32 +45,32 @@ async fn nothing_targets_a_retired_agent_and_what_it_holds_is_removed() -> Resul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abandoned_agent_owes_nothing_is_refused_and_can_be_let_in_again() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    harness.submit("web", YAML).await?;
     let held = agent.poll().await?.envelope()?.stacks[0].stack_id;
     agent.hold(&[held]).await?;
-    house.admin.request(Method::DELETE, "stacks/web").send().await?.error_for_status()?;
-    assert_eq!(rows(&house).await?, 1, "it is owed there");
+    harness.admin.request(Method::DELETE, "stacks/web").send().await?.error_for_status()?;
+    assert_eq!(rows(&harness).await?, 1, "it is owed there");
 
     let without_reason = json!({ "reason": " " });
-    let refused = house.admin.send(Method::POST, "agents/shop-1/abandonment", &without_reason).await?;
+    let refused = harness.admin.send(Method::POST, "agents/shop-1/abandonment", &without_reason).await?;
     assert_eq!(refused.status(), 422);
     let reason = json!({ "reason": "the shop burnt down" });
     let given_up: Agent =
-        read(house.admin.send(Method::POST, "agents/shop-1/abandonment", &reason).await?).await?;
+        read(harness.admin.send(Method::POST, "agents/shop-1/abandonment", &reason).await?).await?;
     let abandoned = given_up.abandoned.clone().expect("it says so");
     assert_eq!((abandoned.by.as_str(), abandoned.because.as_str()), ("test", "the shop burnt down"));
     assert_eq!(given_up.status, AgentStatus::Inactive);
-    eventually(SOON, "nothing to be owed", async || rows(&house).await.is_ok_and(|rows| rows == 0)).await?;
+    eventually(SOON, "nothing to be owed", async || rows(&harness).await.is_ok_and(|rows| rows == 0)).await?;
     assert_eq!(agent.caller().get(&agent.path("targets")).await?.status(), 401);
 
-    let token = house.admin.send(Method::POST, "agents/shop-1/join-tokens", &json!({})).await?;
+    let token = harness.admin.send(Method::POST, "agents/shop-1/join-tokens", &json!({})).await?;
     let token: JoinToken = read(token).await?;
-    let back = register(&house.anybody(), &token.token, &Key::generate()?).await?;
+    let back = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(read::<RegisteredAgent>(back).await?.agent_id, agent.id);
-    let back: Agent = house.admin.get_json("agents/shop-1").await?;
+    let back: Agent = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!((back.status, back.abandoned), (AgentStatus::Active, None));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How often, and how much: rate limits and quotas.
+//! Rate limits and quotas.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{Caller, House, Key, YAML, refused, register};
+use crate::harness::{Caller, Harness, Key, YAML, refused, register};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_guesses_from_an_address_is_slowed_down_and_agents_behind_it_are_not() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let guess = Caller::new(house.server.address, Some("brk_wrong".to_owned()));
+async fn an_address_that_guesses_is_slowed_down_and_agents_behind_it_are_not() -> Result<()> {
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let guess = Caller::new(harness.server.address, Some("brk_wrong".to_owned()));
     let guesses = (0..600).map(|_| async { guess.get("stacks").await });
     let answers: Vec<_> = futures::stream::iter(guesses).buffer_unordered(20).collect().await;
     let mut slowed = Vec::new();
@@ -32,24 +32,26 @@ async fn who_guesses_from_an_address_is_slowed_down_and_agents_behind_it_are_not
     assert_eq!(refused(one).await?, ErrorCode::BRK1006);
     // Whoever says who they are is not affected.
     assert_eq!(agent.poll().await?.status, 200);
-    assert!(house.admin.get("stacks").await?.status().is_success());
+    assert!(harness.admin.get("stacks").await?.status().is_success());
     // Nobody joins from there for a moment.
-    let token = house.join_token("shop-2", json!({})).await?;
-    let joined = register(&house.anybody(), &token.token, &Key::generate()?).await?;
+    let token = harness.join_token("shop-2", json!({})).await?;
+    let joined = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(joined).await?, ErrorCode::BRK1006);
     eventually(Duration::from_secs(30), "it to be listened to again", async || {
         let key = Key::generate().expect("a key");
-        register(&house.anybody(), &token.token, &key).await.is_ok_and(|joined| joined.status() != 429)
+        register(&harness.without_credential(), &token.token, &key)
+            .await
+            .is_ok_and(|joined| joined.status() != 429)
     })
     .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_has_no_more_than_it_may_have_and_is_told_what_it_uses() -> Result<()> {
-    let house = House::open().await?;
-    let shop = house.project("shop", Role::Owner).await?;
+async fn a_project_cannot_exceed_its_quotas_and_sees_its_usage() -> Result<()> {
+    let harness = Harness::open().await?;
+    let shop = harness.project("shop", Role::Owner).await?;
     let allow = async |quotas: serde_json::Value| -> Result<()> {
-        let put = house.admin.send(Method::PUT, "projects/shop", &json!({ "allowed": quotas })).await?;
+        let put = harness.admin.send(Method::PUT, "projects/shop", &json!({ "allowed": quotas })).await?;
         put.error_for_status()?;
         Ok(())
     };

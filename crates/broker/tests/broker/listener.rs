@@ -1,4 +1,4 @@
-//! Sockets that say nothing do not live for ever; those that say something are kept.
+//! Silent sockets are closed; active ones are kept.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use brokkr_testkit::tls::Authority;
 
 use brokkr_api::tokens::Role;
 
-use crate::house::{House, serve_with, token};
+use crate::harness::{Harness, serve_with, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_serves_both_versions_of_http_and_a_stalled_handshake_ends() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     let (authority, scratch) = (Authority::new("test")?, Scratch::new("tls")?);
     let identity = authority.server(&scratch, "broker", &[])?;
-    let server = serve_with(&house.database, Some((identity.certificate, identity.key))).await?;
+    let server = serve_with(&harness.database, Some((identity.certificate, identity.key))).await?;
     let builder = || {
         let trusted = reqwest::Certificate::from_pem(authority.pem().as_bytes());
         trusted.map(|trusted| reqwest::Client::builder().tls_certs_only([trusted]).no_proxy())
@@ -38,9 +38,9 @@ async fn tls_serves_both_versions_of_http_and_a_stalled_handshake_ends() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_ask_for_nothing_are_closed() -> Result<()> {
-    let house = House::open().await?;
-    let address = house.server.address;
+async fn idle_connections_are_closed() -> Result<()> {
+    let harness = Harness::open().await?;
+    let address = harness.server.address;
     // Silent; the beginning of the HTTP/2 preface; headers that never end.
     let openings: [&[u8]; 3] = [b"", b"P", b"GET /livez HTTP/1.1\r\nhost: a\r\nx: "];
     let closings = openings.map(|bytes| async move {
@@ -59,11 +59,11 @@ async fn connections_that_ask_for_nothing_are_closed() -> Result<()> {
     Ok(())
 }
 
-/// A peer that has its next request out before the broker is done with the last one keeps its connection all the same.
+/// A peer that sends its next request before the previous response is complete keeps its connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quick_peer_keeps_its_connection() -> Result<()> {
-    let house = House::open().await?;
-    let (address, token) = (house.server.address, token(&house.database, Role::Admin).await?);
+async fn a_fast_peer_keeps_its_connection() -> Result<()> {
+    let harness = Harness::open().await?;
+    let (address, token) = (harness.server.address, token(&harness.database, Role::Admin).await?);
     let quick = (0..8).map(|number| {
         let token = token.clone();
         tokio::task::spawn_blocking(move || {
@@ -86,11 +86,11 @@ async fn a_quick_peer_keeps_its_connection() -> Result<()> {
     Ok(())
 }
 
-/// Both of two requests that come in one piece are answered; the second answer may be the last.
+/// Two requests in one packet are both answered; the second response may be the last.
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_in_one_piece_are_all_answered() -> Result<()> {
-    let house = House::open().await?;
-    let address = house.server.address;
+async fn requests_in_one_packet_are_all_answered() -> Result<()> {
+    let harness = Harness::open().await?;
+    let address = harness.server.address;
     let both = tokio::task::spawn_blocking(move || {
         let mut peer = Peer::connect(address)?;
         peer.stream.write_all(&[ALIVE, ALIVE].concat())?;
@@ -104,7 +104,7 @@ async fn requests_in_one_piece_are_all_answered() -> Result<()> {
 
 const ALIVE: &[u8] = b"GET /livez HTTP/1.1\r\nhost: broker\r\n\r\n";
 
-/// As plain and quick a client as can be.
+/// A minimal client.
 struct Peer {
     stream: std::net::TcpStream,
     read: Vec<u8>,
@@ -118,7 +118,7 @@ impl Peer {
         Ok(Self { stream, read: Vec::new() })
     }
 
-    /// The head of the next answer, in small letters. Its body is read and dropped.
+    /// Returns the head of the next response, in lower case. Its body is discarded.
     fn answer(&mut self) -> Result<String> {
         let mut part = [0; 4096];
         loop {

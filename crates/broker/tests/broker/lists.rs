@@ -12,7 +12,7 @@ use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::house::{Caller, House, YAML, refused};
+use crate::harness::{Caller, Harness, YAML, refused};
 
 /// All pages of a list, two at a time, and how many it says there are.
 async fn all<T: DeserializeOwned>(caller: &Caller, list: &str) -> Result<(Vec<T>, Option<u64>)> {
@@ -33,17 +33,17 @@ fn names<'a>(named: impl IntoIterator<Item = &'a Name>) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_are_filtered_sorted_counted_and_paged() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     let joined = [("eu-2", "prod"), ("us-1", "prod"), ("eu-1", "test"), ("ap-1", "prod"), ("eu-3", "prod")];
     for (name, env) in joined {
-        house.agent(name, json!({ "env": env })).await?;
+        harness.agent(name, json!({ "env": env })).await?;
     }
-    house
+    harness
         .admin
         .send(Method::PATCH, "agents/eu-3", &json!({ "status": "INACTIVE" }))
         .await?
         .error_for_status()?;
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     for (name, seconds) in [("eu-1", 10), ("us-1", 100), ("ap-1", 400), ("eu-2", 4_000_000)] {
         sqlx::query("UPDATE agents SET last_seen_at = now() - make_interval(secs => $2) WHERE name = $1")
             .bind(name)
@@ -69,10 +69,10 @@ async fn agents_are_filtered_sorted_counted_and_paged() -> Result<()> {
         ("presence=never", "eu-3"),
         ("presence=late&selector=env%3Dtest", ""),
     ] {
-        let (agents, total) = all::<Agent>(&house.admin, &format!("agents?{query}&count=true")).await?;
+        let (agents, total) = all::<Agent>(&harness.admin, &format!("agents?{query}&count=true")).await?;
         assert_eq!(names(agents.iter().map(|agent| &agent.name)), expected, "{query}");
         assert_eq!(total, Some(agents.len() as u64), "{query}");
-        let (_, uncounted) = all::<Agent>(&house.admin, &format!("agents?{query}")).await?;
+        let (_, uncounted) = all::<Agent>(&harness.admin, &format!("agents?{query}")).await?;
         assert_eq!(uncounted, None, "{query}: nobody asked");
         if let Some((_, presence)) = query.split_once("presence=") {
             let presence = presence.split('&').next().unwrap_or_default();
@@ -80,7 +80,7 @@ async fn agents_are_filtered_sorted_counted_and_paged() -> Result<()> {
         }
     }
     for bad in ["sort=created&after=eu-1", "sort=age", "presence=gone", "selector=%3D", "status=ASLEEP"] {
-        let response = house.admin.get(&format!("agents?{bad}")).await?;
+        let response = harness.admin.get(&format!("agents?{bad}")).await?;
         assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{bad}");
         assert_eq!(refused(response).await?, ErrorCode::BRK2003, "{bad}");
     }
@@ -89,14 +89,14 @@ async fn agents_are_filtered_sorted_counted_and_paged() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_counts_only_the_agents_that_are_granted_to_it() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     for (name, team) in [("a-1", "shop"), ("a-2", "shop"), ("b-1", "bank")] {
-        house.agent(name, json!({ "team": team })).await?;
+        harness.agent(name, json!({ "team": team })).await?;
     }
-    let shop = house.project("shop", Role::Owner).await?;
+    let shop = harness.project("shop", Role::Owner).await?;
     let grant = json!({ "project": "shop", "selector": "team=shop", "namespaces": ["shop"], "kinds": ["*"],
         "account": "shop/brokkr-shop" });
-    house.admin.send(Method::PUT, "grants/shop", &grant).await?.error_for_status()?;
+    harness.admin.send(Method::PUT, "grants/shop", &grant).await?.error_for_status()?;
     let both = "a-1 a-2";
     for (query, expected) in
         [("", both), ("presence=never", both), ("name=1&sort=-name", "a-1"), ("sort=created", both)]
@@ -110,14 +110,14 @@ async fn a_project_counts_only_the_agents_that_are_granted_to_it() -> Result<()>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stacks_are_filtered_sorted_counted_and_paged() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     for (name, team) in
         [("web", "shop"), ("api", "shop"), ("db", "data"), ("web-cache", "shop"), ("gone", "shop")]
     {
         let stack = json!({ "labels": { "team": team } });
-        house.admin.send(Method::PUT, &format!("stacks/{name}"), &stack).await?.error_for_status()?;
+        harness.admin.send(Method::PUT, &format!("stacks/{name}"), &stack).await?.error_for_status()?;
     }
-    house.delete("gone").await?;
+    harness.delete("gone").await?;
     for (query, expected) in [
         ("", "api db web web-cache"),
         ("sort=-name", "web-cache web db api"),
@@ -128,33 +128,33 @@ async fn stacks_are_filtered_sorted_counted_and_paged() -> Result<()> {
         ("selector=team%3Dshop&name=web&sort=-name", "web-cache web"),
         ("selector=team%3Dnobody", ""),
     ] {
-        let (stacks, total) = all::<Stack>(&house.admin, &format!("stacks?{query}&count=true")).await?;
+        let (stacks, total) = all::<Stack>(&harness.admin, &format!("stacks?{query}&count=true")).await?;
         assert_eq!(names(stacks.iter().map(|stack| &stack.name)), expected, "{query}");
         assert_eq!(total, Some(stacks.len() as u64), "{query}");
     }
-    let bad = house.admin.get("stacks?sort=created&after=web").await?;
+    let bad = harness.admin.get("stacks?sort=created&after=web").await?;
     assert_eq!(refused(bad).await?, ErrorCode::BRK2003);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_stacks_are_listed_while_an_agent_still_holds_them() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
     let mut held = Vec::new();
     // A name that comes twice, with a page that ends between the two.
     for name in ["web", "web", "api", "nobodys", "living"] {
-        let stack = house.stack(name, json!({ "agents": ["shop-1"] })).await?;
+        let stack = harness.stack(name, json!({ "agents": ["shop-1"] })).await?;
         if name != "nobodys" {
             held.push(stack.id);
         }
         if name != "living" {
-            house.delete(name).await?;
+            harness.delete(name).await?;
         }
     }
     agent.hold(&held).await?;
     let owed = async |query: &str| -> Result<String> {
-        let (stacks, _) = all::<Stack>(&house.admin, &format!("stacks?deleted=true{query}")).await?;
+        let (stacks, _) = all::<Stack>(&harness.admin, &format!("stacks?deleted=true{query}")).await?;
         assert!(stacks.iter().all(|stack| stack.deleted_at.is_some()), "{stacks:?}");
         Ok(names(stacks.iter().map(|stack| &stack.name)))
     };
@@ -163,7 +163,7 @@ async fn deleted_stacks_are_listed_while_an_agent_still_holds_them() -> Result<(
     agent.hold(&held[1..2]).await?;
     assert_eq!(owed("").await?, "web");
     for bad in ["sort=created", "count=true", "after=web"] {
-        let refused_with = refused(house.admin.get(&format!("stacks?deleted=true&{bad}")).await?).await?;
+        let refused_with = refused(harness.admin.get(&format!("stacks?deleted=true&{bad}")).await?).await?;
         assert_eq!(refused_with, ErrorCode::BRK2003, "{bad}");
     }
     Ok(())
@@ -171,11 +171,13 @@ async fn deleted_stacks_are_listed_while_an_agent_still_holds_them() -> Result<(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_filtered_by_kind_object_and_time() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    let (first, second) =
-        (house.submit("web", YAML).await?, house.submit("web", &YAML.replace("greeting", "farewell")).await?);
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let (first, second) = (
+        harness.submit("web", YAML).await?,
+        harness.submit("web", &YAML.replace("greeting", "farewell")).await?,
+    );
     let now = jiff::Timestamp::now().as_second();
     let reports = [
         agent.report(stack.id, first.sequence_id, Transition::Applied, now - 300),
@@ -194,7 +196,7 @@ async fn events_are_filtered_by_kind_object_and_time() -> Result<()> {
         (format!("stack=web&agent=shop-1&transition=healthy&since={}&until={}", at(250)?, at(150)?), &[1]),
         ("agent=shop-1&transition=failed".to_owned(), &[]),
     ] {
-        let (events, _) = all::<Event>(&house.admin, &format!("events?{query}")).await?;
+        let (events, _) = all::<Event>(&harness.admin, &format!("events?{query}")).await?;
         let found: Vec<_> = events.iter().map(|event| event.id).collect();
         let expected: Vec<_> = expected.iter().map(|number| reports[*number as usize].id).collect();
         assert_eq!(found, expected, "{query}");

@@ -1,4 +1,4 @@
-//! The broker against a real PostgreSQL: each test opens a house of its own (a database and a replica) and
+//! The broker against a real PostgreSQL: each test opens a harness of its own (a database and a replica) and
 //! calls it over HTTP, as agents and people do.
 
 mod access;
@@ -13,9 +13,9 @@ mod examples;
 mod figures;
 mod fleet;
 mod grants;
+mod harness;
 mod history;
 mod hostile;
-mod house;
 mod index;
 mod leaving;
 mod limits;

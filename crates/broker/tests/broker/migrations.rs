@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Attempt, Output, Postgres, Process, Scratch, eventually};
+use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, Process, Scratch, eventually};
 use sqlx::{Connection as _, PgConnection};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");

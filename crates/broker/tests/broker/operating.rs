@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use reqwest::{Client, StatusCode};
 
 use crate::fleet::Fleet;
-use crate::house::{YAML, serve_with, token};
+use crate::harness::{YAML, serve_with, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_documented_and_as_many_for_many_agents_as_for_few() -> Result<()> {

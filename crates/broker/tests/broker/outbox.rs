@@ -1,4 +1,4 @@
-//! The outbox tail loses nothing, and a naive cursor does: in the same run, on the same rows.
+//! The outbox tail loses nothing; a naive cursor, in the same run and on the same rows, does.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
-use crate::house::{House, YAML};
+use crate::harness::{Harness, YAML};
 
 const WRITERS: usize = 16;
 const EACH: usize = 150;
 
-/// Reads as the tail does: up to the horizon, and no further.
+/// Reads like the tail: up to the horizon.
 async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     let mut seen = Vec::new();
     let mut cursor = 0;
@@ -50,7 +50,7 @@ async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     }
 }
 
-/// Reads as one would at first: on from the last id seen.
+/// Reads naively: from the last id on.
 async fn naive(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     let mut seen = Vec::new();
     let mut cursor = 0i64;
@@ -89,8 +89,8 @@ async fn write(pool: PgPool) -> Result<Vec<Uuid>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outbox_tail_loses_nothing_under_concurrent_commits() -> Result<()> {
-    let (house, other_house) = (House::open().await?, House::open().await?);
-    let url = house.database.url();
+    let (harness, other_house) = (Harness::open().await?, Harness::open().await?);
+    let url = harness.database.url();
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(24).connect(&url).await?;
     let mut other_database = other_house.database.connect().await?;
     let done = Arc::new(AtomicBool::new(false));
@@ -133,23 +133,23 @@ async fn outbox_tail_loses_nothing_under_concurrent_commits() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", serde_json::json!({ "env": "prod" })).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", serde_json::json!({ "env": "prod" })).await?;
     let storm = (0..8).map(|count| {
-        let (house, name) = (&house, format!("stack-{count}"));
+        let (harness, name) = (&harness, format!("stack-{count}"));
         async move {
             for round in 0..10 {
                 let selector = if round % 2 == 0 { "env=dev" } else { "env" };
-                house.stack(&name, serde_json::json!({ "selectors": [selector] })).await?;
-                house.submit(&name, YAML).await?;
+                harness.stack(&name, serde_json::json!({ "selectors": [selector] })).await?;
+                harness.submit(&name, YAML).await?;
             }
             anyhow::Ok(())
         }
     });
     futures::future::try_join_all(storm).await?;
     // A replica that loads everything now sees the same as the one that lived through it.
-    let fresh = house.replica().await?;
-    let there = crate::house::polled(agent.poll_request_at(fresh.address)).await?;
+    let fresh = harness.replica().await?;
+    let there = crate::harness::polled(agent.poll_request_at(fresh.address)).await?;
     let here = agent.poll().await?;
     assert_eq!(here.envelope()?.stacks.len(), 8);
     assert_eq!(here.body, there.body);
@@ -158,12 +158,12 @@ async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
-    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
-    let one = house.stack("one", serde_json::json!({ "selectors": ["*"] })).await?;
-    let two = house.stack("two", serde_json::json!({ "selectors": ["*"] })).await?;
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    let one = harness.stack("one", serde_json::json!({ "selectors": ["*"] })).await?;
+    let two = harness.stack("two", serde_json::json!({ "selectors": ["*"] })).await?;
     // A tail that looks only when told to.
-    let pool = PgPool::connect(&house.database.url()).await?;
-    let index = Arc::new(Index::new(house.server.broker.installation));
+    let pool = PgPool::connect(&harness.database.url()).await?;
+    let index = Arc::new(Index::new(harness.server.broker.installation));
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let cursor = tail.load().await?;
     assert_eq!(index.freshness().stamp(), index.position(), "all that is loaded is below the horizon");
@@ -185,7 +185,7 @@ async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
     let cursor = tail.step(cursor).await?;
     assert_eq!(index.freshness().shown, again + 1, "it does not go back");
     open.rollback().await?;
-    // The replica of the house has transactions of its own, which may be open just then.
+    // The replica of the harness has transactions of its own, which may be open just then.
     let cursor = tokio::sync::Mutex::new(cursor);
     eventually(Duration::from_secs(20), "the horizon to pass all of it", async || {
         let mut cursor = cursor.lock().await;
@@ -200,8 +200,8 @@ async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Result<()> {
-    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
-    let pool = PgPool::connect(&house.database.url()).await?;
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    let pool = PgPool::connect(&harness.database.url()).await?;
     let ring = async |rows: i32| {
         let many = "INSERT INTO outbox (project, kind, key)
                     SELECT 'default', 'stack', gen_random_uuid() FROM generate_series(1, $1)";
@@ -218,8 +218,8 @@ async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Res
     Ok(())
 }
 
-/// A session that has sent half of a request: it is executed, and the server waits for the rest. It only reads: a transaction
-/// that writes would hold up every test on this server.
+/// A session that has sent half of a request: it is executed, and the server waits for the rest. It only reads: a write
+/// transaction would delay every test on this server.
 async fn cut_off(port: u16, database: &str) -> Result<TcpStream> {
     let text =
         |parts: &[&str]| parts.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect::<Vec<u8>>();
@@ -240,13 +240,13 @@ async fn cut_off(port: u16, database: &str) -> Result<TcpStream> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_whose_request_was_cut_in_two_is_ended_and_nobody_else() -> Result<()> {
+async fn an_abandoned_session_is_terminated_and_no_other() -> Result<()> {
     let postgres = Postgres::shared().await?;
-    let house = House::open().await?;
-    let pool = &house.server.broker.pool;
+    let harness = Harness::open().await?;
+    let pool = &harness.server.broker.pool;
     let mut bystander = pool.begin().await?;
     sqlx::query("SELECT 1").execute(&mut *bystander).await?;
-    let mut session = cut_off(postgres.facts().port, house.database.name()).await?;
+    let mut session = cut_off(postgres.facts().port, harness.database.name()).await?;
     eventually(Duration::from_secs(20), "the one that was cut off to be ended", async || {
         outbox_terminate_abandoned(pool, Duration::from_secs(1)).await.is_ok_and(|ended| ended == 1)
     })

@@ -11,7 +11,7 @@ use brokkr_testkit::{Database, Launch, Output, Port, Postgres, Process, Scratch,
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{Caller, YAML, read};
+use crate::harness::{Caller, YAML, read};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
 const SOON: Duration = Duration::from_secs(30);
@@ -110,24 +110,24 @@ async fn what_was_acknowledged_survives_kill_9() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_verifies_the_audit_log_and_fails_if_it_was_changed() -> Result<()> {
-    let house = crate::house::House::open().await?;
-    house.stack("web", json!({})).await?;
-    let head = async || house.admin.get_json::<brokkr_api::audit::AuditHead>("audit/head").await;
+    let harness = crate::harness::Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    let head = async || harness.admin.get_json::<brokkr_api::audit::AuditHead>("audit/head").await;
     brokkr_testkit::eventually(SOON, "the log to be chained", async || {
         head().await.is_ok_and(|head| head.number == 2)
     })
     .await?;
     let kept = format!("default:2:{}", head().await?.hash);
-    let verified = broker(&house.database, &["audit", "verify", "--anchor", &kept]).await?.ok()?;
-    assert!(verified.stdout.starts_with("default: 2 links hold"), "{}", verified.stdout);
+    let verified = broker(&harness.database, &["audit", "verify", "--anchor", &kept]).await?.ok()?;
+    assert!(verified.stdout.starts_with("default: 2 links valid"), "{}", verified.stdout);
     // Everything rewritten, chain and all, is told only by what was kept elsewhere.
     let other = format!("default:2:{}", "0".repeat(64));
-    let rewritten = broker(&house.database, &["audit", "verify", "--anchor", &other]).await?;
+    let rewritten = broker(&harness.database, &["audit", "verify", "--anchor", &other]).await?;
     assert!(rewritten.ok().is_err());
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
     sqlx::query("UPDATE audit SET name = 'somebody'").execute(&mut connection).await?;
-    let broken = broker(&house.database, &["audit", "verify"]).await?;
+    let broken = broker(&harness.database, &["audit", "verify"]).await?;
     assert!(broken.stdout.contains("BROKEN at link 1"), "{}", broken.stdout);
     assert!(broken.ok().is_err());
     Ok(())

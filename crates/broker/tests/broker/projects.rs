@@ -10,14 +10,14 @@ use brokkr_api::tokens::{Role, WhoAmI};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{House, YAML, read, refused};
+use crate::harness::{Harness, YAML, read, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_sees_its_own_stacks_and_an_admin_names_the_project_meant() -> Result<()> {
-    let house = House::open().await?;
-    let shop = house.project("shop", Role::Deployer).await?;
-    house.stack("web", json!({})).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let shop = harness.project("shop", Role::Deployer).await?;
+    harness.stack("web", json!({})).await?;
+    let object = harness.submit("web", YAML).await?;
     for (method, path) in [
         (Method::GET, "stacks/web".to_owned()),
         (Method::DELETE, "stacks/web".to_owned()),
@@ -33,10 +33,10 @@ async fn a_project_sees_its_own_stacks_and_an_admin_names_the_project_meant() ->
     assert_eq!(other.project, "shop");
     assert_eq!(shop.get_json::<Page<Stack>>("stacks").await?.items.len(), 1);
     assert_eq!(shop.get_json::<Page<Project>>("projects").await?.items.len(), 1);
-    assert_eq!(house.admin.get_json::<Page<Project>>("projects").await?.items.len(), 2);
+    assert_eq!(harness.admin.get_json::<Page<Project>>("projects").await?.items.len(), 2);
 
-    let auditor = house.with_role(Role::Auditor).await?;
-    for caller in [&house.admin, &auditor] {
+    let auditor = harness.with_role(Role::Auditor).await?;
+    for caller in [&harness.admin, &auditor] {
         let request = caller.request(Method::GET, "stacks/web").header(header::PROJECT, "shop");
         assert_eq!(read::<Stack>(request.send().await?).await?.id, other.id);
         let who = caller.request(Method::GET, "whoami").header(header::PROJECT, "shop").send().await?;
@@ -47,8 +47,8 @@ async fn a_project_sees_its_own_stacks_and_an_admin_names_the_project_meant() ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_for_a_foreign_project_gets_404() -> Result<()> {
-    let house = House::open().await?;
-    let shop = house.project("shop", Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let shop = harness.project("shop", Role::Owner).await?;
     let named = async |name: &str| -> Result<serde_json::Value> {
         let response = shop.request(Method::GET, "stacks").header(header::PROJECT, name).send().await?;
         assert_eq!(response.status(), 404);
@@ -59,27 +59,27 @@ async fn a_request_for_a_foreign_project_gets_404() -> Result<()> {
     assert_eq!(named("default").await?, named("no-such-project").await?);
     let own = shop.request(Method::GET, "stacks").header(header::PROJECT, "shop").send().await?;
     assert!(own.status().is_success());
-    let nowhere = house.admin.request(Method::GET, "stacks").header(header::PROJECT, "no-such-project");
+    let nowhere = harness.admin.request(Method::GET, "stacks").header(header::PROJECT, "no-such-project");
     assert_eq!(refused(nowhere.send().await?).await?, ErrorCode::BRK2001);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_goes_only_when_nothing_is_left_in_it() -> Result<()> {
-    let house = House::open().await?;
-    let delete = async |project: &str| house.admin.request(Method::DELETE, project).send().await;
+    let harness = Harness::open().await?;
+    let delete = async |project: &str| harness.admin.request(Method::DELETE, project).send().await;
     assert_eq!(refused(delete("projects/default").await?).await?, ErrorCode::BRK1008);
     assert_eq!(refused(delete("projects/none").await?).await?, ErrorCode::BRK2001);
 
-    let shop = house.project("shop", Role::Owner).await?;
+    let shop = harness.project("shop", Role::Owner).await?;
     assert_eq!(refused(delete("projects/shop").await?).await?, ErrorCode::BRK1008, "a token is valid");
     let who: WhoAmI = shop.get_json("whoami").await?;
     let own = format!("api-tokens/{}", who.token_id);
     assert_eq!(shop.request(Method::DELETE, &own).send().await?.status(), 204);
     assert_eq!(delete("projects/shop").await?.status(), 204);
-    assert_eq!(refused(house.admin.get("projects/shop").await?).await?, ErrorCode::BRK2001);
+    assert_eq!(refused(harness.admin.get("projects/shop").await?).await?, ErrorCode::BRK2001);
 
-    let shop = house.project("shop", Role::Owner).await?;
+    let shop = harness.project("shop", Role::Owner).await?;
     shop.send(Method::PUT, "stacks/web", &json!({})).await?;
     assert_eq!(refused(delete("projects/shop").await?).await?, ErrorCode::BRK1008, "a stack is there");
     Ok(())
@@ -87,8 +87,8 @@ async fn a_project_goes_only_when_nothing_is_left_in_it() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_project_uses_is_counted_with_each_change() -> Result<()> {
-    let house = House::open().await?;
-    let shop = house.project("shop", Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let shop = harness.project("shop", Role::Owner).await?;
     for stack in ["one", "two", "three"] {
         shop.send(Method::PUT, &format!("stacks/{stack}"), &json!({})).await?;
         let path = format!("stacks/{stack}/deployment-objects");

@@ -3,19 +3,21 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::events::Event;
 use brokkr_api::page::Page;
+use brokkr_api::reason::{Message, ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, ObjectNote, ReportReceipt, Transition};
 use brokkr_api::status::{StackStatus, State};
 use brokkr_api::{EventId, SequenceId};
+use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{House, YAML, read};
+use crate::harness::{Harness, YAML, read};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_report_sent_again_is_the_same_event() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let reports: Vec<_> = [Transition::Applied, Transition::Healthy, Transition::Repaired]
         .into_iter()
         .zip(1_800_000_000..)
@@ -27,57 +29,61 @@ async fn a_report_sent_again_is_the_same_event() -> Result<()> {
     let second: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
     assert_eq!((second.accepted, second.duplicates), (ids[2..].to_vec(), ids[..2].to_vec()));
 
-    let events: Page<Event> = house.admin.get_json("events?stack=web&agent=shop-1").await?;
+    let events: Page<Event> = harness.admin.get_json("events?stack=web&agent=shop-1").await?;
     let told: Vec<EventId> = events.items.iter().map(|event| event.id).collect();
     assert_eq!(told, [ids[2], ids[1], ids[0]], "newest first, each once");
     let hops = events.items[0].hops;
     assert_eq!(hops.published, Some(object.created_at));
     assert!(hops.targeted.is_some() && hops.released.is_some() && hops.reported.is_some());
 
-    let page: Page<Event> = house.admin.get_json("events?limit=2").await?;
+    let page: Page<Event> = harness.admin.get_json("events?limit=2").await?;
     let rest: Page<Event> =
-        house.admin.get_json(&format!("events?limit=2&after={}", page.next.unwrap())).await?;
+        harness.admin.get_json(&format!("events?limit=2&after={}", page.next.unwrap())).await?;
     assert_eq!((rest.items[0].id, rest.items.len(), rest.next), (ids[0], 1, None));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_bad_report_does_not_hold_up_the_others_of_its_batch() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({})).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({})).await?;
     let report = |transition| agent.report(stack.id, SequenceId(1), transition, 1_800_000_000);
     let (good, mut forged, mut long) =
         (report(Transition::Applied), report(Transition::Failed), report(Transition::Degraded));
     forged.id = EventId::generate();
     // Two bytes a letter behind one byte: the limit falls into the middle of a letter.
-    long.message = format!("a\0{}", "é".repeat(5000));
-    let note = ObjectNote { object: "o".repeat(5000), reason: "r\0".into(), message: String::new() };
+    long.message = Message::new(format!("a\0{}", "é".repeat(5000)));
+    let object = ObjectRef { kind: "o".repeat(5000), ..ObjectRef::default() };
+    let fields = vec!["f\0".to_owned()];
+    let note = ObjectNote { object, reason: Reason::Immutable { fields }, message: Message::default() };
     long.objects = vec![note; 30];
     let receipt: ReportReceipt =
         read(agent.send_reports(&[forged.clone(), good.clone(), long.clone()]).await?).await?;
     assert_eq!((receipt.accepted, receipt.refused), (vec![good.id, long.id], vec![forged.id]));
 
-    let events: Page<Event> = house.admin.get_json("events").await?;
+    let events: Page<Event> = harness.admin.get_json("events").await?;
     assert_eq!(events.items.len(), 2, "what is refused is not stored");
     let stored = events.items.iter().find(|event| event.id == long.id).context("the long one")?;
-    assert_eq!(stored.message, format!("a{}", "é".repeat(2047)));
+    assert_eq!(stored.message, Message::new(format!("a{}…", "é".repeat(4095))));
     assert_eq!(stored.objects.len(), 20);
-    assert_eq!((stored.objects[0].object.len(), stored.objects[0].reason.as_str()), (4096, "r"));
+    assert_eq!(stored.objects[0].object.kind.len(), 4096);
+    // PostgreSQL cannot store a NUL: the word stays, its details go.
+    assert_eq!(stored.objects[0].reason, Reason::Other("Immutable".into()));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    house.agent("shop-2", json!({ "env": "dev" })).await?;
-    let stack = house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    harness.agent("shop-2", json!({ "env": "dev" })).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
     let states = async || -> Result<Vec<StackStatus>> {
-        let page: Page<StackStatus> = house.admin.get_json("stacks/web/status").await?;
+        let page: Page<StackStatus> = harness.admin.get_json("stacks/web/status").await?;
         Ok(page.items)
     };
-    let object = house.submit("web", YAML).await?;
+    let object = harness.submit("web", YAML).await?;
     let pending = states().await?;
     assert_eq!(pending.len(), 1, "only the agent that it targets");
     assert_eq!((pending[0].state, pending[0].wanted_sequence_id), (State::Pending, Some(object.sequence_id)));
@@ -92,9 +98,9 @@ async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
     let status = states().await?;
     assert_eq!((status[0].state, status[0].ready, status[0].total), (State::Healthy, 1, 1));
 
-    let newer = house.submit("web", YAML).await?;
+    let newer = harness.submit("web", YAML).await?;
     assert_eq!(states().await?[0].state, State::Pending, "nothing is reported of the newer object");
-    let marker = house.delete("web").await?;
+    let marker = harness.delete("web").await?;
     let removing = states().await?;
     assert_eq!(
         (removing[0].state, removing[0].wanted_sequence_id),
@@ -102,11 +108,11 @@ async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
     );
     assert!(marker.sequence_id > newer.sequence_id);
     let mut blocked = agent.report(stack.id, marker.sequence_id, Transition::Blocked, 1_800_000_020);
-    "a finalizer".clone_into(&mut blocked.message);
+    blocked.message = brokkr_api::reason::Message::new("a finalizer");
     agent.send_reports(&[blocked]).await?;
     assert_eq!(
-        (states().await?[0].state, states().await?[0].message.as_str()),
-        (State::Blocked, "a finalizer")
+        (states().await?[0].state, states().await?[0].message.to_string()),
+        (State::Blocked, "a finalizer".to_owned())
     );
     let removed = agent.report(stack.id, marker.sequence_id, Transition::Removed, 1_800_000_030);
     agent.send_reports(&[removed]).await?;
@@ -118,13 +124,13 @@ async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
 /// F5 at the broker: the newest word counts, a repair's included, and nothing older comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn f5_the_newest_conditions_are_shown_with_the_status() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    let stack = house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let shown = async || -> Result<(State, Vec<String>)> {
-        let page: Page<StackStatus> = house.admin.get_json("stacks/web/status").await?;
-        let reasons = page.items[0].conditions.iter().map(|condition| condition.reason.clone());
+        let page: Page<StackStatus> = harness.admin.get_json("stacks/web/status").await?;
+        let reasons = page.items[0].conditions.iter().map(|condition| condition.reason.code().to_owned());
         Ok((page.items[0].state, reasons.collect()))
     };
     let report = |transition, second, reasons: &[&str]| {
@@ -150,7 +156,7 @@ async fn f5_the_newest_conditions_are_shown_with_the_status() -> Result<()> {
     agent.send_reports(&late).await?;
     assert_eq!(shown().await?, (State::Degraded, vec!["Fighting".to_owned()]));
     // About another deployment object, nothing is known yet.
-    let newer = house.submit("web", YAML).await?;
+    let newer = harness.submit("web", YAML).await?;
     assert_eq!(shown().await?, (State::Pending, vec![]));
     let mut applied = agent.report(stack.id, newer.sequence_id, Transition::Applied, 1_800_000_001);
     applied.conditions = vec![contested(newer.sequence_id, "Fresh")];
@@ -163,9 +169,44 @@ fn contested(sequence_id: SequenceId, reason: &str) -> Condition {
     Condition {
         kind: ConditionKind::Contested,
         status: ConditionStatus::True,
-        reason: reason.to_owned(),
-        message: "Deployment shop/web: kubectl-edit changes .spec.replicas".to_owned(),
+        reason: Reason::Other(reason.to_owned()),
+        message: "Deployment shop/web: kubectl-edit changes .spec.replicas".into(),
         sequence_id,
         since: jiff::Timestamp::UNIX_EPOCH,
     }
+}
+
+/// What a newer agent says is stored and shown as it is; a word that is no word is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transition_reason_and_condition_of_a_newer_agent_are_stored_and_shown() -> Result<()> {
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    let newer = Transition::Other("suspended".into());
+    let report = agent.report(stack.id, object.sequence_id, newer.clone(), 1_800_000_010);
+    let mut planted = json!(report);
+    planted["reason"] = json!("MoonPhase");
+    planted["details"] = json!({ "phase": 3 });
+    planted["message"] = json!("the moon is full");
+    planted["conditions"] = json!([{
+        "kind": "Suspended", "status": "Perhaps", "reason": "MoonPhase", "message": "until dawn",
+        "sequence_id": object.sequence_id, "since": "2026-01-01T00:00:00Z",
+    }]);
+    let long = agent.report(stack.id, object.sequence_id, Transition::Other("x".repeat(65)), 1_800_000_011);
+    let body = json!({ "reports": [planted, long] });
+    let response = agent.caller().send(Method::POST, &agent.path("reports"), &body).await?;
+    let receipt: ReportReceipt = read(response).await?;
+    assert_eq!((receipt.accepted, receipt.refused), (vec![report.id], vec![long.id]));
+
+    let page: Page<StackStatus> = harness.admin.get_json("stacks/web/status").await?;
+    let status = page.items.first().context("a row")?;
+    assert_eq!((status.state, status.message.to_string().as_str()), (State::Unknown, "the moon is full"));
+    assert_eq!(status.reason, Reason::Other("MoonPhase".into()));
+    let condition = status.conditions.first().context("the condition")?;
+    assert_eq!(condition.kind, ConditionKind::Other("Suspended".into()));
+    assert_eq!(condition.status, ConditionStatus::Unknown);
+    let events: Page<Event> = harness.admin.get_json("events").await?;
+    assert_eq!(events.items.first().map(|event| &event.transition), Some(&newer));
+    Ok(())
 }

@@ -16,11 +16,11 @@ use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Position, SequenceId, StackId};
 use brokkr_testkit::process::run;
-use brokkr_testkit::{Database, Launch, Attempt, Output, Postgres, eventually};
+use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::house::{Agent, Caller, House, Key, Polled, YAML, polled, read, refused};
+use crate::harness::{Agent, Caller, Harness, Key, Polled, YAML, polled, read, refused};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
 const SOON: Duration = Duration::from_secs(30);
@@ -70,26 +70,27 @@ async fn is_held(caller: &Caller) -> Result<bool> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_it() -> Result<()> {
-    let house = House::open().await?;
-    let replica = house.replica().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let before = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let replica = harness.replica().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let before = harness.submit("web", YAML).await?;
     agent.hold(&[stack.id]).await?;
     let known = agent.poll().await?;
     let seen = known.position.expect("an answer has a position");
 
     // While one process waits for a change, another one of the same fleet has a higher position.
     let future = beyond(seen);
-    let answer = poll_on(&mut agent, house.server.address, future).await?;
+    let answer = poll_on(&mut agent, harness.server.address, future).await?;
     assert_eq!((answer.status, answer.code()?), (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::BRK3005));
     assert!(answer.headers.contains_key("retry-after"));
 
     // All replicas are on hold, for all callers, and after a restart.
-    let other = Caller::new(replica.address, Some(crate::house::token(&house.database, Role::Admin).await?));
+    let other =
+        Caller::new(replica.address, Some(crate::harness::token(&harness.database, Role::Admin).await?));
     eventually(SOON, "the other replica to hold", async || is_held(&other).await.unwrap_or(false)).await?;
-    let third = house.replica().await?;
-    for address in [house.server.address, replica.address, third.address] {
+    let third = harness.replica().await?;
+    for address in [harness.server.address, replica.address, third.address] {
         // With the current envelope, and without any: the agent gets nothing new.
         for request in [
             agent.poll_request_at(address).header("if-none-match", &known.etag),
@@ -115,37 +116,37 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
         (Method::DELETE, "stacks/web", Value::Null),
         (Method::PATCH, "agents/shop-1", json!({ "labels": {} })),
     ] {
-        let response = house.admin.send(method.clone(), path, &body).await?;
+        let response = harness.admin.send(method.clone(), path, &body).await?;
         let problem: brokkr_api::Problem = response.json().await?;
         assert_eq!(problem.code, ErrorCode::BRK3005, "{method} {path}");
         assert!(problem.detail.contains("shop-1"), "{}", problem.detail);
         assert!(problem.next.contains("brokkr-broker epoch raise"), "{}", problem.next);
     }
-    let submitted = house.admin.request(Method::POST, "stacks/web/deployment-objects").body(YAML).send();
+    let submitted = harness.admin.request(Method::POST, "stacks/web/deployment-objects").body(YAML).send();
     assert_eq!(refused(submitted.await?).await?, ErrorCode::BRK3005);
     // Tokens can be created and revoked.
     let wanted = json!({ "name": "while-held", "role": "viewer" });
-    let created = house.admin.send(Method::POST, "api-tokens", &wanted).await?.error_for_status()?;
+    let created = harness.admin.send(Method::POST, "api-tokens", &wanted).await?.error_for_status()?;
     let token: Value = created.json().await?;
     let path = format!("api-tokens/{}", token["id"].as_str().expect("an id"));
-    house.admin.request(Method::DELETE, &path).send().await?.error_for_status()?;
-    assert_eq!(house.admin.get("stacks/web").await?.status(), StatusCode::OK);
+    harness.admin.request(Method::DELETE, &path).send().await?.error_for_status()?;
+    assert_eq!(harness.admin.get("stacks/web").await?.status(), StatusCode::OK);
     let report = agent.report(stack.id, before.sequence_id, brokkr_api::report::Transition::Healthy, 100);
     assert_eq!(agent.send_reports(&[report]).await?.status(), StatusCode::OK);
 
     // A dry run changes nothing.
-    let shown = epoch(&house.database, &["raise", "--dry-run"]).await?;
+    let shown = epoch(&harness.database, &["raise", "--dry-run"]).await?;
     assert!(
         shown.stdout.contains("shop-1") && shown.stdout.contains("nothing was changed"),
         "{}",
         shown.stdout
     );
-    assert!(is_held(&house.admin).await?);
+    assert!(is_held(&harness.admin).await?);
 
-    epoch(&house.database, &["raise", "--by", "a test"]).await?;
-    eventually(SOON, "the hold to end", async || !is_held(&house.admin).await.unwrap_or(true)).await?;
+    epoch(&harness.database, &["raise", "--by", "a test"]).await?;
+    eventually(SOON, "the hold to end", async || !is_held(&harness.admin).await.unwrap_or(true)).await?;
     let answer = eventually(SOON, "the agent to be served in the new epoch", async || {
-        match poll_on(&mut agent, house.server.address, future).await {
+        match poll_on(&mut agent, harness.server.address, future).await {
             Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
             other => Attempt::NotYet(format!("{other:?}")),
         }
@@ -153,23 +154,23 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     .await?;
     assert!(answer.position.is_some_and(|now| now.epoch > 1_700_000_000 && now > future));
     assert_eq!(answer.envelope()?.stacks[0].sequence_id, before.sequence_id, "as restored");
-    let after = house.submit("web", YAML).await?;
+    let after = harness.submit("web", YAML).await?;
     assert!(after.sequence_id.0 > before.sequence_id.0 + 1_000_000, "{}", after.sequence_id);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let future = beyond(agent.poll().await?.position.expect("a position"));
     let raised = Position { epoch: future.epoch + 7, horizon: 1 };
     let path = agent.path("target-state");
     let media_type = brokkr_api::protocol::ENVELOPE_MEDIA_TYPE;
-    let viewer = house.with_role(Role::Viewer).await?;
+    let viewer = harness.with_role(Role::Viewer).await?;
     // Signed with a key that is not the agent's.
-    let forged = Caller::new(house.server.address, Some(Key::generate()?.sign(&agent.claims())?));
+    let forged = Caller::new(harness.server.address, Some(Key::generate()?.sign(&agent.claims())?));
     for position in [future, raised] {
         let ask = |caller: &Caller, path: &str| {
             caller
@@ -177,32 +178,35 @@ async fn only_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
                 .header("accept", media_type)
                 .header(header::POSITION, position.to_string())
         };
-        assert_eq!(refused(ask(&house.anybody(), &path).send().await?).await?, ErrorCode::BRK1001);
+        assert_eq!(
+            refused(ask(&harness.without_credential(), &path).send().await?).await?,
+            ErrorCode::BRK1001
+        );
         assert_eq!(refused(ask(&forged, &path).send().await?).await?, ErrorCode::BRK1001);
         assert_eq!(refused(ask(&viewer, "agents/shop-1/targets").send().await?).await?, ErrorCode::BRK3004);
-        assert_eq!(refused(ask(&house.admin, &path).send().await?).await?, ErrorCode::BRK3004);
+        assert_eq!(refused(ask(&harness.admin, &path).send().await?).await?, ErrorCode::BRK3004);
     }
-    assert!(!is_held(&house.admin).await?);
+    assert!(!is_held(&harness.admin).await?);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_behind_raises_no_alarm() -> Result<()> {
     // A server of its own: the transaction left open below holds back every tail of a server.
-    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let mut open = house.database.connect().await?;
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let mut open = harness.database.connect().await?;
     sqlx::query("BEGIN").execute(&mut open).await?;
     sqlx::query("SELECT pg_current_xact_id()").execute(&mut open).await?;
-    let response = house.admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
-    let seen = crate::house::position(&response).expect("a write has a position");
-    let answer = poll_from(&agent, house.server.address, seen).await?;
+    let response = harness.admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
+    let seen = crate::harness::position(&response).expect("a write has a position");
+    let answer = poll_from(&agent, harness.server.address, seen).await?;
     assert_eq!(answer.code()?, ErrorCode::BRK3002);
-    assert!(!is_held(&house.admin).await?);
+    assert!(!is_held(&harness.admin).await?);
     // The database itself is checked, even if a replica believes the position.
     let hold = brokkr_broker::store::installation::installation_hold(
-        &house.server.broker.pool,
+        &harness.server.broker.pool,
         seen,
         "a replica that was paused",
     );
@@ -213,31 +217,32 @@ async fn a_replica_that_is_behind_raises_no_alarm() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_replica_notices_that_its_database_was_restored() -> Result<()> {
-    let house = House::open().await?;
-    assert!(!is_held(&house.admin).await?);
+    let harness = Harness::open().await?;
+    assert!(!is_held(&harness.admin).await?);
     // For a replica, a lower epoch means a restore to before the raise.
-    epoch(&house.database, &["raise"]).await?;
-    eventually(SOON, "the epoch to be seen", async || house.server.broker.index.position().epoch > 1).await?;
-    house.server.broker.restore.refresh(&house.server.broker.pool).await?;
-    let mut connection = house.database.connect().await?;
+    epoch(&harness.database, &["raise"]).await?;
+    eventually(SOON, "the epoch to be seen", async || harness.server.broker.index.position().epoch > 1)
+        .await?;
+    harness.server.broker.restore.refresh(&harness.server.broker.pool).await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE installation SET epoch = 1").execute(&mut connection).await?;
-    eventually(SOON, "the replica to hold", async || is_held(&house.admin).await.unwrap_or(false)).await
+    eventually(SOON, "the replica to hold", async || is_held(&harness.admin).await.unwrap_or(false)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    let lost = house.stack("lost", json!({ "agents": [] })).await?;
-    let gone = house.stack("gone", json!({ "selectors": ["*"] })).await?;
-    house.submit("lost", YAML).await?;
-    house.submit("gone", YAML).await?;
-    house.delete("gone").await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let lost = harness.stack("lost", json!({ "agents": [] })).await?;
+    let gone = harness.stack("gone", json!({ "selectors": ["*"] })).await?;
+    harness.submit("lost", YAML).await?;
+    harness.submit("gone", YAML).await?;
+    harness.delete("gone").await?;
     // As after a restore: the agent became a target in the time that was lost.
     agent.hold(&[lost.id, gone.id]).await?;
-    epoch(&house.database, &["raise"]).await?;
+    epoch(&harness.database, &["raise"]).await?;
     let answer = eventually(SOON, "an answer of the new epoch", async || {
-        match poll_on(&mut agent, house.server.address, Position { epoch: 2, horizon: 0 }).await {
+        match poll_on(&mut agent, harness.server.address, Position { epoch: 2, horizon: 0 }).await {
             Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
             other => Attempt::NotYet(format!("{other:?}")),
         }
@@ -254,7 +259,7 @@ async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
     );
 
     // An ordinary change of targets still removes it.
-    house.target("lost", json!({ "agents": [] })).await?;
+    harness.target("lost", json!({ "agents": [] })).await?;
     let envelope = agent.poll().await?.envelope()?;
     let removal =
         envelope.stacks.iter().find(|stack| stack.stack_id == lost.id).and_then(|stack| stack.removal);
@@ -264,10 +269,10 @@ async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a4_sequence_ids_continue_above_those_of_any_agent() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.stack("web", json!({})).await?;
-    house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({})).await?;
+    harness.submit("web", YAML).await?;
     let held = |sequence: i64| HeldStack {
         stack_id: StackId::generate(),
         project: "default".into(),
@@ -281,16 +286,16 @@ async fn a4_sequence_ids_continue_above_those_of_any_agent() -> Result<()> {
     let holds = json!({ "stacks": stacks, "held": held });
     let response = agent.caller().send(Method::PUT, &agent.path("holds"), &holds).await?;
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
-    let shown = epoch(&house.database, &["raise"]).await?.stdout;
-    let object = house.submit("web", YAML).await?;
+    let shown = epoch(&harness.database, &["raise"]).await?.stdout;
+    let object = harness.submit("web", YAML).await?;
     assert!(object.sequence_id.0 < 10_000_000, "one agent cannot use the ids up: {}", object.sequence_id);
-    assert!(shown.contains("not believed: the agent shop-1"), "{shown}");
+    assert!(shown.contains("ignored: agent shop-1"), "{shown}");
     Ok(())
 }
 
 /// The state after a restore: an agent holds a newer version of one stack, and two unknown ones.
 struct Aftermath {
-    house: House,
+    harness: Harness,
     agent: Agent,
     held: Vec<HeldStack>,
 }
@@ -298,10 +303,10 @@ struct Aftermath {
 impl Aftermath {
     /// `web` is known and older, `shop` and `cart` are unknown.
     async fn open() -> Result<Self> {
-        let house = House::open().await?;
-        let agent = house.agent("shop-1", json!({})).await?;
-        let web = house.stack("web", json!({ "selectors": ["*"] })).await?;
-        house.submit("web", YAML).await?;
+        let harness = Harness::open().await?;
+        let agent = harness.agent("shop-1", json!({})).await?;
+        let web = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+        harness.submit("web", YAML).await?;
         let held = |id: StackId, name: &str, sequence: i64| HeldStack {
             stack_id: id,
             project: "default".into(),
@@ -315,8 +320,8 @@ impl Aftermath {
             held(StackId::generate(), "shop", 41),
             held(StackId::generate(), "cart", 42),
         ];
-        epoch(&house.database, &["raise"]).await?;
-        let mut aftermath = Self { house, agent, held };
+        epoch(&harness.database, &["raise"]).await?;
+        let mut aftermath = Self { harness, agent, held };
         let stacks: Vec<StackId> = aftermath.held.iter().map(|held| held.stack_id).collect();
         let holds = json!({ "stacks": stacks, "held": aftermath.held });
         let path = aftermath.agent.path("holds");
@@ -327,12 +332,12 @@ impl Aftermath {
     }
 
     async fn list(&self, list: &str) -> Result<Vec<UnsettledStack>> {
-        let page: Page<UnsettledStack> = self.house.admin.get_json(&format!("system/{list}")).await?;
+        let page: Page<UnsettledStack> = self.harness.admin.get_json(&format!("system/{list}")).await?;
         Ok(page.items)
     }
 
     async fn settle(&self, stack: &str, how: Value) -> Result<reqwest::Response> {
-        self.house.admin.send(Method::POST, &format!("system/stacks/{stack}/settlement"), &how).await
+        self.harness.admin.send(Method::POST, &format!("system/stacks/{stack}/settlement"), &how).await
     }
 
     async fn target(&self, stack: StackId) -> Result<Option<TargetStack>> {
@@ -400,7 +405,7 @@ async fn stacks_ahead_and_unknown_stacks_are_listed_and_settled() -> Result<()> 
         assert_eq!((target.sequence_id, target.removal), (marker.sequence_id, deleted));
     }
     assert!(aftermath.list("unknown").await?.is_empty());
-    let system: System = aftermath.house.admin.get_json("system").await?;
+    let system: System = aftermath.harness.admin.get_json("system").await?;
     assert_eq!((system.stacks_ahead, system.stacks_unknown, system.targets_kept), (0, 0, 0));
     assert_eq!((system.hold, system.raised.len()), (None, 1));
     Ok(())
@@ -411,14 +416,14 @@ async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the
 {
     let aftermath = Aftermath::open().await?;
     let shop = aftermath.held[1].clone();
-    let mut second = aftermath.house.agent("shop-2", json!({})).await?;
+    let mut second = aftermath.harness.agent("shop-2", json!({})).await?;
     let holds = json!({ "stacks": [shop.stack_id], "held": [shop] });
     let response = second.caller().send(Method::PUT, &second.path("holds"), &holds).await?;
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
     second.holds = vec![shop.stack_id];
 
     // The operator sees the agents first.
-    let holders: Page<Holder> = aftermath.house.admin.get_json("system/stacks/shop/holders").await?;
+    let holders: Page<Holder> = aftermath.harness.admin.get_json("system/stacks/shop/holders").await?;
     let names: Vec<&str> = holders.items.iter().map(|holder| holder.agent_name.as_str()).collect();
     assert_eq!(names, ["shop-1", "shop-2"]);
     assert!(holders.items.iter().all(|holder| holder.sequence_id == Some(shop.sequence_id)));
@@ -427,10 +432,10 @@ async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the
     let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
     assert_eq!((settled.stack_id, settled.stack_name.as_str()), (shop.stack_id, "shop"), "under its old id");
     assert_eq!((settled.object, settled.targets), (None, 2));
-    let stack: Stack = aftermath.house.admin.get_json("stacks/shop").await?;
+    let stack: Stack = aftermath.harness.admin.get_json("stacks/shop").await?;
     assert_eq!((stack.id, stack.sequence_id), (shop.stack_id, None), "without content");
     for (agent, before) in [(&aftermath.agent, first_before), (&second, second_before)] {
-        let targets: Page<Target> = aftermath.house.admin.get_json(&agent.path("targets")).await?;
+        let targets: Page<Target> = aftermath.harness.admin.get_json(&agent.path("targets")).await?;
         let target = targets.items.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
         assert_eq!(target.why, Why::Explicit);
         let now = envelope(agent).await?;
@@ -440,7 +445,7 @@ async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the
         );
         assert_eq!(now.stacks, before.stacks, "every other stack is as before");
     }
-    let entries: Page<AuditEntry> = aftermath.house.admin.get_json("audit?limit=50").await?;
+    let entries: Page<AuditEntry> = aftermath.harness.admin.get_json("audit?limit=50").await?;
     let settlements = entries.items.iter().filter(|entry| entry.path.ends_with("/settlement"));
     assert_eq!(settlements.count(), 1, "the settlement is audited");
 
@@ -449,13 +454,13 @@ async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the
     assert_eq!(refused(again).await?, ErrorCode::BRK3006);
     let known = aftermath.settle("web", json!({ "kind": "recreate" })).await?;
     assert_eq!(refused(known).await?, ErrorCode::BRK3006);
-    aftermath.house.stack("cart", json!({})).await?;
+    aftermath.harness.stack("cart", json!({})).await?;
     let cart = aftermath.held[2].stack_id.to_string();
     let taken = aftermath.settle(&cart, json!({ "kind": "recreate" })).await?;
     assert_eq!(refused(taken).await?, ErrorCode::BRK2002);
 
     // The author submits, and both agents get it.
-    let object = aftermath.house.submit("shop", YAML).await?;
+    let object = aftermath.harness.submit("shop", YAML).await?;
     assert!(object.sequence_id > shop.sequence_id);
     for agent in [&aftermath.agent, &second] {
         let envelope = envelope(agent).await?;
@@ -471,13 +476,13 @@ async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     let aftermath = Aftermath::open().await?;
     let shop = aftermath.held[1].clone();
     // It was away while everything was settled.
-    let mut late = aftermath.house.agent("shop-2", json!({})).await?;
+    let mut late = aftermath.harness.agent("shop-2", json!({})).await?;
     let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
     assert_eq!(settled.targets, 1);
-    aftermath.house.submit("shop", YAML).await?;
+    aftermath.harness.submit("shop", YAML).await?;
     late.hold(&[shop.stack_id]).await?;
     let envelope =
-        poll_on(&mut late, aftermath.house.server.address, Position::default()).await?.envelope()?;
+        poll_on(&mut late, aftermath.harness.server.address, Position::default()).await?.envelope()?;
     let target = envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
     assert_eq!(target.removal, None, "it was asked, reported, and became a target");
     Ok(())

@@ -14,14 +14,14 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use crate::house::{House, YAML, read, refused};
+use crate::harness::{Harness, YAML, read, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let pool = &house.server.broker.pool;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let pool = &harness.server.broker.pool;
     let now = Timestamp::now();
     // Two replicas at once; and once more.
     let (one, other) = tokio::join!(
@@ -38,7 +38,7 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
         .collect();
     let receipt: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
     assert_eq!(receipt.accepted.len(), 3, "no clock is refused");
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     let default = async |connection: &mut sqlx::PgConnection| -> Result<i64> {
         Ok(sqlx::query_scalar("SELECT count(*) FROM events_default").fetch_one(connection).await?)
     };
@@ -56,7 +56,7 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
 
     let oldest = Timestamp::from_second(today - 30 * day)?.to_zoned(TimeZone::UTC).date();
     assert_eq!(partition_drop_before(pool, oldest).await?, (1, 0));
-    let events: Page<Event> = house.admin.get_json("events").await?;
+    let events: Page<Event> = harness.admin.get_json("events").await?;
     assert_eq!(events.items.len(), 2, "the day of 40 days ago is gone");
     // What came too late for its day is kept as long as any, from when it was recorded.
     let late = agent.report(stack.id, SequenceId(1), Transition::Applied, old);
@@ -71,15 +71,15 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else_changes() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let mut objects = Vec::new();
     for number in 0..6 {
-        objects.push(house.submit("web", &format!("{YAML}  labels:\n    version: v{number}\n")).await?);
+        objects.push(harness.submit("web", &format!("{YAML}  labels:\n    version: v{number}\n")).await?);
     }
-    let pool = &house.server.broker.pool;
-    let mut connection = house.database.connect().await?;
+    let pool = &harness.server.broker.pool;
+    let mut connection = harness.database.connect().await?;
     // Only time may pass; nothing else about an object can be changed, not even by hand.
     let by_hand = "UPDATE deployment_objects SET created_at = created_at - interval '400 days'";
     assert!(sqlx::query(by_hand).execute(&mut connection).await.is_err());
@@ -112,10 +112,10 @@ async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else
     assert_eq!(content_drop_old(pool, 500, 1).await?, 0, "not old enough");
     let path = |at: usize| format!("deployment-objects/{}", objects[at].sequence_id);
     for at in [0, 1] {
-        assert_eq!(refused(house.admin.get(&path(at)).await?).await?, ErrorCode::BRK2019);
+        assert_eq!(refused(harness.admin.get(&path(at)).await?).await?, ErrorCode::BRK2019);
     }
     for at in 2..6 {
-        assert!(house.admin.get(&path(at)).await?.text().await?.contains(&format!("version: v{at}")));
+        assert!(harness.admin.get(&path(at)).await?.text().await?.contains(&format!("version: v{at}")));
     }
     // Nobody holds it any more.
     agent.hold(&[]).await?;
@@ -125,12 +125,12 @@ async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else
 
 #[tokio::test(flavor = "multi_thread")]
 async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.agent("shop-2", json!({})).await?;
-    let (here, there) = (&house.server.broker.pool, &second.broker.pool);
-    let mut connection = house.database.connect().await?;
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.agent("shop-2", json!({})).await?;
+    let (here, there) = (&harness.server.broker.pool, &second.broker.pool);
+    let mut connection = harness.database.connect().await?;
     let kinds = async |connection: &mut sqlx::PgConnection| -> Result<Vec<String>> {
         Ok(sqlx::query_scalar("SELECT kind FROM agent_events ORDER BY at, kind DESC")
             .fetch_all(connection)

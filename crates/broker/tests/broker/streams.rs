@@ -11,7 +11,7 @@ use brokkr_api::tokens::Role;
 use reqwest::{Method, Response};
 use serde_json::json;
 
-use crate::house::{Caller, House, YAML, refused};
+use crate::harness::{Caller, Harness, YAML, refused};
 
 /// A reader of one stream.
 pub struct Reader {
@@ -71,15 +71,15 @@ impl Reader {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let report =
         |second: i64| agent.report(stack.id, object.sequence_id, Transition::Healthy, 1_700_000_000 + second);
-    let mut reader = Reader::open(&house.admin, "events/stream", None).await?;
+    let mut reader = Reader::open(&harness.admin, "events/stream", None).await?;
     // Another reader sees only what it asked for.
-    let mut other = Reader::open(&house.admin, "events/stream?agent=shop-1&stack=web", None).await?;
+    let mut other = Reader::open(&harness.admin, "events/stream?agent=shop-1&stack=web", None).await?;
     agent.send_reports(&[report(1)]).await?;
     let (first_id, first) = reader.event().await?;
     assert_eq!(
@@ -90,22 +90,26 @@ async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late
     drop(reader);
 
     // One event gets its place first and commits last; in between, another one commits.
-    let mut late = house.database.connect().await?;
+    let mut late = harness.database.connect().await?;
     sqlx::query("BEGIN").execute(&mut late).await?;
     let insert = "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
                   SELECT project, gen_random_uuid(), at, stack_id, agent_id, sequence_id, 'degraded', '', 'late', objects, hops FROM events LIMIT 1";
     sqlx::query(insert).execute(&mut late).await?;
     agent.send_reports(&[report(2)]).await?;
-    let mut reader = Reader::open(&house.admin, "events/stream", Some(&first_id)).await?;
+    let mut reader = Reader::open(&harness.admin, "events/stream", Some(&first_id)).await?;
     sqlx::query("COMMIT").execute(&mut late).await?;
     let (_, second) = reader.event().await?;
     let (third_id, third) = reader.event().await?;
-    assert_eq!((second.message.as_str(), third.id), ("late", report(2).id), "in the order of transactions");
+    assert_eq!(
+        (second.message.to_string(), third.id),
+        ("late".to_owned(), report(2).id),
+        "in the order of transactions"
+    );
     drop(reader);
 
     // At another replica, after more has happened than one read takes.
-    let replica = house.replica().await?;
-    let elsewhere = house.admin.at(replica.address);
+    let replica = harness.replica().await?;
+    let elsewhere = harness.admin.at(replica.address);
     let many: Vec<_> = (100..550).map(report).collect();
     agent.send_reports(&many).await?;
     let mut reader = Reader::open(&elsewhere, "events/stream", Some(&third_id)).await?;
@@ -116,10 +120,10 @@ async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late
     assert_eq!(reader.event().await?.1.id, report(600).id);
 
     // An id of before a restore says so, and goes on from now.
-    let mut reader = Reader::open(&house.admin, "events/stream", Some("99.5.1")).await?;
+    let mut reader = Reader::open(&harness.admin, "events/stream", Some("99.5.1")).await?;
     assert_eq!(reader.next().await?.context("a message")?.name, "reset");
     let nonsense =
-        house.admin.request(Method::GET, "events/stream").header("last-event-id", "x").send().await?;
+        harness.admin.request(Method::GET, "events/stream").header("last-event-id", "x").send().await?;
     assert_eq!(refused(nonsense).await?, ErrorCode::BRK2003);
     replica.stop().await;
     Ok(())
@@ -127,12 +131,12 @@ async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_of_a_stack_is_followed() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let other = house.stack("other", json!({ "selectors": ["*"] })).await?;
-    let object = house.submit("web", YAML).await?;
-    let mut reader = Reader::open(&house.admin, "stacks/web/status/stream", None).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let other = harness.stack("other", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    let mut reader = Reader::open(&harness.admin, "stacks/web/status/stream", None).await?;
     let elsewhere = agent.report(other.id, object.sequence_id, Transition::Failed, 1_700_000_000);
     agent.send_reports(&[elsewhere]).await?;
     let healthy = agent.report(stack.id, object.sequence_id, Transition::Healthy, 1_700_000_001);
@@ -146,16 +150,16 @@ async fn the_status_of_a_stack_is_followed() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_when_the_token_is_gone_and_their_number_is_limited() -> Result<()> {
-    let house = House::open().await?;
-    let viewer = house.with_role(Role::Viewer).await?;
+    let harness = Harness::open().await?;
+    let viewer = harness.with_role(Role::Viewer).await?;
     let mut reader = Reader::open(&viewer, "events/stream", None).await?;
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("DELETE FROM api_tokens WHERE role = 'viewer'").execute(&mut connection).await?;
     assert!(reader.next().await?.is_none(), "it ends by itself");
 
     let mut open = Vec::new();
     let refusal = loop {
-        let response = house.admin.request(Method::GET, "events/stream").send().await?;
+        let response = harness.admin.request(Method::GET, "events/stream").send().await?;
         if !response.status().is_success() {
             break response;
         }
@@ -168,7 +172,7 @@ async fn a_stream_ends_when_the_token_is_gone_and_their_number_is_limited() -> R
     open.pop();
     let again = async || {
         for _ in 0..600 {
-            let response = house.admin.request(Method::GET, "events/stream").send().await?;
+            let response = harness.admin.request(Method::GET, "events/stream").send().await?;
             if response.status().is_success() {
                 return Ok(response);
             }

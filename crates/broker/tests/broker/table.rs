@@ -15,44 +15,47 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::house::{Caller, House, YAML, read};
+use crate::harness::{Caller, Harness, YAML, read};
 
 /// Returns the callers in the order of the columns: those with permission to write come last.
-async fn everybody(house: &House, path_agent: &crate::house::Agent) -> Result<Vec<(&'static str, Caller)>> {
-    let other = house.agent("other", json!({})).await?;
-    let revoked = house.agent("revoked", json!({})).await?;
-    house.admin.request(Method::DELETE, "agents/revoked/keys").send().await?.error_for_status()?;
+async fn everybody(
+    harness: &Harness,
+    path_agent: &crate::harness::Agent,
+) -> Result<Vec<(&'static str, Caller)>> {
+    let other = harness.agent("other", json!({})).await?;
+    let revoked = harness.agent("revoked", json!({})).await?;
+    harness.admin.request(Method::DELETE, "agents/revoked/keys").send().await?.error_for_status()?;
     let wanted = json!({ "name": "short", "role": "owner", "ttl_seconds": 3600 });
-    let expired: NewApiToken = read(house.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
-    let mut connection = house.database.connect().await?;
+    let expired: NewApiToken = read(harness.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE api_tokens SET expires_at = now() WHERE id = $1")
         .bind(expired.info.id.0)
         .execute(&mut connection)
         .await?;
-    let address = house.server.address;
+    let address = harness.server.address;
     Ok(vec![
-        ("nobody", house.anybody()),
+        ("nobody", harness.without_credential()),
         ("expired token", Caller::new(address, Some(expired.token))),
         ("revoked agent", revoked.caller()),
         ("other agent", other.caller()),
         ("agent itself", path_agent.caller()),
-        ("other project", house.project("elsewhere", Role::Owner).await?),
-        ("viewer", house.with_role(Role::Viewer).await?),
-        ("auditor", house.with_role(Role::Auditor).await?),
-        ("deployer", house.with_role(Role::Deployer).await?),
-        ("owner", house.with_role(Role::Owner).await?),
-        ("admin", house.admin.clone()),
+        ("other project", harness.project("elsewhere", Role::Owner).await?),
+        ("viewer", harness.with_role(Role::Viewer).await?),
+        ("auditor", harness.with_role(Role::Auditor).await?),
+        ("deployer", harness.with_role(Role::Deployer).await?),
+        ("owner", harness.with_role(Role::Owner).await?),
+        ("admin", harness.admin.clone()),
     ])
 }
 
 /// Creates the resources for the next call, whatever the previous one did.
-async fn furnish(house: &House) -> Result<BTreeMap<&'static str, String>> {
+async fn furnish(harness: &Harness) -> Result<BTreeMap<&'static str, String>> {
     // By id: with a name, a caller of another project would create a stack of its own.
-    let stack = house.stack("web", json!({ "agents": ["itself"] })).await?;
-    let object = house.submit("web", YAML).await?;
-    house.admin.send(Method::PUT, "projects/spare", &json!({})).await?.error_for_status()?;
+    let stack = harness.stack("web", json!({ "agents": ["itself"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    harness.admin.send(Method::PUT, "projects/spare", &json!({})).await?.error_for_status()?;
     let wanted = json!({ "name": "spare", "role": "viewer" });
-    let token: NewApiToken = read(house.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
+    let token: NewApiToken = read(harness.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
     Ok(BTreeMap::from([
         ("{stack}", stack.id.to_string()),
         ("{sequence_id}", object.sequence_id.to_string()),
@@ -84,17 +87,17 @@ async fn call(caller: &Caller, method: &str, path: &str) -> Result<(StatusCode, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_by_every_caller() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     let (itself, _victim) =
-        (house.agent("itself", json!({})).await?, house.agent("victim", json!({})).await?);
-    let everybody = everybody(&house, &itself).await?;
+        (harness.agent("itself", json!({})).await?, harness.agent("victim", json!({})).await?);
+    let everybody = everybody(&harness, &itself).await?;
     let mut table = String::new();
     for route in router::table() {
         let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
         writeln!(table, "{}\n  {}", route.name, route.permission)?;
         let mut outcomes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (who, caller) in &everybody {
-            let mut there = furnish(&house).await?;
+            let mut there = furnish(&harness).await?;
             // Routes for people that change an agent are called on another one, so that this one stays usable.
             let own = !matches!(route.permission, Permission::Token(_));
             there.insert("{agent}", if own { itself.id.to_string() } else { "victim".to_owned() });
@@ -117,10 +120,11 @@ async fn every_route_by_every_caller() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resources_of_other_projects_get_404() -> Result<()> {
-    let house = House::open().await?;
-    let (itself, other) = (house.agent("itself", json!({})).await?, house.agent("other", json!({})).await?);
-    let stranger = house.project("elsewhere", Role::Owner).await?;
-    let there = furnish(&house).await?;
+    let harness = Harness::open().await?;
+    let (itself, other) =
+        (harness.agent("itself", json!({})).await?, harness.agent("other", json!({})).await?);
+    let stranger = harness.project("elsewhere", Role::Owner).await?;
+    let there = furnish(&harness).await?;
     let mut compared = 0;
     for route in router::table() {
         let (method, path) = route.name.split_once(' ').context("METHOD /path")?;

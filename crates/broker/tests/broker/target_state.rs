@@ -20,7 +20,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
-use crate::house::{Agent, House, Polled, YAML, polled, position, refused};
+use crate::harness::{Agent, Harness, Polled, YAML, polled, position, refused};
 
 async fn plain(agent: &Agent) -> Result<Vec<TargetObject>> {
     agent.caller().get_json(&agent.path("target-state")).await
@@ -28,21 +28,21 @@ async fn plain(agent: &Agent) -> Result<Vec<TargetObject>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a2_target_state_lists_the_objects_of_all_targeting_stacks_by_sequence_id() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    house.stack("zebra", json!({ "agents": ["shop-1"] })).await?;
-    house.stack("apple", json!({ "selectors": ["env=prod"] })).await?;
-    house.stack("other", json!({ "selectors": ["env=dev"] })).await?;
-    let first = house.submit("zebra", YAML).await?;
-    let second = house.submit("apple", &format!("{YAML}# two\n")).await?;
-    house.submit("other", YAML).await?;
-    let third = house.submit("zebra", &format!("{YAML}# three\n")).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    harness.stack("zebra", json!({ "agents": ["shop-1"] })).await?;
+    harness.stack("apple", json!({ "selectors": ["env=prod"] })).await?;
+    harness.stack("other", json!({ "selectors": ["env=dev"] })).await?;
+    let first = harness.submit("zebra", YAML).await?;
+    let second = harness.submit("apple", &format!("{YAML}# two\n")).await?;
+    harness.submit("other", YAML).await?;
+    let third = harness.submit("zebra", &format!("{YAML}# three\n")).await?;
 
     let objects = plain(&agent).await?;
     let got: Vec<_> = objects.iter().map(|target| target.object.sequence_id).collect();
     assert_eq!(got, [second.sequence_id, third.sequence_id], "the newest of each, ordered; not {first:?}");
     assert_eq!(objects[0].content, format!("{YAML}# two\n"));
-    let by_admin: Vec<TargetObject> = house.admin.get_json("agents/shop-1/target-state").await?;
+    let by_admin: Vec<TargetObject> = harness.admin.get_json("agents/shop-1/target-state").await?;
     assert_eq!(by_admin, objects);
 
     let envelope = agent.poll().await?.envelope()?;
@@ -55,14 +55,14 @@ async fn a2_target_state_lists_the_objects_of_all_targeting_stacks_by_sequence_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a6_targets_lists_what_targets_an_agent_and_why() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    house.stack("by-name", json!({ "agents": ["shop-1"] })).await?;
-    house
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    harness.stack("by-name", json!({ "agents": ["shop-1"] })).await?;
+    harness
         .stack("both", json!({ "agents": [agent.id], "selectors": ["env in (prod,test)", "env=dev"] }))
         .await?;
-    house.stack("neither", json!({ "selectors": ["!env"] })).await?;
-    house.submit("both", YAML).await?;
+    harness.stack("neither", json!({ "selectors": ["!env"] })).await?;
+    harness.submit("both", YAML).await?;
 
     let targets: Page<Target> = agent.caller().get_json(&agent.path("targets")).await?;
     let told: Vec<(String, Why, bool)> = targets
@@ -82,7 +82,7 @@ async fn a6_targets_lists_what_targets_an_agent_and_why() -> Result<()> {
     // Read page by page, it is the same list.
     let (mut paged, mut after) = (Vec::new(), None::<String>);
     loop {
-        let request = house.admin.request(Method::GET, "agents/shop-1/targets").query(&[("limit", "1")]);
+        let request = harness.admin.request(Method::GET, "agents/shop-1/targets").query(&[("limit", "1")]);
         let request = if let Some(after) = &after { request.query(&[("after", after)]) } else { request };
         let page: Page<Target> = request.send().await?.json().await?;
         paged.extend(page.items);
@@ -97,16 +97,16 @@ async fn a6_targets_lists_what_targets_an_agent_and_why() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a7_an_agent_that_is_not_active_gets_no_deployment_objects() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     agent.hold(&[stack.id]).await?;
     let before = agent.poll().await?;
     assert_eq!(before.envelope()?.stacks.len(), 1);
 
     let set = async |status: &str| {
-        house.admin.send(Method::PATCH, "agents/shop-1", &json!({ "status": status })).await
+        harness.admin.send(Method::PATCH, "agents/shop-1", &json!({ "status": status })).await
     };
     let (woken, changed) = tokio::join!(agent.wait(&before.etag, 20), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -125,10 +125,10 @@ async fn a7_an_agent_that_is_not_active_gets_no_deployment_objects() -> Result<(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_agent_holds_turns_into_removals_and_back() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    let web = house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let web = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let unknown = StackId::generate();
     agent.hold(&[web.id, unknown]).await?;
     assert_eq!(
@@ -137,16 +137,16 @@ async fn what_an_agent_holds_turns_into_removals_and_back() -> Result<()> {
         "an unknown stack is kept, and not spoken of"
     );
 
-    house.target("web", json!({})).await?;
+    harness.target("web", json!({})).await?;
     let untargeted = agent.poll().await?.envelope()?;
     assert_eq!(untargeted.stacks[0].removal, Some(Removal::Untargeted));
     assert_eq!(untargeted.stacks[0].sequence_id, object.sequence_id);
     assert!(plain(&agent).await?.is_empty());
 
-    house.target("web", json!({ "agents": ["shop-1"] })).await?;
+    harness.target("web", json!({ "agents": ["shop-1"] })).await?;
     assert_eq!(agent.poll().await?.envelope()?.stacks[0].removal, None, "turned round");
 
-    let marker = house.delete("web").await?;
+    let marker = harness.delete("web").await?;
     let deleted = agent.poll().await?.envelope()?;
     assert_eq!(deleted.stacks[0].removal, Some(Removal::Deleted));
     assert_eq!(deleted.stacks[0].sequence_id, marker.sequence_id);
@@ -162,8 +162,8 @@ async fn what_an_agent_holds_turns_into_removals_and_back() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poll_with_another_set_of_held_stacks_is_asked_for_the_list() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
     agent.holds = vec![StackId::generate()];
     let asked = agent.poll().await?;
     assert_eq!((asked.status, asked.code()?), (StatusCode::PRECONDITION_REQUIRED, ErrorCode::BRK3001));
@@ -175,8 +175,8 @@ async fn a_poll_with_another_set_of_held_stacks_is_asked_for_the_list() -> Resul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_ends_unchanged_after_its_wait_and_at_once_when_the_broker_stops() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
     let first = agent.poll().await?;
     for name in ["etag", header::POSITION, header::PROTOCOL, header::SPREAD, "cache-control", "vary"] {
         assert!(first.headers.contains_key(name), "{name}");
@@ -194,7 +194,7 @@ async fn a_long_poll_ends_unchanged_after_its_wait_and_at_once_when_the_broker_s
     };
     let stopping = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        house.server.stop().await;
+        harness.server.stop().await;
     };
     let (answered, ()) = tokio::join!(waiting, stopping);
     let (status, took) = answered?;
@@ -205,17 +205,17 @@ async fn a_long_poll_ends_unchanged_after_its_wait_and_at_once_when_the_broker_s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
-    let house = House::open().await?;
-    let affected = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    let unconcerned = house.agent("shop-2", json!({ "env": "dev" })).await?;
-    house.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    let harness = Harness::open().await?;
+    let affected = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let unconcerned = harness.agent("shop-2", json!({ "env": "dev" })).await?;
+    harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
     let (one, two) = (affected.poll().await?.etag, unconcerned.poll().await?.etag);
     let submit = async {
-        while house.server.broker.index.waiting() < 2 {
+        while harness.server.broker.index.waiting() < 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let started = Instant::now();
-        house.submit("web", YAML).await.map(|_| started)
+        harness.submit("web", YAML).await.map(|_| started)
     };
     let timed = async {
         let answer = affected.wait(&one, 20).await?;
@@ -229,10 +229,10 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
 
     // It concerns the agent, which has it already for another reason: nothing is told.
     let retarget = async {
-        while house.server.broker.index.waiting() < 1 {
+        while harness.server.broker.index.waiting() < 1 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        house.target("web", json!({ "selectors": ["env=prod"], "agents": ["shop-1"] })).await
+        harness.target("web", json!({ "selectors": ["env=prod"], "agents": ["shop-1"] })).await
     };
     let (started, etag) = (Instant::now(), answer.etag);
     let (slept, changed) = tokio::join!(affected.wait(&etag, 2), retarget);
@@ -246,13 +246,13 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
     // A server of its own: the transaction left open below would hold back every database of a shared one.
-    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let replica = house.replica().await?;
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let replica = harness.replica().await?;
     // Whatever this replica acknowledged, the other one shows to whoever has its position.
     for count in 0..20 {
-        let request = house.admin.request(Method::POST, "stacks/web/deployment-objects");
+        let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
         let response = request.body(format!("{YAML}# {count}\n")).send().await?;
         let seen = position(&response).expect("a write has a position");
         let object: brokkr_api::objects::DeploymentObject = response.json().await?;
@@ -263,10 +263,10 @@ async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
     }
 
     // An open transaction keeps the horizon down: the replica is behind, and says so.
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("BEGIN").execute(&mut connection).await?;
     sqlx::query("SELECT pg_current_xact_id()").execute(&mut connection).await?;
-    let response = house.admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
+    let response = harness.admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
     let seen = position(&response).expect("a write has a position");
     let request = || agent.poll_request().header(header::POSITION, seen.to_string());
     let answer = polled(request()).await?;
@@ -280,37 +280,37 @@ async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another_replica() -> Result<()> {
     // A server of its own: an open write transaction holds back every tail of a server.
-    let house = House::open_on(Arc::new(Postgres::start().await?)).await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let other = house.stack("other", json!({ "selectors": ["*"] })).await?;
-    house.submit("web", YAML).await?;
-    house.submit("other", YAML).await?;
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let other = harness.stack("other", json!({ "selectors": ["*"] })).await?;
+    harness.submit("web", YAML).await?;
+    harness.submit("other", YAML).await?;
 
     // Two transactions are left open, the first with a bell; two objects are submitted above them.
-    let (mut first, mut second) = (house.database.connect().await?, house.database.connect().await?);
+    let (mut first, mut second) = (harness.database.connect().await?, harness.database.connect().await?);
     let (mut first, mut second) = (first.begin().await?, second.begin().await?);
     outbox_insert_on_conn(&mut first, DEFAULT_PROJECT, OutboxNotification::Stack(other.id)).await?;
     outbox_transaction_id_on_conn(&mut second).await?;
-    let newer = [house.submit("web", YAML).await?, house.submit("other", YAML).await?];
+    let newer = [harness.submit("web", YAML).await?, harness.submit("other", YAML).await?];
     let newer = newer.map(|object| object.sequence_id);
     let sequences = |answer: &Polled| -> Result<Vec<SequenceId>> {
         Ok(answer.envelope()?.stacks.iter().map(|stack| stack.sequence_id).collect())
     };
     // This replica loads the newest of everything, though its horizon is as low as that of the other.
-    let ahead = house.replica().await?;
+    let ahead = harness.replica().await?;
     let told = polled(agent.poll_request_at(ahead.address)).await?;
     assert_eq!(sequences(&told)?, newer);
     let seen = told.position.expect("an answer has a position");
     let ask = |server: SocketAddr| agent.poll_request_at(server).header(header::POSITION, seen.to_string());
     // The other one comes to show as much, but only of the stack whose bell rang.
     first.commit().await?;
-    let index = &house.server.broker.index;
+    let index = &harness.server.broker.index;
     eventually(Duration::from_secs(5), "the bell to be heard", async || index.freshness().stamp() == seen)
         .await?;
     assert_ne!(agent.poll().await?.etag, told.etag);
 
-    let behind = house.server.address;
+    let behind = harness.server.address;
     let answer = polled(ask(behind).header("if-none-match", &told.etag).header("prefer", "wait=5")).await?;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", String::from_utf8_lossy(&answer.body));
     assert_eq!(answer.code()?, ErrorCode::BRK3002);
@@ -332,8 +332,8 @@ async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_protocol_version_is_refused() -> Result<()> {
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
     let request =
         agent.caller().request(Method::GET, &agent.path("target-state")).header(header::PROTOCOL, "99");
     assert_eq!(refused(request.send().await?).await?, ErrorCode::BRK2007);
@@ -342,12 +342,12 @@ async fn an_unknown_protocol_version_is_refused() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_reads_only_contents_that_concern_it() -> Result<()> {
-    let house = House::open().await?;
-    let mut agent = house.agent("shop-1", json!({})).await?;
-    let other = house.agent("shop-2", json!({})).await?;
-    let web = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    let old = house.submit("web", YAML).await?;
-    let new = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
+    let other = harness.agent("shop-2", json!({})).await?;
+    let web = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let old = harness.submit("web", YAML).await?;
+    let new = harness.submit("web", YAML).await?;
     let path =
         |object: &brokkr_api::objects::DeploymentObject| format!("deployment-objects/{}", object.sequence_id);
     assert_eq!(agent.caller().get(&path(&new)).await?.text().await?, YAML);
@@ -360,12 +360,12 @@ async fn an_agent_reads_only_contents_that_concern_it() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b5_an_approval_reaches_the_agent_that_it_is_for_and_is_for_the_newest_version_alone() -> Result<()> {
-    let house = House::open().await?;
-    let (one, two) = (house.agent("shop-1", json!({})).await?, house.agent("shop-2", json!({})).await?);
-    house.stack("web", json!({ "agents": ["shop-1", "shop-2"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open().await?;
+    let (one, two) = (harness.agent("shop-1", json!({})).await?, harness.agent("shop-2", json!({})).await?);
+    harness.stack("web", json!({ "agents": ["shop-1", "shop-2"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let approve =
-        async |body: Value| house.admin.send(Method::POST, "stacks/web/prune-approvals", &body).await;
+        async |body: Value| harness.admin.send(Method::POST, "stacks/web/prune-approvals", &body).await;
     let approvals = async |agent: &Agent| -> Result<Vec<u32>> {
         let stacks = agent.poll().await?.envelope()?.stacks;
         Ok(stacks[0].approvals.iter().map(|approval| approval.objects).collect())
@@ -378,13 +378,13 @@ async fn b5_an_approval_reaches_the_agent_that_it_is_for_and_is_for_the_newest_v
     assert_ne!(two.poll().await?.etag, before);
     assert_eq!(approvals(&two).await?, [80]);
     let list: brokkr_api::page::Page<brokkr_api::approvals::PruneApproval> =
-        house.admin.get_json("stacks/web/prune-approvals?limit=1").await?;
+        harness.admin.get_json("stacks/web/prune-approvals?limit=1").await?;
     assert_eq!((list.items[0].agent_id, list.items[0].objects), (None, 80));
     let path = format!("stacks/web/prune-approvals?after={}", list.next.unwrap_or_default());
     let rest: brokkr_api::page::Page<brokkr_api::approvals::PruneApproval> =
-        house.admin.get_json(&path).await?;
+        harness.admin.get_json(&path).await?;
     assert_eq!(rest.items.len(), 1);
-    house.submit("web", YAML).await?;
+    harness.submit("web", YAML).await?;
     assert_eq!(approvals(&one).await?, Vec::<u32>::new(), "it was for the version before");
     let late = approve(json!({ "sequence_id": object.sequence_id, "objects": 70 })).await?;
     assert_eq!(refused(late).await?, ErrorCode::BRK2014);

@@ -12,7 +12,7 @@ use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::house::{Caller, House, Key, read, refused, register};
+use crate::harness::{Caller, Harness, Key, read, refused, register};
 
 async fn make(caller: &Caller, role: Role) -> Result<NewApiToken> {
     read(caller.send(Method::POST, "api-tokens", &json!({ "name": "ci", "role": role })).await?).await
@@ -20,15 +20,15 @@ async fn make(caller: &Caller, role: Role) -> Result<NewApiToken> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_shown_once_expires_and_is_refused_when_revoked() -> Result<()> {
-    let house = House::open().await?;
-    let second = house.replica().await?;
-    let owner = house.project("shop", Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let owner = harness.project("shop", Role::Owner).await?;
     let made = make(&owner, Role::Deployer).await?;
     assert_eq!((made.info.project.as_str(), made.info.created_by.as_deref()), ("shop", Some("test")));
     let days = made.info.expires_at.map(|at| at.duration_since(made.info.created_at).as_hours() / 24);
     assert!(days.is_some_and(|days| (89..=90).contains(&days)), "{days:?}");
 
-    let here = Caller::new(house.server.address, Some(made.token.clone()));
+    let here = Caller::new(harness.server.address, Some(made.token.clone()));
     let there = Caller::new(second.address, Some(made.token.clone()));
     for caller in [&here, &there] {
         assert_eq!(caller.get_json::<WhoAmI>("whoami").await?.token_id, made.info.id);
@@ -50,15 +50,15 @@ async fn a_token_is_shown_once_expires_and_is_refused_when_revoked() -> Result<(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_made_again_by_its_key_is_the_same_and_is_stored_sealed() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     let wanted = json!({ "name": "ci", "role": "viewer" });
     let ask = || {
-        let request = house.admin.request(Method::POST, "api-tokens").json(&wanted);
+        let request = harness.admin.request(Method::POST, "api-tokens").json(&wanted);
         request.header(header::IDEMPOTENCY_KEY, "once").send()
     };
     let (first, again): (NewApiToken, NewApiToken) = (read(ask().await?).await?, read(ask().await?).await?);
     assert_eq!(first, again);
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     let bodies: Vec<Vec<u8>> = sqlx::query_scalar("SELECT body FROM idempotency_keys WHERE body IS NOT NULL")
         .fetch_all(&mut connection)
         .await?;
@@ -73,16 +73,16 @@ async fn rotate(caller: &Caller, token: &ApiToken, wanted: &serde_json::Value) -
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotated_token_has_its_like_and_is_good_for_the_overlap_and_no_longer() -> Result<()> {
-    let house = House::open().await?;
-    let owner = house.project("shop", Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let owner = harness.project("shop", Role::Owner).await?;
     let wanted = json!({ "name": "ci", "role": "deployer", "ttl_seconds": 3600 });
     let first: NewApiToken = read(owner.send(Method::POST, "api-tokens", &wanted).await?).await?;
-    let old = Caller::new(house.server.address, Some(first.token.clone()));
+    let old = Caller::new(harness.server.address, Some(first.token.clone()));
     assert!(old.get("whoami").await?.status().is_success(), "it is remembered with its end");
 
     // The token expires in an hour: an overlap of a day does not extend it.
     let made = rotate(&owner, &first.info, &json!({})).await?;
-    let new = Caller::new(house.server.address, Some(made.token.clone()));
+    let new = Caller::new(harness.server.address, Some(made.token.clone()));
     assert_eq!(new.get_json::<WhoAmI>("whoami").await?.token_id, made.info.id);
     let like = |token: &ApiToken| (token.name.clone(), token.role, token.project.clone());
     assert_eq!(like(&made.info), like(&first.info));
@@ -116,39 +116,39 @@ async fn a_rotated_token_has_its_like_and_is_good_for_the_overlap_and_no_longer(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_rotated_again_by_its_key_is_the_same() -> Result<()> {
-    let house = House::open().await?;
-    let first = make(&house.admin, Role::Viewer).await?;
+    let harness = Harness::open().await?;
+    let first = make(&harness.admin, Role::Viewer).await?;
     let path = format!("api-tokens/{}/rotate", first.info.id);
-    let ask = || house.admin.request(Method::POST, &path).header(header::IDEMPOTENCY_KEY, "once").send();
+    let ask = || harness.admin.request(Method::POST, &path).header(header::IDEMPOTENCY_KEY, "once").send();
     let made: RotatedApiToken = read(ask().await?).await?;
     assert_eq!(read::<RotatedApiToken>(ask().await?).await?, made);
-    let named = house.admin.get_json::<Page<ApiToken>>("api-tokens").await?.items;
+    let named = harness.admin.get_json::<Page<ApiToken>>("api-tokens").await?.items;
     assert_eq!(named.iter().filter(|token| token.name == "ci").count(), 2, "one was made");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_who_gives_a_role_rotates_a_token_of_it() -> Result<()> {
-    let house = House::open().await?;
+    let harness = Harness::open().await?;
     let path = |token: &NewApiToken| format!("api-tokens/{}/rotate", token.info.id);
-    let viewers = make(&house.admin, Role::Viewer).await?;
+    let viewers = make(&harness.admin, Role::Viewer).await?;
     let (admins, auditors) =
-        (make(&house.admin, Role::Admin).await?, make(&house.admin, Role::Auditor).await?);
+        (make(&harness.admin, Role::Admin).await?, make(&harness.admin, Role::Auditor).await?);
     for (role, code) in [
         (Role::Viewer, ErrorCode::BRK1002),
         (Role::Deployer, ErrorCode::BRK1002),
         (Role::Auditor, ErrorCode::BRK1002),
     ] {
-        let asked = house.with_role(role).await?.send(Method::POST, &path(&viewers), &json!({})).await?;
+        let asked = harness.with_role(role).await?.send(Method::POST, &path(&viewers), &json!({})).await?;
         assert_eq!(refused(asked).await?, code, "{role}");
     }
-    let owner = house.with_role(Role::Owner).await?;
+    let owner = harness.with_role(Role::Owner).await?;
     for above in [&admins, &auditors] {
         let asked = owner.send(Method::POST, &path(above), &json!({})).await?;
         assert_eq!(refused(asked).await?, ErrorCode::BRK2001, "not there for them");
-        assert_eq!(rotate(&house.admin, &above.info, &json!({})).await?.info.role, above.info.role);
+        assert_eq!(rotate(&harness.admin, &above.info, &json!({})).await?.info.role, above.info.role);
     }
-    let stranger = house.project("elsewhere", Role::Owner).await?;
+    let stranger = harness.project("elsewhere", Role::Owner).await?;
     let asked = stranger.send(Method::POST, &path(&viewers), &json!({})).await?;
     assert_eq!(refused(asked).await?, ErrorCode::BRK2001);
     rotate(&owner, &viewers.info, &json!({})).await?;
@@ -161,33 +161,33 @@ async fn only_who_gives_a_role_rotates_a_token_of_it() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gives_more_than_they_have_or_sees_those_above() -> Result<()> {
-    let house = House::open().await?;
-    let owner = house.with_role(Role::Owner).await?;
+    let harness = Harness::open().await?;
+    let owner = harness.with_role(Role::Owner).await?;
     for role in [Role::Viewer, Role::Deployer, Role::Owner] {
         make(&owner, role).await?;
     }
     for role in [Role::Admin, Role::Auditor] {
         let asked = owner.send(Method::POST, "api-tokens", &json!({ "name": "ci", "role": role })).await?;
         assert_eq!(refused(asked).await?, ErrorCode::BRK1002);
-        make(&house.admin, role).await?;
+        make(&harness.admin, role).await?;
     }
     let seen = owner.get_json::<Page<ApiToken>>("api-tokens").await?.items;
     assert!(!seen.is_empty() && seen.iter().all(|token| !token.role.is_over_installation()));
-    let admin: WhoAmI = house.admin.get_json("whoami").await?;
+    let admin: WhoAmI = harness.admin.get_json("whoami").await?;
     let path = format!("api-tokens/{}", admin.token_id);
     assert_eq!(refused(owner.get(&path).await?).await?, ErrorCode::BRK2001);
     let revoked = owner.request(Method::DELETE, &path).send().await?;
     assert_eq!(refused(revoked).await?, ErrorCode::BRK2001);
-    assert!(house.admin.get("whoami").await?.status().is_success());
+    assert!(harness.admin.get("whoami").await?.status().is_success());
 
-    let auditor = house.with_role(Role::Auditor).await?;
+    let auditor = harness.with_role(Role::Auditor).await?;
     assert!(auditor.get_json::<ApiToken>(&path).await.is_ok(), "an auditor reads everything");
     let changed = auditor.request(Method::DELETE, &path).send().await?;
     assert_eq!(refused(changed).await?, ErrorCode::BRK1002, "and changes nothing");
 
     for seconds in [0, 400 * 24 * 3600] {
         let wanted = json!({ "name": "ci", "role": "viewer", "ttl_seconds": seconds });
-        let asked = house.admin.send(Method::POST, "api-tokens", &wanted).await?;
+        let asked = harness.admin.send(Method::POST, "api-tokens", &wanted).await?;
         assert_eq!(refused(asked).await?, ErrorCode::BRK2003);
     }
     Ok(())
@@ -195,15 +195,15 @@ async fn nobody_gives_more_than_they_have_or_sees_those_above() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_join_token_lets_nobody_in() -> Result<()> {
-    let house = House::open().await?;
-    let token = house.join_token("shop-1", json!({ "env": "dev" })).await?;
-    let listed = house.admin.get_json::<Page<JoinTokenInfo>>("join-tokens").await?.items;
+    let harness = Harness::open().await?;
+    let token = harness.join_token("shop-1", json!({ "env": "dev" })).await?;
+    let listed = harness.admin.get_json::<Page<JoinTokenInfo>>("join-tokens").await?.items;
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].id, listed[0].agent_name.as_str()), (token.id, "shop-1"));
     assert_eq!(listed[0].labels["env"], "dev");
     let path = format!("join-tokens/{}", token.id);
-    assert_eq!(house.admin.request(Method::DELETE, &path).send().await?.status(), 204);
-    let joined = register(&house.anybody(), &token.token, &Key::generate()?).await?;
+    assert_eq!(harness.admin.request(Method::DELETE, &path).send().await?.status(), 204);
+    let joined = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(joined).await?, ErrorCode::BRK1003);
     Ok(())
 }

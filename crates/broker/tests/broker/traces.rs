@@ -16,7 +16,7 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::fleet::Fleet;
-use crate::house::{YAML, token};
+use crate::harness::{YAML, token};
 
 type Spans = Arc<Mutex<Vec<Span>>>;
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::house::{Agent, House, YAML};
+use crate::harness::{Agent, Harness, YAML};
 use crate::restore::epoch;
 
 const SESSION: &str = include_str!("version1/session.http");
@@ -37,7 +37,7 @@ impl Answer {
 
 /// The blanks of the recorded requests, and who fills them in.
 struct Old<'a> {
-    house: &'a House,
+    harness: &'a Harness,
     agent: &'a Agent,
     blanks: BTreeMap<&'static str, String>,
 }
@@ -58,7 +58,7 @@ impl Old<'_> {
         let (head, body) = recorded.split_once("\n\n").context("a head and a body")?;
         let body = fill(body.trim_end());
         let head = fill(head).replace("{length}", &body.len().to_string()).replace('\n', "\r\n");
-        let mut stream = TcpStream::connect(self.house.server.address).await?;
+        let mut stream = TcpStream::connect(self.harness.server.address).await?;
         stream.write_all(format!("{head}\r\nconnection: close\r\n\r\n{body}").as_bytes()).await?;
         let mut raw = Vec::new();
         stream.read_to_end(&mut raw).await?;
@@ -81,11 +81,11 @@ fn read(raw: &[u8]) -> Result<Answer> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_of_protocol_version_1_keeps_working_through_a_restore() -> Result<()> {
     assert_eq!(OLDEST_PROTOCOL_VERSION, 1, "when version 1 is no longer served, this test goes with it");
-    let house = House::open().await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "selectors": ["*"] })).await?;
-    let object = house.submit("web", YAML).await?;
-    let mut old = Old { house: &house, agent: &agent, blanks: BTreeMap::new() };
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    let mut old = Old { harness: &harness, agent: &agent, blanks: BTreeMap::new() };
     old.fill("agent", agent.id);
     old.fill("instance", agent.session.instance);
     old.fill("stack", stack.id);
@@ -120,15 +120,15 @@ async fn an_agent_of_protocol_version_1_keeps_working_through_a_restore() -> Res
     assert_eq!(receipt.accepted, [report.id]);
 
     // On hold it is told nothing, and after the raise it is asked, answers as it always did, and is served.
-    epoch(&house.database, &["hold"]).await?;
+    epoch(&harness.database, &["hold"]).await?;
     brokkr_testkit::eventually(std::time::Duration::from_secs(30), "the hold", async || {
-        house.server.broker.restore.hold().is_some()
+        harness.server.broker.restore.hold().is_some()
     })
     .await?;
     assert_eq!(old.send(POLL).await?.code()?, ErrorCode::BRK3001);
     assert_eq!(old.send(HOLDS).await?.status, 204);
     assert_eq!(old.send(POLL).await?.status, 503);
-    epoch(&house.database, &["raise"]).await?;
+    epoch(&harness.database, &["raise"]).await?;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     loop {
         let polled = old.send(POLL).await?;

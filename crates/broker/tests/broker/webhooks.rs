@@ -10,39 +10,44 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
 use brokkr_api::page::Page;
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::tokens::Role;
-use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookWithSecret};
+use brokkr_api::webhooks::{self, Delivery, DeliveryState, Webhook, WebhookWithSecret};
 use brokkr_testkit::{Attempt, Postgres, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
-use strum::IntoEnumIterator as _;
 
-use crate::house::{House, YAML, read, refused, serve_all};
+use crate::harness::{Harness, YAML, read, refused, serve_all};
 use receiver::{Answer, Receiver, SOON, Trust};
 
 const GRACE: Duration = Duration::from_secs(300);
 
-async fn open(trust: &Trust) -> Result<House> {
-    House::open_with(Postgres::shared().await?, trust.args(GRACE)?).await
+async fn open(trust: &Trust) -> Result<Harness> {
+    Harness::open_with(Postgres::shared().await?, trust.args(GRACE)?).await
 }
 
-async fn create(house: &House, name: &str, receiver: &Receiver, filter: Value) -> Result<WebhookWithSecret> {
+async fn create(
+    harness: &Harness,
+    name: &str,
+    receiver: &Receiver,
+    filter: Value,
+) -> Result<WebhookWithSecret> {
     let wanted = json!({ "name": name, "url": receiver.url, "filter": filter });
-    read(house.admin.send(Method::POST, "webhooks", &wanted).await?).await
+    read(harness.admin.send(Method::POST, "webhooks", &wanted).await?).await
 }
 
-async fn deliveries(house: &House, webhook: &str) -> Result<Vec<Delivery>> {
+async fn deliveries(harness: &Harness, webhook: &str) -> Result<Vec<Delivery>> {
     let page: Page<Delivery> =
-        house.admin.get_json(&format!("webhooks/{webhook}/deliveries?limit=500")).await?;
+        harness.admin.get_json(&format!("webhooks/{webhook}/deliveries?limit=500")).await?;
     Ok(page.items)
 }
 
 /// Waits until the newest message to a webhook is as wanted.
-async fn newest(house: &House, webhook: &str, wanted: impl Fn(&Delivery) -> bool) -> Result<Delivery> {
-    eventually(SOON, "a message to the webhook", async || match deliveries(house, webhook).await {
+async fn newest(harness: &Harness, webhook: &str, wanted: impl Fn(&Delivery) -> bool) -> Result<Delivery> {
+    eventually(SOON, "a message to the webhook", async || match deliveries(harness, webhook).await {
         Ok(found) => match found.into_iter().next() {
-            Some(newest) if desired(&newest) => Attempt::Done(newest),
+            Some(newest) if wanted(&newest) => Attempt::Done(newest),
             other => Attempt::NotYet(format!("{other:?}")),
         },
         Err(error) => Attempt::NotYet(format!("{error:#}")),
@@ -53,12 +58,12 @@ async fn newest(house: &House, webhook: &str, wanted: impl Fn(&Delivery) -> bool
 #[tokio::test(flavor = "multi_thread")]
 async fn g1_what_happens_is_told_to_webhooks_signed_with_every_valid_secret() -> Result<()> {
     let trust = Trust::new()?;
-    let (house, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(204)).await?);
-    let made = create(&house, "chat", &receiver, json!({ "stacks": ["web"] })).await?;
-    house.stack("web", json!({ "agents": [] })).await?;
-    house.stack("other", json!({ "agents": [] })).await?;
-    house.submit("other", YAML).await?;
-    let object = house.submit("web", YAML).await?;
+    let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(204)).await?);
+    let made = create(&harness, "chat", &receiver, json!({ "stacks": ["web"] })).await?;
+    harness.stack("web", json!({ "agents": [] })).await?;
+    harness.stack("other", json!({ "agents": [] })).await?;
+    harness.submit("other", YAML).await?;
+    let object = harness.submit("web", YAML).await?;
     let first = receiver.got(1).await?.remove(0);
     assert!(first.is_signed_with(&made.secret), "{first:?}");
     assert!(!first.is_signed_with("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));
@@ -71,22 +76,22 @@ async fn g1_what_happens_is_told_to_webhooks_signed_with_every_valid_secret() ->
     // While a secret is being changed, both sign; then only the new one.
     let rotate = async |overlap: u32| -> Result<WebhookWithSecret> {
         let wanted = json!({ "overlap_seconds": overlap });
-        read(house.admin.send(Method::POST, "webhooks/chat/rotate-secret", &wanted).await?).await
+        read(harness.admin.send(Method::POST, "webhooks/chat/rotate-secret", &wanted).await?).await
     };
     let second = rotate(3600).await?;
-    house.delete("web").await?;
+    harness.delete("web").await?;
     let deleted = receiver.got(2).await?.remove(1);
     assert_eq!(deleted.kind(), "stack.deleted");
     assert!(deleted.is_signed_with(&made.secret) && deleted.is_signed_with(&second.secret));
     let third = rotate(0).await?;
-    let attempt: Attempt =
-        read(house.admin.send(Method::POST, "webhooks/chat/test", &json!({})).await?).await?;
+    let attempt: webhooks::Attempt =
+        read(harness.admin.send(Method::POST, "webhooks/chat/test", &json!({})).await?).await?;
     assert_eq!((attempt.delivered, attempt.status), (true, Some(204)), "{attempt:?}");
     let ping = receiver.got(3).await?.remove(2);
     assert_eq!(ping.kind(), "ping");
     assert!(ping.is_signed_with(&third.secret));
     assert!(!ping.is_signed_with(&made.secret) && !ping.is_signed_with(&second.secret));
-    let delivered = newest(&house, "chat", |delivery| delivery.state == DeliveryState::Delivered).await?;
+    let delivered = newest(&harness, "chat", |delivery| delivery.state == DeliveryState::Delivered).await?;
     assert_eq!((delivered.id.to_string().as_str(), delivered.attempts), (deleted.id(), 1));
     assert_eq!(receiver.seen().len(), 3, "nothing of the other stack: {:?}", receiver.kinds());
     Ok(())
@@ -95,24 +100,26 @@ async fn g1_what_happens_is_told_to_webhooks_signed_with_every_valid_secret() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported() -> Result<()> {
     let trust = Trust::new()?;
-    let (house, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
-    let outcomes: Vec<String> = Transition::iter().map(|transition| format!("stack.{transition}")).collect();
-    create(&house, "all", &receiver, json!({ "events": outcomes, "agent_selector": "env=prod" })).await?;
-    let agent = house.agent("shop-1", json!({ "env": "prod" })).await?;
-    let other = house.agent("shop-2", json!({ "env": "test" })).await?;
-    let stack = house.stack("web", json!({ "agents": ["shop-1", "shop-2"] })).await?;
-    let object = house.submit("web", YAML).await?;
-    let reports: Vec<_> = Transition::iter()
+    let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
+    let outcomes: Vec<String> =
+        Transition::KNOWN.iter().map(|transition| format!("stack.{transition}")).collect();
+    create(&harness, "all", &receiver, json!({ "events": outcomes, "agent_selector": "env=prod" })).await?;
+    let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let other = harness.agent("shop-2", json!({ "env": "test" })).await?;
+    let stack = harness.stack("web", json!({ "agents": ["shop-1", "shop-2"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    let reports: Vec<_> = Transition::KNOWN
+        .into_iter()
         .zip(1_800_000_000..)
         .map(|(transition, second)| {
             let mut report = agent.report(stack.id, object.sequence_id, transition, second);
-            report.reason = "ImagePullBackOff".to_owned();
-            report.message = "Deployment shop/web: 0/3 replicas ready".to_owned();
+            report.reason = Reason::ImagePullBackOff;
+            report.message = "Deployment shop/web: 0/3 replicas ready".into();
             report
         })
         .collect();
     // An agent of another label is not asked for; a second replica and a repetition add nothing.
-    let second = serve_all(&house.database, None, trust.args(GRACE)?).await?;
+    let second = serve_all(&harness.database, None, trust.args(GRACE)?).await?;
     other
         .send_reports(&[other.report(stack.id, object.sequence_id, Transition::Failed, 1_800_000_000)])
         .await?;
@@ -126,8 +133,8 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
     assert_eq!(failed["data"]["reason"], "ImagePullBackOff");
     assert_eq!(failed["data"]["agent"]["name"], "shop-1");
     assert_eq!(failed["data"]["event_id"], json!(reports[3].id));
-    newest(&house, "all", |delivery| delivery.state == DeliveryState::Delivered).await?;
-    let stored = deliveries(&house, "all").await?;
+    newest(&harness, "all", |delivery| delivery.state == DeliveryState::Delivered).await?;
+    let stored = deliveries(&harness, "all").await?;
     assert_eq!((stored.len(), receiver.seen().len()), (outcomes.len(), outcomes.len()));
     second.stop().await;
     Ok(())
@@ -136,16 +143,16 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
 #[tokio::test(flavor = "multi_thread")]
 async fn webhooks_are_changed_by_owners_and_seen_by_viewers_without_what_is_secret() -> Result<()> {
     let trust = Trust::new()?;
-    let (house, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
-    let made = create(&house, "chat", &receiver, json!({})).await?;
-    let (owner, viewer) = (house.with_role(Role::Owner).await?, house.with_role(Role::Viewer).await?);
+    let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
+    let made = create(&harness, "chat", &receiver, json!({})).await?;
+    let (owner, viewer) = (harness.with_role(Role::Owner).await?, harness.with_role(Role::Viewer).await?);
     let seen: Webhook = owner.get_json("webhooks/chat").await?;
     assert_eq!((seen.url.as_str(), seen.enabled), (receiver.url.as_str(), true));
     let listed: Page<Value> = viewer.get_json("webhooks").await?;
     assert_eq!(listed.items[0]["url"], format!("https://localhost:{}/…", receiver.port));
     assert!(listed.items[0].get("secret").is_none());
     let secret = &made.secret["whsec_".len()..];
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     let dump: Vec<String> = sqlx::query_scalar(
         "SELECT row(s)::text || encode(s.sealed, 'base64') FROM webhook_secrets s UNION ALL
          SELECT row(k)::text || encode(k.body, 'escape') FROM idempotency_keys k",
@@ -172,18 +179,18 @@ async fn webhooks_are_changed_by_owners_and_seen_by_viewers_without_what_is_secr
     let off: Webhook =
         read(owner.send(Method::PATCH, "webhooks/chat", &json!({ "enabled": false })).await?).await?;
     assert!(!off.enabled);
-    house.stack("web", json!({ "agents": [] })).await?;
-    house.submit("web", YAML).await?;
-    assert!(deliveries(&house, "chat").await?.is_empty());
+    harness.stack("web", json!({ "agents": [] })).await?;
+    harness.submit("web", YAML).await?;
+    assert!(deliveries(&harness, "chat").await?.is_empty());
     owner.send(Method::PATCH, "webhooks/chat", &json!({ "enabled": true })).await?;
-    house.submit("web", YAML).await?;
+    harness.submit("web", YAML).await?;
     receiver.got(1).await?;
     let gone = owner.request(Method::DELETE, "webhooks/chat").send().await?;
     assert_eq!(gone.status(), 204);
     assert_eq!(refused(owner.get("webhooks/chat").await?).await?, ErrorCode::BRK2001);
 
     // Without a key, no secret can be kept.
-    let bare = House::open().await?;
+    let bare = Harness::open().await?;
     let wanted = json!({ "name": "chat", "url": "https://hooks.example.com/" });
     assert_eq!(refused(bare.admin.send(Method::POST, "webhooks", &wanted).await?).await?, ErrorCode::BRK2017);
     Ok(())
@@ -192,17 +199,17 @@ async fn webhooks_are_changed_by_owners_and_seen_by_viewers_without_what_is_secr
 #[tokio::test(flavor = "multi_thread")]
 async fn s13_two_replicas_send_each_message_once() -> Result<()> {
     let trust = Trust::new()?;
-    let (house, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
-    let second = serve_all(&house.database, None, trust.args(GRACE)?).await?;
-    create(&house, "chat", &receiver, json!({})).await?;
-    house.stack("web", json!({ "agents": [] })).await?;
-    let other = crate::house::Caller::new(
+    let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
+    let second = serve_all(&harness.database, None, trust.args(GRACE)?).await?;
+    create(&harness, "chat", &receiver, json!({})).await?;
+    harness.stack("web", json!({ "agents": [] })).await?;
+    let other = crate::harness::Caller::new(
         second.address,
-        Some(crate::house::token(&house.database, Role::Admin).await?),
+        Some(crate::harness::token(&harness.database, Role::Admin).await?),
     );
     let (mut here, mut there) = (0, 0);
     for _ in 0..20 {
-        house.submit("web", YAML).await?;
+        harness.submit("web", YAML).await?;
         here += 1;
         let request = other.request(Method::POST, "stacks/web/deployment-objects").body(YAML);
         assert!(request.send().await?.status().is_success());
@@ -210,7 +217,7 @@ async fn s13_two_replicas_send_each_message_once() -> Result<()> {
     }
     receiver.got(here + there).await?;
     eventually(SOON, "all are delivered", async || {
-        deliveries(&house, "chat")
+        deliveries(&harness, "chat")
             .await
             .is_ok_and(|all| all.iter().all(|delivery| delivery.state == DeliveryState::Delivered))
     })
@@ -218,7 +225,7 @@ async fn s13_two_replicas_send_each_message_once() -> Result<()> {
     let seen = receiver.seen();
     let ids: HashSet<&str> = seen.iter().map(receiver::Received::id).collect();
     assert_eq!((seen.len(), ids.len()), (here + there, here + there));
-    assert!(deliveries(&house, "chat").await?.iter().all(|delivery| delivery.attempts == 1));
+    assert!(deliveries(&harness, "chat").await?.iter().all(|delivery| delivery.attempts == 1));
     second.stop().await;
     Ok(())
 }

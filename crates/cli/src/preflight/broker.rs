@@ -85,9 +85,9 @@ pub fn restore(data: &PreflightData) -> Check {
             let reason = format!("{} on agents and not in the database", stacks(system.stacks_unknown));
             return failed(reason, "brokkr admin unknown");
         }
-        if system.agents_to_tell > 0 {
+        if system.agents_to_report > 0 {
             let reason =
-                format!("{} of the agents have not reported their stacks yet", system.agents_to_tell);
+                format!("{} of the agents have not reported their stacks yet", system.agents_to_report);
             return warning(reason, "brokkr admin status");
         }
         ok("nothing to settle")

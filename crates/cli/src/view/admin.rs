@@ -84,11 +84,11 @@ fn status(system: &System) -> String {
         }
         None => lines.push("on hold:      no".to_owned()),
     }
-    if system.agents_to_tell + system.stacks_ahead + system.stacks_unknown + system.targets_kept > 0 {
+    if system.agents_to_report + system.stacks_ahead + system.stacks_unknown + system.targets_kept > 0 {
         lines.push(String::new());
     }
     for (number, what, next) in [
-        (system.agents_to_tell, "agent", "not yet reported its stacks"),
+        (system.agents_to_report, "agent", "not yet reported its stacks"),
         (system.stacks_ahead, "stack", "newer on agents than in the database: brokkr admin ahead"),
         (system.stacks_unknown, "stack", "on agents but not in the database: brokkr admin unknown"),
         (
@@ -196,7 +196,7 @@ mod tests {
             epoch: 1,
             position: "1.700".into(),
             hold: Some(Hold { since: now(), because: "the agent shop-1 has seen 1.900".into() }),
-            agents_to_tell: 2,
+            agents_to_report: 2,
             stacks_ahead: 0,
             stacks_unknown: 0,
             targets_kept: 0,
@@ -205,7 +205,7 @@ mod tests {
         };
         let held = status(&system);
         system.hold = None;
-        (system.agents_to_tell, system.stacks_ahead, system.stacks_unknown, system.targets_kept) =
+        (system.agents_to_report, system.stacks_ahead, system.stacks_unknown, system.targets_kept) =
             (0, 1, 1, 3);
         system.raised.push(RaisedEpoch {
             epoch: 1_700_000_000,

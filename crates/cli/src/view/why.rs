@@ -142,9 +142,9 @@ impl Show for AgentWhy {
         }
         // The evidence is the table below.
         lines.extend(details(self.broken.as_ref(), &[]));
-        let stacks = count(usize::try_from(self.concerned).unwrap_or(usize::MAX), "stack");
+        let stacks = count(usize::try_from(self.affected_stacks).unwrap_or(usize::MAX), "stack");
         if self.stacks.is_empty() {
-            lines.push(match self.concerned {
+            lines.push(match self.affected_stacks {
                 0 => "no stack targets it".to_owned(),
                 1 => "its stack is in sync".to_owned(),
                 _ => format!("all of its {stacks} are in sync"),
@@ -267,7 +267,7 @@ mod tests {
             }),
             evidence: Vec::new(),
             stacks: vec![why()],
-            concerned: 14,
+            affected_stacks: 14,
         };
         let well = AgentWhy {
             presence: Presence::Fresh,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use brokkr_api::agents::{Holds, OpenSession, RegisterAgent};
 use brokkr_api::protocol::{Session, holds_digest};
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
 use brokkr_api::tokens::CreateJoinToken;
 use brokkr_api::{AgentId, EventId, InstanceId, Labels, Position, SequenceId, StackId};
@@ -38,8 +39,8 @@ impl FakeAgent {
         let token = admins[0].create_join_token(&wanted).await?;
         let key = AgentKey::generate()?;
         let registration = RegisterAgent { token: token.token, public_key: key.public_key_base64url() };
-        let anybody = admins[0].with_credential(Credential::None);
-        let registered = anybody.register_agent(&registration).await?;
+        let anonymous = admins[0].with_credential(Credential::None);
+        let registered = anonymous.register_agent(&registration).await?;
         let identity =
             AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key };
         let session = Session { count: 1, instance: InstanceId::generate() };
@@ -180,8 +181,8 @@ impl FakeAgent {
             transition: Transition::Applied,
             at: jiff::Timestamp::now(),
             hops: Hops::default(),
-            reason: String::new(),
-            message: String::new(),
+            reason: Reason::None,
+            message: Message::default(),
             objects: Vec::new(),
             conditions: Vec::new(),
             dropped: 0,

@@ -30,7 +30,7 @@ async fn row_05_a_long_transaction_delays_the_outbox_and_nothing_is_skipped() ->
     sqlx::query("INSERT INTO things VALUES (1)").execute(&mut *open).await?;
     // Submissions continue; waiting polls keep waiting.
     pair.wait_for_progress_within(rounds(3, 20), WAIT_TIMEOUT).await?;
-    let before = pair.recorder.snapshot().seen.len();
+    let before = pair.recorder.snapshot().served.len();
     if runs_in_full() {
         for replica in &pair.replicas {
             replica.wait_for_log("an open transaction holds the outbox back", WAIT_TIMEOUT).await?;
@@ -38,7 +38,7 @@ async fn row_05_a_long_transaction_delays_the_outbox_and_nothing_is_skipped() ->
     }
     open.commit().await?;
     eventually(RECOVERY_TIMEOUT, "agents to hear again", async || {
-        pair.recorder.snapshot().seen.len() > before
+        pair.recorder.snapshot().served.len() > before
     })
     .await?;
     pair.wait_for_progress(3).await?;
@@ -110,7 +110,7 @@ async fn row_10_a_read_only_database_refuses_writes_answers_reads_and_recovers_b
 async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself() -> Result<()> {
     let scratch = Scratch::new("small-disk")?;
     let Some(disk) = SmallDisk::mount(scratch.path())? else {
-        println!("not run: this machine lets nobody mount a file system");
+        println!("not run: this machine does not allow mounting a file system");
         return Ok(());
     };
     let setup = Setup { bytes: 30_000, ..Setup::default() };

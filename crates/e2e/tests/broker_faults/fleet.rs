@@ -59,7 +59,7 @@ async fn row_45_a_fleet_that_reconnects_at_once_is_served_and_disturbs_no_other_
     });
     let served: Vec<(usize, Option<Duration>)> = futures::future::try_join_all(polling).await?;
     let failures: usize = served.iter().map(|(failures, _)| failures).sum();
-    println!("{count} agents served within {:?}, {failures} tries in vain", started.elapsed());
+    println!("{count} agents served within {:?}, {failures} failed attempts", started.elapsed());
     ensure!(failures <= count, "an error storm: {failures} failures of {count} agents");
     ensure!(served.iter().all(|(_, spread)| spread.is_some()), "every answer tells how far to spread");
     pair.wait_for_progress(5).await?;

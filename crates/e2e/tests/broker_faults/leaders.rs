@@ -23,7 +23,7 @@ fn watch(pair: &BrokerPair) -> [Rule; 2] {
 /// Returns the replica that is the leader.
 async fn leader(pair: &BrokerPair) -> Result<usize> {
     let watched = watch(pair);
-    let found = eventually(RECOVERY_TIMEOUT, "somebody to lead", async || {
+    let found = eventually(RECOVERY_TIMEOUT, "a replica to lead", async || {
         watched.iter().position(|rule| rule.hits() > 0)
     });
     let found = found.await?;

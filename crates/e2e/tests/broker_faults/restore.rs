@@ -31,7 +31,7 @@ async fn known(pair: &BrokerPair) -> Result<Known> {
 }
 
 /// Requires that no agent gets older stacks; returns an error if an agent is not put on hold.
-async fn nobody_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> Result<()> {
+async fn assert_no_agent_goes_back(pair: &BrokerPair, known: &Known, replica: usize) -> Result<()> {
     let polls = pair.agents.iter().map(|agent| async move {
         let (position, stacks) = &known[&agent.id];
         match agent.poll(replica, &agent.ask(*position, None, Duration::ZERO)).await {
@@ -92,8 +92,9 @@ async fn goes_back(serving: bool) -> Result<()> {
         }
     }
     for replica in 0..2 {
-        let what = format!("replica {replica} to hold everybody");
-        eventually(WAIT_TIMEOUT, &what, async || nobody_goes_back(&pair, &known, replica).await).await?;
+        let what = format!("replica {replica} to put all agents on hold");
+        eventually(WAIT_TIMEOUT, &what, async || assert_no_agent_goes_back(&pair, &known, replica).await)
+            .await?;
     }
     pair.raise_epoch().await?;
     eventually(RECOVERY_TIMEOUT, "both replicas to serve again", async || {

@@ -184,7 +184,7 @@ async fn row_12_a_statement_timeout_rolls_the_submission_back_and_the_error_is_r
             )
             .fetch_all(&mut beside)
             .await?;
-            ensure!(!cancelled.is_empty(), "nobody sleeps");
+            ensure!(!cancelled.is_empty(), "no statement sleeps");
             Ok(())
         })
         .await?;

@@ -1,4 +1,4 @@
-//! What an administrator asks before an upgrade and hands to whoever helps, on a real broker with real trouble.
+//! The preflight before an upgrade and the support bundle, on a real broker with real problems.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
-/// Messages to webhooks go to an address where nobody listens.
+/// An address for webhooks where nothing listens.
 const WEBHOOKS: &[&str] = &[
     "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
     "--webhook-networks=127.0.0.0/8",
@@ -26,7 +26,7 @@ const WEBHOOKS: &[&str] = &[
 /// Verdict and reason by check.
 type Checks = BTreeMap<String, (String, String)>;
 
-/// What it found, and what it exits with.
+/// Returns the findings and the exit code.
 async fn preflight(fleet: &Fleet, more: &[&str]) -> Result<(i32, Checks)> {
     let arguments = ["admin", "preflight", "-o", "json"].iter().chain(more);
     let output = fleet.brokkr(arguments).await?;
@@ -38,7 +38,7 @@ async fn preflight(fleet: &Fleet, more: &[&str]) -> Result<(i32, Checks)> {
     Ok((output.code, checks.collect()))
 }
 
-/// Waits until it exits with this and finds that. A machine that stood still for a moment is in the way of an upgrade as well.
+/// Waits for this exit code and these findings. A machine that stalled for a moment prevents an upgrade as well.
 async fn finds(fleet: &Fleet, more: &[&str], code: i32, is_so: impl Fn(&Checks) -> bool) -> Result<()> {
     eventually(WAIT_TIMEOUT, "a preflight that finds it", async || {
         let (exits, checks) = preflight(fleet, more).await?;
@@ -61,16 +61,16 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     })
     .await?;
 
-    // So large a prune that it waits.
+    // A prune so large that it needs approval.
     let many = |number: usize| -> String {
         (0..number).map(|at| config_map_yaml(&space, &format!("many-{at}"), "1")).collect()
     };
     fleet.apply("many", "env=prod", &many(60)).await?;
     fleet.submit("many", "env=prod", &many(1)).await?;
-    finds(&fleet, &[], 0, |checks| checks["prunes"].0 == "look" && checks["prunes"].1.contains("of many"))
+    finds(&fleet, &[], 0, |checks| checks["prunes"].0 == "warning" && checks["prunes"].1.contains("of many"))
         .await?;
 
-    // A token that expires, a stack that goes while its agent is away, the one message that nobody takes.
+    // A token that expires, a stack that is deleted while its agent is offline, a message that is not accepted.
     shop.kill9();
     fleet.brokkr(["token", "create", "ci", "--role", "viewer", "--ttl", "2d"]).await?.ok()?;
     let url = ["--url", "http://127.0.0.1:9/hook"];
@@ -93,24 +93,24 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     .await?;
     let troubles = [
         ("tokens", "expires: ci in"),
-        ("deletions", "agents still hold web since"),
+        ("deletions", "agents still have web since"),
         ("webhooks", "ops has 1 dead"),
     ];
     finds(&fleet, &[], 0, |troubled| {
         troubles.iter().all(|(check, reason)| {
             let (verdict, text) = &troubled[*check];
-            verdict == "look" && text.contains(reason)
+            verdict == "warning" && text.contains(reason)
         })
     })
     .await?;
 
-    // Whoever may not ask is told so, and not that all is well.
+    // A caller without permission gets an error, not an empty result.
     let viewer = fleet.brokkr(["token", "create", "eye", "--role", "viewer"]).await?.ok()?.stdout;
     let file = fleet.cli.file("viewer", &viewer)?.display().to_string();
     finds(&fleet, &["--token-file", &file], 0, |seen| {
         let hidden = ["version", "hold", "restore", "tokens", "audit"];
         let is_hidden =
-            |check: &&str| seen[*check].0 == "look" && seen[*check].1.starts_with("you may not ask");
+            |check: &&str| seen[*check].0 == "warning" && seen[*check].1.starts_with("not allowed: ");
         hidden.iter().all(is_hidden) && seen["broker"].0 == "ok"
     })
     .await?;
@@ -119,11 +119,11 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     let launch =
         Launch::new("brokkr-broker", program("brokkr-broker")?).args(hold).arg(fleet.database().url());
     run(launch, WAIT_TIMEOUT).await?.ok()?;
-    finds(&fleet, &[], 1, |held| held["hold"].0 == "bad" && held["hold"].1.contains("rehearsal")).await?;
+    finds(&fleet, &[], 1, |held| held["hold"].0 == "failed" && held["hold"].1.contains("rehearsal")).await?;
     Ok(())
 }
 
-/// The files of a bundle by name, unpacked as anybody would.
+/// Unpacks a bundle and returns its files by name.
 async fn unpacked(bundle: &Path, folder: &Path) -> Result<BTreeMap<String, String>> {
     fs::create_dir_all(folder)?;
     let launch = Launch::new("tar", "/bin/tar").arg("-xzf").arg(bundle).arg("-C").arg(folder);
@@ -158,7 +158,7 @@ async fn a_support_bundle_has_the_fleet_in_it_and_no_secret() -> Result<()> {
             "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: {space}}}\nstringData: {{password: {secret}}}\n"
         );
     fleet.apply("web", "env=prod", &manifest).await?;
-    // The API server quotes what it complains of.
+    // The API server quotes the rejected value.
     let service = format!(
         "---\napiVersion: v1\nkind: Service\nmetadata: {{name: s, namespace: {space}}}\n\
          spec: {{type: {quoted}, ports: [{{port: 80}}]}}\n"
@@ -204,7 +204,7 @@ async fn a_support_bundle_has_the_fleet_in_it_and_no_secret() -> Result<()> {
     assert!(found.values().any(|text| text.contains("brokkr_on_hold 0")), "{:?}", found.keys());
     assert_eq!(found["missing.json"].trim(), "[]");
 
-    // Whoever may see less gets less, and is told what.
+    // A caller with fewer permissions gets less, and a list of what is missing.
     let viewer = fleet.cli.file("viewer", &token)?.display().to_string();
     let less = scratch.join("less.tar.gz").display().to_string();
     let make = ["admin", "support-bundle", "--file", &less, "--token-file", &viewer];

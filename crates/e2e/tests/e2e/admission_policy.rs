@@ -1,7 +1,6 @@
-//! The fence: what the API server refuses to every account of Brokkr's, whatever the agent asks for.
+//! The admission policy: requests that the API server refuses to every account of Brokkr.
 //!
-//! Nobody reconciles here: the requests are made with the agent's own account and its own code, as a hijacked or mistaken
-//! agent could make them.
+//! The requests are made with the agent's own account and code, as a compromised or faulty agent could make them.
 
 use std::sync::Arc;
 
@@ -9,8 +8,7 @@ use anyhow::{Context as _, Result};
 use brokkr_agent::execute::{Cluster as ApiServer, Writes};
 use brokkr_agent::fence;
 use brokkr_agent::grant;
-use brokkr_agent::plan::steps::Answer;
-use brokkr_agent::plan::types::Uid;
+use brokkr_agent::model::{StepResult, Uid};
 use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::{Checksum, StackId};
@@ -29,7 +27,7 @@ use serde_json::{Value, json};
 
 use brokkr_testkit::world::WAIT_TIMEOUT;
 
-/// An installed agent that has joined and does nothing, and a namespace with things of several owners.
+/// An installed agent that has joined and does nothing, and a namespace with objects of several owners.
 struct Fixture {
     cluster: Arc<Cluster>,
     /// The agent's own namespace.
@@ -38,7 +36,7 @@ struct Fixture {
     agent: AgentId,
     client: Client,
     maps: Api<ConfigMap>,
-    /// The same, as an administrator.
+    /// A client as administrator.
     admin: Api<ConfigMap>,
 }
 
@@ -46,7 +44,7 @@ impl Fixture {
     async fn new() -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let (home, space, agent) = (unique("brokkr-fixture"), unique("fixture"), AgentId::generate());
-        // An account that a grant could name, with rights of its own in the namespace.
+        // An account for a grant, with its own permissions in the namespace.
         cluster
             .apply(&format!(
                 "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {space}}}\n\
@@ -61,11 +59,13 @@ impl Fixture {
             .await?;
         install(&cluster, &home, &["--impersonate", &format!("{space}/brokkr-shop")]).await?;
         let client = cluster.client_for(&home, ACCOUNT).await?;
-        eventually(WAIT_TIMEOUT, "the agent to stand behind its fence", async || {
-            match fence::stand(&client, &home, agent).await {
-                Ok(()) => Attempt::Done(()),
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
-            }
+        eventually(WAIT_TIMEOUT, "the agent to stand behind its fence", async || match fence::ensure_active(
+            &client, &home, agent,
+        )
+        .await
+        {
+            Ok(()) => Attempt::Done(()),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
         })
         .await?;
         let maps = Api::namespaced(client.clone(), &space);
@@ -84,7 +84,7 @@ impl Fixture {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": "1"}})
     }
 
-    /// What somebody with all rights put there.
+    /// Creates an object as administrator.
     async fn put(&self, name: &str, marks: Marks<'_>) -> Result<()> {
         let parameters = PatchParams::apply("brokkr").force();
         self.admin.patch(name, &parameters, &Patch::Apply(self.map(name, &marks))).await?;
@@ -115,7 +115,7 @@ impl Fixture {
         };
         let acting = grant::acting(&target).map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
         let server = ApiServer::new(self.client.clone(), 4);
-        server.let_write(true);
+        server.allow_writes(true);
         Ok(server.acting_as(&acting))
     }
 
@@ -135,13 +135,13 @@ fn labelled(label: &str) -> Marks<'_> {
     Marks { label: Some(label), stack: None }
 }
 
-/// The fence's words, with which it must have refused.
+/// Requires that the admission policy refused the request with this message.
 fn refused(answer: Result<impl std::fmt::Debug, kube::Error>) -> String {
     match answer {
-        Err(kube::Error::Api(status)) if status.code == 422 => {
-            fence::said(&status.message).unwrap_or_else(|| panic!("not the fence: {status:?}")).to_owned()
-        }
-        other => panic!("the fence let it pass, or somebody else refused: {other:?}"),
+        Err(kube::Error::Api(status)) if status.code == 422 => fence::refusal_message(&status.message)
+            .unwrap_or_else(|| panic!("not the fence: {status:?}"))
+            .to_owned(),
+        other => panic!("the admission policy did not refuse it: {other:?}"),
     }
 }
 
@@ -166,14 +166,14 @@ async fn c4_the_admission_policy_rejects_changes_and_deletions_of_another_agents
     refused(fixture.maps.patch("theirs", &PatchParams::default(), &release).await);
     refused(fixture.maps.delete("theirs", &DeleteParams::default()).await);
     forbidden(fixture.maps.delete_collection(&DeleteParams::default(), &ListParams::default()).await);
-    // Nor may it make one under another's name.
+    // Nor may it create one with another agent's label.
     assert!(refused(fixture.apply("new", labelled(&other)).await).contains(&mine));
 
     let map = fixture.admin.get("theirs").await?;
     assert_eq!(map.data.unwrap_or_default()["value"], "1", "untouched");
     assert!(fixture.admin.get_opt("new").await?.is_none());
 
-    // Its own it makes, changes, releases and deletes; others are not held to any of this.
+    // It may create, change, release and delete its own; the policy does not apply to other users.
     fixture.apply("mine", labelled(&mine)).await?;
     fixture.maps.patch("mine", &PatchParams::default(), &edit).await?;
     fixture.maps.patch("mine", &PatchParams::default(), &release).await?;
@@ -193,7 +193,7 @@ async fn c5_the_admission_policy_allows_adopting_unmanaged_objects_and_never_del
     refused(fixture.apply("new", Marks::default()).await);
     let uid = fixture.uid("foreign").await?;
     fixture.apply("foreign", labelled(&mine)).await?;
-    assert_eq!(fixture.uid("foreign").await?, uid, "adopted, not made anew");
+    assert_eq!(fixture.uid("foreign").await?, uid, "adopted, not recreated");
     Ok(())
 }
 
@@ -207,21 +207,21 @@ async fn a4_the_admission_policy_rejects_an_older_sequence_within_a_stack() -> R
     fixture.apply("web", marks(&one, "10")).await.context("as numbers, not as texts")?;
     let words = refused(fixture.apply("web", marks(&one, "9")).await);
     assert!(words.contains("from 10 to 9"), "{words}");
-    // Neither by leaving it out, nor by writing what is no number.
+    // Neither without a sequence, nor with one that is not a number.
     let gone = Patch::Merge(json!({"metadata": {"annotations": {"brokkr.io/sequence": null}}}));
     refused(fixture.maps.patch("web", &PatchParams::default(), &gone).await);
     refused(fixture.apply("web", marks(&one, "eleven")).await);
     fixture.apply("web", marks(&one, "10")).await?;
-    // Another stack counts for itself: it was handed over.
+    // Another stack has its own sequence: the object was moved.
     fixture.apply("web", marks(&two, "3")).await?;
-    // What somebody spoilt can be put right.
+    // An invalid value can be repaired.
     let spoil = Patch::Merge(json!({"metadata": {"annotations": {"brokkr.io/sequence": "spoilt"}}}));
     fixture.admin.patch("web", &PatchParams::default(), &spoil).await?;
     fixture.apply("web", marks(&two, "3")).await?;
     Ok(())
 }
 
-/// The account that a grant names is held to the same, and the agent can act as no other.
+/// The policy applies to the account of a grant, and the agent can impersonate no other.
 #[tokio::test]
 async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()> {
     let fixture = Fixture::new().await?;
@@ -240,31 +240,35 @@ async fn c4_the_admission_policy_applies_to_impersonated_accounts() -> Result<()
 
     let shop = fixture.acting_as("brokkr-shop")?;
     for name in ["theirs", "foreign"] {
-        let Answer::Failed(failure) = shop.delete(&kind, &key(name)?, &fixture.uid(name).await?).await else {
+        let StepResult::Failed(failure) = shop.delete(&kind, &key(name)?, &fixture.uid(name).await?).await
+        else {
             panic!("{name} was deleted");
         };
-        // What a report will say.
-        assert_eq!(failure.reason, "Fenced");
+        // The message of a report.
+        assert_eq!(failure.reason.code(), "Fenced");
         assert!(
-            failure.message.starts_with("the fence in the cluster refused it: this object"),
+            failure
+                .message
+                .to_string()
+                .starts_with("refused by Brokkr's admission policy in the cluster: this object"),
             "{failure:?}"
         );
     }
     let answer = shop.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await;
-    assert!(matches!(answer, Answer::DeleteAccepted), "{answer:?}");
+    assert!(matches!(answer, StepResult::DeleteAccepted), "{answer:?}");
 
     fixture.put("mine", labelled(&mine)).await?;
-    let nobody = fixture.acting_as("brokkr-other")?;
-    let Answer::Failed(failure) = nobody.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await
+    let other = fixture.acting_as("brokkr-other")?;
+    let StepResult::Failed(failure) = other.delete(&kind, &key("mine")?, &fixture.uid("mine").await?).await
     else {
         panic!("acted as an account that was not installed");
     };
-    assert_eq!(failure.reason, "Forbidden");
-    assert!(failure.message.contains("impersonate"), "{failure:?}");
+    assert_eq!(failure.reason.code(), "Forbidden");
+    assert!(failure.message.to_string().contains("impersonate"), "{failure:?}");
     Ok(())
 }
 
-/// C6: neither fence nor rights are the agent's to change.
+/// C6: the agent can change neither the policy nor its permissions.
 #[tokio::test]
 async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permissions() -> Result<()> {
     let fixture = Fixture::new().await?;
@@ -288,7 +292,7 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
     refused(cluster_bindings.patch(&format!("brokkr-agent-cluster.{home}"), &parameters, &mark).await);
     refused(own_bindings.patch("brokkr-agent", &parameters, &mark).await);
 
-    // Whose the fence is, is written once.
+    // The owner in the policy is immutable.
     let own_maps: Api<ConfigMap> = Api::namespaced(client.clone(), home);
     for change in [
         json!({"data": {"agent-id": AgentId::generate().to_string()}}),
@@ -299,10 +303,10 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
         refused(own_maps.patch(FENCE, &parameters, &Patch::Merge(change)).await);
     }
     refused(own_maps.delete(FENCE, &delete).await);
-    let again = fence::stand(&client, home, AgentId::generate()).await.expect_err("another agent");
+    let again = fence::ensure_active(&client, home, AgentId::generate()).await.expect_err("another agent");
     assert!(again.to_string().contains(&fixture.agent.to_string()), "{again:#}");
 
-    // Its namespace it can neither adopt nor delete; other agents' things neither.
+    // It can neither adopt nor delete its own namespace, nor other agents' objects.
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     refused(namespaces.patch(home, &parameters, &mark).await);
     refused(namespaces.delete(home, &delete).await);
@@ -313,7 +317,7 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
     Ok(())
 }
 
-/// Between installation and joining, every label is a foreign one; what the agent needs to join is open to it.
+/// Between installation and joining, every label is foreign; the agent can write what it needs to join.
 #[tokio::test]
 async fn before_it_has_joined_an_agent_can_write_only_its_own_objects() -> Result<()> {
     let cluster = Cluster::shared().await?;

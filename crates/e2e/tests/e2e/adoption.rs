@@ -1,4 +1,4 @@
-//! C: what was there before Brokkr came.
+//! C: objects that existed before Brokkr.
 
 use anyhow::Result;
 use brokkr_testkit::{Attempt, eventually};
@@ -20,7 +20,7 @@ async fn c1_an_unmarked_resource_is_adopted_and_keeps_fields_that_are_not_named(
     Ok(())
 }
 
-/// C6: an adopted namespace outlives the stack; one that Brokkr created goes with it.
+/// C6: an adopted namespace outlives the stack; one that Brokkr created is deleted with it.
 #[tokio::test]
 async fn c6_a_namespace_that_was_there_before_is_released_and_a_created_one_goes() -> Result<()> {
     let world = World::start().await?;
@@ -44,7 +44,7 @@ async fn c6_a_namespace_that_was_there_before_is_released_and_a_created_one_goes
     .await
 }
 
-/// C4: what another stack owns is refused and reported, and stays the other's.
+/// C4: an object of another stack is refused and reported, and keeps its owner.
 #[tokio::test]
 async fn c4_a_resource_of_another_stack_is_refused_and_reported() -> Result<()> {
     let world = World::start().await?;
@@ -58,7 +58,7 @@ async fn c4_a_resource_of_another_stack_is_refused_and_reported() -> Result<()> 
     Ok(())
 }
 
-/// C4: what another agent owns is refused for that reason, before anything is written.
+/// C4: an object of another agent is refused before anything is written.
 #[tokio::test]
 async fn c4_a_resource_of_another_agent_is_refused_and_reported() -> Result<()> {
     let world = World::start().await?;
@@ -89,8 +89,8 @@ async fn c4_a_resource_of_another_agent_is_refused_and_reported() -> Result<()> 
     Ok(())
 }
 
-/// C5: an object that somebody made anew under a name of ours is not ours to delete. The prune waits for approval
-/// meanwhile: an agent that comes back repairs first what it last heard of, and would adopt what that still wants.
+/// C5: an object that a user has recreated under a managed name must not be deleted. The prune waits for approval meanwhile:
+/// a restarted agent first repairs its last known state, and would adopt objects that are still part of it.
 #[tokio::test]
 async fn c5_a_recreated_object_without_ownership_metadata_is_never_deleted() -> Result<()> {
     let world = World::start().await?;
@@ -116,7 +116,7 @@ async fn c5_a_recreated_object_without_ownership_metadata_is_never_deleted() -> 
     Ok(())
 }
 
-/// C5: what a stack only meant to write, and never did, is not its own.
+/// C5: an object that a stack intended to write and never wrote does not belong to it.
 #[tokio::test]
 async fn c5_an_object_that_was_intended_and_never_written_is_never_deleted() -> Result<()> {
     let world = World::start().await?;
@@ -135,7 +135,7 @@ async fn c5_an_object_that_was_intended_and_never_written_is_never_deleted() -> 
     Ok(())
 }
 
-/// C4: two stacks that come at the same time over the same resource: one has it, the other is refused.
+/// C4: of two stacks that claim the same resource at the same time, one gets it and the other is refused.
 #[tokio::test]
 async fn c4_of_two_stacks_that_claim_one_resource_at_once_one_is_refused() -> Result<()> {
     let world = World::start().await?;

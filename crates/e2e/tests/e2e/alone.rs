@@ -1,11 +1,11 @@
-//! A9: the broker is away, and the agent goes on with what its cluster holds.
+//! A9: the broker is unavailable, and the agent continues with what its cluster holds.
 
 use anyhow::Result;
 use brokkr_testkit::{AgentOptions, Attempt, Cluster, Fleet, Port, eventually};
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, uid_and_version};
 
-/// The hard half of A9: nothing is left in memory, and there is nobody to ask.
+/// The hard part of A9: nothing is left in memory, and the broker cannot be reached.
 #[tokio::test]
 async fn a9_an_agent_restarted_while_the_broker_is_down_still_repairs_drift_and_catches_up() -> Result<()> {
     let world = World::start().await?;
@@ -20,7 +20,7 @@ async fn a9_an_agent_restarted_while_the_broker_is_down_still_repairs_drift_and_
     world.agent.start()?;
     world.wait_for_value("edited", "1").await?;
     world.wait_for_value("deleted", "2").await?;
-    // And from then on at once, as ever.
+    // From then on at once, as usual.
     world.edit("edited", "wrong again").await?;
     world.wait_for_value("edited", "1").await?;
     assert_eq!(uid_and_version(&world.config_map("same").await?.expect("same")), same, "equal is left alone");
@@ -39,7 +39,7 @@ async fn a9_an_agent_restarted_while_the_broker_is_down_still_repairs_drift_and_
     Ok(())
 }
 
-/// What was kept for that is gone when the stack is.
+/// The stored content is removed with the stack.
 #[tokio::test]
 async fn a9_contents_are_stored_for_as_long_as_they_are_in_force() -> Result<()> {
     let world = World::start().await?;
@@ -64,7 +64,7 @@ async fn a9_contents_are_stored_for_as_long_as_they_are_in_force() -> Result<()>
     number(0).await
 }
 
-/// The first process of a container gets no signal that it does not wait for, and would be waited for until it is killed.
+/// The first process of a container must handle SIGTERM; otherwise its end is delayed until SIGKILL.
 #[tokio::test]
 async fn an_agent_that_waits_for_its_broker_ends_on_sigterm() -> Result<()> {
     let (fleet, cluster, port) = (Fleet::start().await?, Cluster::shared().await?, Port::free()?);

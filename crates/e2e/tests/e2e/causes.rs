@@ -1,9 +1,10 @@
-//! The nearest cause of an unready workload, read from a real cluster: a scheduler that finds no node, a quota that
-//! refuses Pods, and, since nothing pulls images here, Pods whose status says what kubelets would.
+//! The cause of an unready workload, read from a real cluster: a scheduler without a matching node, a quota that refuses Pods,
+//! and, since nothing pulls images here, Pods with the status that a kubelet would write.
 
 use anyhow::Result;
-use brokkr_agent::diagnose::{self, Cause};
+use brokkr_agent::diagnose;
 use brokkr_agent::execute;
+use brokkr_agent::model::Cause;
 use brokkr_agent::resource::{Kind, Served};
 use brokkr_testkit::{Attempt, Cluster, eventually, unique};
 use kube::Api;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, deployment_yaml, namespace_yaml, set_container_status};
 
-/// A Deployment `web` of one replica in a namespace of its own, as an agent would look at it.
+/// A Deployment `web` with one replica in its own namespace.
 struct Fixture {
     client: kube::Client,
     eyes: execute::Cluster,
@@ -19,7 +20,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// `first` is applied before the Deployment is; `change` makes it ill.
+    /// Applies `first` before the Deployment; `change` makes the Deployment unhealthy.
     async fn admit(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let space = unique("causes");
@@ -45,7 +46,7 @@ impl Fixture {
 
     async fn tells(&self, reason: &str) -> Result<Cause> {
         eventually(WAIT_TIMEOUT, &format!("the cause {reason}"), async || match self.look().await {
-            Ok(Some(cause)) if cause.reason == reason => Attempt::Done(cause),
+            Ok(Some(cause)) if cause.reason.code() == reason => Attempt::Done(cause),
             other => Attempt::NotYet(format!("{other:?}")),
         })
         .await
@@ -67,7 +68,7 @@ fn in_template(yaml: &str, lines: &str) -> String {
     changed
 }
 
-/// No node for it: kwok must not touch it either, so that only what the test writes is there.
+/// Keeps the Pod off every node, so that kwok does not write its status.
 fn nowhere(yaml: String) -> String {
     in_template(&yaml, "      schedulerName: nobody\n")
 }
@@ -77,7 +78,7 @@ async fn f6_the_scheduler_is_quoted_where_no_node_fits() -> Result<()> {
     let fixture =
         Fixture::admit(nothing, |yaml| in_template(&yaml, "      nodeSelector: {no: such-node}\n")).await?;
     let cause = fixture.tells("Unschedulable").await?;
-    assert!(cause.message.contains("nodes are available"), "{cause:?}");
+    assert!(cause.message.to_string().contains("nodes are available"), "{cause:?}");
     Ok(())
 }
 
@@ -91,7 +92,7 @@ async fn f6_a_quota_that_refuses_pods_is_named() -> Result<()> {
     };
     let fixture = Fixture::admit(quota, |yaml| yaml).await?;
     let cause = fixture.tells("QuotaExceeded").await?;
-    assert!(cause.message.contains("none-left"), "{cause:?}");
+    assert!(cause.message.to_string().contains("none-left"), "{cause:?}");
     Ok(())
 }
 
@@ -103,7 +104,11 @@ async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages()
         .set_container_status(json!({"state": {"waiting": {"reason": "ErrImagePull", "message": words}}}))
         .await?;
     let cause = fixture.tells("ErrImagePull").await?;
-    assert!(cause.message.contains("registry.example/web:1") && cause.message.contains(words), "{cause:?}");
+    assert!(
+        cause.message.to_string().contains("registry.example/web:1")
+            && cause.message.to_string().contains(words),
+        "{cause:?}"
+    );
 
     let crashed = json!({"exitCode": 3, "reason": "Error", "message": "no DATABASE_URL\n"});
     fixture
@@ -113,7 +118,10 @@ async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages()
         }))
         .await?;
     let cause = fixture.tells("CrashLoopBackOff").await?;
-    assert!(cause.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"), "{cause:?}");
+    assert!(
+        cause.message.to_string().contains("exits with code 3, restarted 4 times: no DATABASE_URL"),
+        "{cause:?}"
+    );
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! The charts, installed by Helm into a real API server; what they start runs with the rights that they gave.
+//! The charts, installed by Helm into a real API server; the programs run with the permissions that the charts grant.
 //!
 //! ```text
-//! charts/agent.rs     the agent's: join, deliver, narrower rights, leave, come back, leave nothing
-//! charts/broker.rs    the broker's: migrate, serve, upgrade
-//! charts/values.rs    what they render, and which values they refuse; no cluster needed
+//! charts/agent.rs     the agent's chart: join, deliver, fewer permissions, uninstall, reinstall, leave nothing behind
+//! charts/broker.rs    the broker's chart: migrate, serve, upgrade
+//! charts/values.rs    rendered objects and rejected values; needs no cluster
 //! ```
 
 mod agent;
@@ -19,7 +19,7 @@ use brokkr_testkit::process::{Launch, Output, run};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A chart of this clone, `brokkr` or `brokkr-agent`.
+/// Returns a chart of this clone, `brokkr` or `brokkr-agent`.
 fn chart(name: &str) -> PathBuf {
     root().join("charts").join(name)
 }
@@ -28,7 +28,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The chart as it was before its last change, as far as the history goes back: what an upgrade begins with.
+/// Returns the chart before its last change, as the starting point of an upgrade.
 async fn earlier_chart(name: &str, scratch: &Scratch) -> Result<PathBuf> {
     let (folder, inside) = (scratch.path().to_owned(), format!("charts/{name}"));
     let log = git(&["log", "--format=%H", "-n", "2", "--", &inside]).await?;
@@ -48,7 +48,7 @@ async fn git(arguments: &[&str]) -> Result<Output> {
     run(Launch::new("git", "git").args(arguments).folder(root()), DEADLINE).await
 }
 
-/// Runs helm where no cluster is needed.
+/// Runs helm without a cluster.
 async fn helm(arguments: &[&str]) -> Result<Output> {
     let helm = brokkr_engines::locate()?.binary("helm").to_owned();
     run(Launch::new("helm", helm).args(arguments).env("KUBECONFIG", "/dev/null"), DEADLINE).await

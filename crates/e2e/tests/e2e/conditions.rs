@@ -1,4 +1,4 @@
-//! F5: what is said of a stack at a glance, in the cluster and at the broker.
+//! F5: the conditions of a stack, in the cluster and at the broker.
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::{Attempt, eventually};
@@ -8,7 +8,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, World, deployment_yaml, namespace_yaml
 
 const KINDS: [&str; 6] = ["Accepted", "Applied", "Ready", "Drifted", "Contested", "PrunePending"];
 
-/// The conditions of the stack's record, as `kubectl get stacks.brokkr.io -o json` shows them.
+/// Returns the conditions of the stack's record, as `kubectl get stacks.brokkr.io -o json` shows them.
 async fn in_the_cluster(world: &World, stack: &str) -> Result<Vec<Value>> {
     let id = world.fleet.get(&format!("/api/v1/stacks/{stack}")).await?["id"].clone();
     let id = id.as_str().context("an id")?;

@@ -1,4 +1,4 @@
-//! Fights over a field: counted, slowed down, and told with the name of the rival and what it changes.
+//! Contested fields: counted, slowed down, and reported with the other manager and the field.
 
 use anyhow::Result;
 use brokkr_testkit::{Attempt, eventually};
@@ -13,7 +13,7 @@ async fn f2_a_contest_is_reported_with_the_other_manager_and_the_field_until_it_
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let rival = PatchParams { field_manager: Some("rival".into()), ..PatchParams::default() };
     let mut round = 0;
-    let reported = eventually(WAIT_TIMEOUT, "the fight to be reported", async || {
+    let reported = eventually(WAIT_TIMEOUT, "the contest to be reported", async || {
         round += 1;
         let edit = json!({"data": {"value": format!("rival {round}")}});
         world.config_maps().patch("one", &rival, &Patch::Merge(edit)).await?;

@@ -1,5 +1,5 @@
 //! i. `kill -9` of the agent at 50 random points and of the broker at 20, while stacks are submitted,
-//! changed and deleted. What was acknowledged last is what is there in the end.
+//! changed and deleted. In the end, the cluster has what was acknowledged last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ async fn kill_9_at_random_points_loses_nothing_leaks_nothing_and_doubles_no_even
     no_event_lost_or_doubled(&world, &acknowledged).await
 }
 
-/// Submits, changes and deletes until enough was killed; answers what was acknowledged last.
+/// Submits, changes and deletes until enough processes were killed; returns what was acknowledged last.
 async fn work(
     world: &World,
     mut random: StdRng,
@@ -85,7 +85,7 @@ async fn work(
     Ok(acknowledged)
 }
 
-/// The pauses are the point here: they choose at which instant the process dies.
+/// The random pauses choose the moment at which the process is killed.
 async fn kill(world: &World, mut random: StdRng, killed_enough: &AtomicBool) -> Result<()> {
     let mut victims: Vec<bool> = [vec![true; AGENT_KILLS], vec![false; BROKER_KILLS]].concat();
     for at in (1..victims.len()).rev() {
@@ -103,7 +103,7 @@ async fn kill(world: &World, mut random: StdRng, killed_enough: &AtomicBool) -> 
     Ok(())
 }
 
-/// Everything in the namespace that carries Brokkr's label.
+/// Returns everything in the namespace with Brokkr's label.
 async fn live(world: &World) -> Result<Content> {
     let ours = ListParams::default().labels("brokkr.io/agent");
     let maps = world.config_maps().list(&ours).await?;
@@ -134,7 +134,7 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
         )
         .await?;
     }
-    // Every stack that was deleted was told to be gone, and left no record.
+    // Every deleted stack was reported gone, and left no record.
     let living: BTreeSet<String> =
         stacks.iter().filter_map(|stack| stack["id"].as_str().map(ToOwned::to_owned)).collect();
     eventually(CONVERGENCE, "only the living stacks to have a record", async || match records(world).await {
@@ -171,7 +171,7 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
     Ok(())
 }
 
-/// The stacks that this agent has a record of.
+/// Returns the stacks that this agent has a record of.
 async fn records(world: &World) -> Result<BTreeSet<String>> {
     let agent = world.fleet.agent("shop-1").await?.unwrap_or_default()["id"].clone();
     let list: Value = world.cluster.kubectl(["get", "stacks.brokkr.io", "-o", "json"]).await?.ok()?.json()?;

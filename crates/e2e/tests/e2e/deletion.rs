@@ -7,7 +7,7 @@ use serde_json::json;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
-/// f. stack deleted while the agent is down: cleaned when it returns, reported when seen gone.
+/// A stack that is deleted while the agent is down is removed when it returns, and reported when it is gone.
 #[tokio::test]
 async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_returns() -> Result<()> {
     let world = World::start().await?;
@@ -17,7 +17,7 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
     world.fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
     let history = world.fleet.get(&format!("/api/v1/stacks/{stack}/deployment-objects")).await?;
     assert_eq!(history["items"][0]["is_deletion_marker"], true, "E1: {history}");
-    assert!(world.config_map("one").await?.is_some(), "nobody is there to delete it");
+    assert!(world.config_map("one").await?.is_some(), "the agent is down");
 
     world.agent.start()?;
     let status =
@@ -33,7 +33,7 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
     .await
 }
 
-/// f. a finalizer that blocks is named; success is told only when the resource is gone.
+/// A blocking finalizer is named; success is reported only when the resource is gone.
 #[tokio::test]
 async fn e2_a_blocking_finalizer_is_named_and_nothing_is_reported_gone_before_it_is() -> Result<()> {
     let world = World::start().await?;
@@ -58,12 +58,12 @@ async fn e2_a_blocking_finalizer_is_named_and_nothing_is_reported_gone_before_it
     Ok(())
 }
 
-/// A stack of the same name can come back at once, as a new stack.
+/// A new stack can have the same name at once.
 #[tokio::test]
 async fn a_name_can_be_used_again_after_its_stack_was_deleted() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    // Without waiting: the new stack meets what its predecessor has not let go of yet.
+    // Without waiting: the new stack finds objects that its predecessor has not removed yet.
     world.fleet.brokkr(["stack", "delete", "web", "--yes"]).await?.ok()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "again")])).await?;
     assert_eq!(world.value("one").await?.as_deref(), Some("again"));
@@ -92,7 +92,7 @@ async fn c5_a_deletion_that_keeps_resources_removes_only_the_ownership_metadata(
     let before = world.config_map("one").await?.context("what was applied")?;
     let kept = ["stack", "delete", "web", "--yes", "--keep-resources", "--wait"];
     let kept = world.fleet.brokkr(kept).await?.ok()?;
-    assert!(kept.stdout.contains("gone"), "{kept:?}");
+    assert!(kept.stdout.contains("removed"), "{kept:?}");
     let after = world.config_map("one").await?.context("it stays")?;
     assert_eq!((before.metadata.uid, before.data), (after.metadata.uid, after.data));
     let marked = |names: Option<std::collections::BTreeMap<String, String>>| {

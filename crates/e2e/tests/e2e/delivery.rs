@@ -1,4 +1,4 @@
-//! From a submission to a healthy workload, and on to the next version.
+//! Delivery, from a submission to a healthy workload and to the next version.
 
 use anyhow::Result;
 use brokkr_testkit::{Attempt, eventually};
@@ -42,7 +42,7 @@ async fn f6_a_submission_is_applied_ready_and_reported_with_every_hop_in_order()
     Ok(())
 }
 
-/// F6: applied is not ready. A workload that no node takes is told as it is, and `--wait` does not lie.
+/// F6: applied is not ready. A workload without a node is reported as such, and `--wait` does not succeed.
 #[tokio::test]
 async fn f6_an_applied_stack_that_is_not_ready_is_never_reported_healthy() -> Result<()> {
     let world = World::start().await?;
@@ -62,7 +62,7 @@ async fn f6_an_applied_stack_that_is_not_ready_is_never_reported_healthy() -> Re
     Ok(())
 }
 
-/// B4, C3, F4: marks on the resource, and the record in the cluster.
+/// B4, C3, F4: ownership metadata on the resource, and the record in the cluster.
 #[tokio::test]
 async fn b4_c3_f4_every_resource_has_its_ownership_metadata_and_is_in_the_record() -> Result<()> {
     let world = World::start().await?;
@@ -81,8 +81,8 @@ async fn b4_c3_f4_every_resource_has_its_ownership_metadata_and_is_in_the_record
     let line = records.lines().find(|line| line.starts_with(&record)).unwrap_or_default();
     assert!(line.contains("3/3") && line.contains("healthy"), "good to read: {records}");
 
-    // The next content is a new checksum on every resource, also on what did not change (B4); what carries
-    // the older checksum of the same stack is updated, or pruned (C3).
+    // The next content is a new checksum on every resource, also on unchanged ones (B4); resources with
+    // the older checksum of the same stack are updated or pruned (C3).
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     assert!(world.config_map("two").await?.is_none());
     let history = world.fleet.get("/api/v1/stacks/web/deployment-objects").await?;
@@ -107,7 +107,7 @@ async fn b5_c5_prune_removes_what_is_no_longer_contained_and_nothing_foreign() -
     Ok(())
 }
 
-/// B6: a resource with an owner is its owner's controller's to collect.
+/// B6: a resource with an owner is left to garbage collection.
 #[tokio::test]
 async fn b6_a_resource_with_an_owner_is_skipped_by_prune() -> Result<()> {
     let world = World::start().await?;
@@ -197,7 +197,7 @@ async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_
 async fn b1_namespaces_and_definitions_are_ready_before_their_dependents() -> Result<()> {
     let world = World::start().await?;
     let (space, group) = (&world.namespace, format!("{}.example.com", world.namespace));
-    // Custom kinds are an administrator's to allow.
+    // Custom kinds have to be allowed by an administrator.
     let kinds = format!("*.{group}");
     brokkr_testkit::agent::install(&world.cluster, world.agent.namespace(), &["--kind", &kinds]).await?;
     let yaml = format!(
@@ -221,7 +221,7 @@ async fn b1_namespaces_and_definitions_are_ready_before_their_dependents() -> Re
     let refused: Vec<_> = writes.iter().filter(|request| request.code >= 400).collect();
     assert!(refused.is_empty(), "nothing was tried too early: {refused:?}");
 
-    // And goes in the reverse order, all of it.
+    // It is deleted in the reverse order.
     world.fleet.delete("widgets").await?;
     let definition = world.cluster.kubectl(["get", "crd", &format!("widgets.{group}")]).await?;
     assert_ne!(definition.code, 0, "the definition is gone");

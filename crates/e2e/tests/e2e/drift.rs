@@ -1,4 +1,4 @@
-//! F2: what others change or delete is put back at once, without waiting for a poll.
+//! F2: changes and deletions by others are reverted at once, without waiting for a poll.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, World, uid_and_version};
 const OBJECTS: usize = 100;
 const EDITS: usize = 1000;
 const EDITORS: usize = 4;
-/// As far apart as possible from what is measured: nothing may depend on a poll.
+/// A long interval, so that nothing depends on a poll.
 const RARE_POLLS: &str = "300s";
 
-/// F1, F2: a change that no event told, because nobody was there to see it.
+/// F1, F2: a change without an event, because the agent was down.
 #[tokio::test]
 async fn f1_changes_made_while_the_agent_was_down_are_reverted_at_start() -> Result<()> {
     let world = World::start().await?;
@@ -41,7 +41,7 @@ async fn f1_changes_made_while_the_agent_was_down_are_reverted_at_start() -> Res
     Ok(())
 }
 
-/// F2: losing our label looks like a deletion to the watch; it is put back, and the object stays the same one.
+/// F2: a lost label looks like a deletion to the watch; the label is restored, and the object stays the same.
 #[tokio::test]
 async fn f2_an_object_without_its_label_gets_it_back_and_is_not_recreated() -> Result<()> {
     let world =
@@ -60,7 +60,7 @@ async fn f2_an_object_without_its_label_gets_it_back_and_is_not_recreated() -> R
     Ok(())
 }
 
-/// d. 1,000 edits and deletions, each put back, foreign fields kept; beside a bare watch-and-PATCH loop.
+/// 1,000 edits and deletions, each reverted, with foreign fields kept; compared with a bare watch-and-PATCH loop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f2_a_thousand_edits_and_deletions_are_each_reverted_as_fast_as_by_a_bare_loop() -> Result<()> {
     let world =
@@ -76,7 +76,7 @@ async fn f2_a_thousand_edits_and_deletions_are_each_reverted_as_fast_as_by_a_bar
     let bare = Bare::start(&world).await?;
     let mark = world.cluster.audit().mark()?;
 
-    // Ours and the bare loop's in turn, so that both meet the same load.
+    // The agent's and the bare loop's objects in turn, so that both have the same load.
     let work: Vec<(usize, bool)> = (0..EDITS).flat_map(|number| [(number, true), (number, false)]).collect();
     futures::stream::iter(work)
         .map(|(number, ours)| disturb(&world, number, ours))
@@ -101,12 +101,12 @@ async fn f2_a_thousand_edits_and_deletions_are_each_reverted_as_fast_as_by_a_bar
         our_p50.as_secs_f64() / bare_p50.as_secs_f64(),
         our_p99.as_secs_f64() / bare_p99.as_secs_f64(),
     );
-    // The wanted ratio is 2; what is asserted leaves room for a noisy machine.
+    // The target ratio is 2; the assertion allows for a noisy machine.
     assert!(our_p50 < bare_p50 * 3, "{our_p50:?} against {bare_p50:?}");
     Ok(())
 }
 
-/// Edits (or, every fifth time, deletes) one object and waits until it is right again.
+/// Edits (or, every fifth time, deletes) one object and waits until it is repaired.
 async fn disturb(world: &World, number: usize, ours: bool) -> Result<()> {
     let name = format!("{}-{}", if ours { "ours" } else { "bare" }, number % OBJECTS);
     if number % 5 == 4 {
@@ -118,7 +118,7 @@ async fn disturb(world: &World, number: usize, ours: bool) -> Result<()> {
     eventually(WAIT_TIMEOUT, &format!("{name} to be put back"), async || {
         match world.config_map(&name).await {
             Ok(Some(map)) if map.data.as_ref().is_some_and(|data| data["value"] == "right") => {
-                // Those that are deleted are always the same ones: the others keep what is not ours to the end.
+                // Always the same objects are deleted; the others keep their foreign fields to the end.
                 let kept = number % 5 == 4 || !ours || map.labels().contains_key("team");
                 if kept { Attempt::Done(()) } else { Attempt::NotYet("a foreign label was lost".to_owned()) }
             }
@@ -128,7 +128,7 @@ async fn disturb(world: &World, number: usize, ours: bool) -> Result<()> {
     .await
 }
 
-/// What anybody would write in twenty lines: watch by label, PATCH whatever is not as it should be.
+/// A minimal loop: watch by label, PATCH what differs.
 struct Bare;
 
 impl Bare {
@@ -166,7 +166,7 @@ async fn put_back(maps: &Api<ConfigMap>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// From each disturbance's answer to the first repairing write after it, both by the API server's own clock.
+/// Returns the times from each disturbance to the first repairing write, by the API server's clock.
 fn latencies(requests: &[Request], prefix: &str, is_repair: impl Fn(&Request) -> bool) -> Vec<Duration> {
     let mut disturbed: BTreeMap<&str, Timestamp> = BTreeMap::new();
     let mut latencies = Vec::new();

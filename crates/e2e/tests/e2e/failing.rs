@@ -1,4 +1,4 @@
-//! D1, D3 and what waits for something that is not there yet.
+//! D1, D3, and stacks that wait for a missing prerequisite.
 
 use anyhow::Result;
 use brokkr_testkit::{Attempt, eventually, unique};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml};
 
-/// D1: and nothing else is rolled back.
+/// D1: only the created namespace is rolled back.
 #[tokio::test]
 async fn d1_a_namespace_created_by_a_failed_delivery_is_deleted_and_no_other() -> Result<()> {
     let world = World::start().await?;
@@ -39,7 +39,7 @@ async fn d1_a_namespace_created_by_a_failed_delivery_is_deleted_and_no_other() -
     Ok(())
 }
 
-/// D4: visible in the API, each once, however often the agent starts again.
+/// D4: visible in the API, each once, regardless of restarts of the agent.
 #[tokio::test]
 async fn d4_success_and_failure_each_become_one_event_with_the_error() -> Result<()> {
     let world = World::start().await?;
@@ -66,7 +66,7 @@ async fn d4_success_and_failure_each_become_one_event_with_the_error() -> Result
     let failed = before.iter().find(|(_, reported, _)| reported == "failed").expect("counted above");
     assert!(failed.2.contains("nonsense"), "{failed:?}");
     world.agent.restart()?;
-    // The agent is at work again when it has delivered something else.
+    // The agent is running again when it has delivered something else.
     world.fleet.apply("other", "env=prod", &config_map_yaml(&world.namespace, "two", "2")).await?;
     assert_eq!(outcomes().await?, before, "never lost, never doubled");
     Ok(())
@@ -79,7 +79,7 @@ fn job(space: &str, image: &str, annotation: &str) -> String {
     )
 }
 
-/// D3: refused by default, with the server's words; made anew where the manifest allows it.
+/// D3: refused by default, with the server's message; recreated if the manifest allows it.
 #[tokio::test]
 async fn d3_a_change_of_an_immutable_field_is_refused_unless_the_manifest_allows_recreation() -> Result<()> {
     let world = World::start().await?;
@@ -95,11 +95,11 @@ async fn d3_a_change_of_an_immutable_field_is_refused_unless_the_manifest_allows
         .fleet
         .apply("load", "env=prod", &job(&world.namespace, "a:2", "brokkr.io/replace: recreate"))
         .await?;
-    assert_ne!(jobs.get("load").await?.metadata.uid, uid, "made anew");
+    assert_ne!(jobs.get("load").await?.metadata.uid, uid, "recreated");
     Ok(())
 }
 
-/// Parked on a watch: nothing is asked while nothing stirs, and it goes on when the namespace comes.
+/// The stack waits on a watch without requests, and continues when the namespace exists.
 #[tokio::test]
 async fn f3_a_stack_that_waits_for_a_namespace_sends_no_requests_and_continues_when_it_exists() -> Result<()>
 {

@@ -1,4 +1,4 @@
-//! j. one broken stack beside nine good ones.
+//! One broken stack beside nine good ones.
 
 use anyhow::Result;
 
@@ -66,7 +66,7 @@ async fn d5_one_failing_object_does_not_block_the_others_of_its_stack_and_suspen
     Ok(())
 }
 
-/// What is missing is told while it is still waited for, and delivered once it is there.
+/// A missing prerequisite is reported while the stack waits, and the stack is delivered once it exists.
 #[tokio::test]
 async fn a_missing_namespace_is_named_and_the_stack_continues_when_it_exists() -> Result<()> {
     let world = World::start().await?;
@@ -75,7 +75,7 @@ async fn a_missing_namespace_is_named_and_the_stack_continues_when_it_exists() -
         world.wait_for_status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
     assert!(status["message"].as_str().unwrap().contains(&world.namespace), "{status}");
 
-    // B2: a lasting error does not hide a final one beside it; both are told.
+    // B2: a temporary error does not hide a permanent one; both are reported.
     let both = format!(
         "{}---\napiVersion: v1\nkind: Service\nmetadata: {{name: bad, namespace: default}}\nspec: {{ports: [{{port: 70000}}]}}\n",
         config_map_yaml(&world.namespace, "one", "1")

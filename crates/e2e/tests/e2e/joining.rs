@@ -1,8 +1,8 @@
 //! `brokkr agent join` into a real cluster: the agent's Pod runs with exactly what was installed.
 //!
 //! ```text
-//! joining/hops.rs     where it stops is told on the way to the broker: DNS, proxy, connect, TLS, clock, token
-//! joining/rights.rs   and in the cluster: rights of whoever installs, rights of the agent
+//! joining/hops.rs     failures on the way to the broker: DNS, proxy, connect, TLS, clock, token
+//! joining/rights.rs   missing permissions in the cluster: of the user who installs, of the agent
 //! ```
 
 mod hops;
@@ -17,7 +17,7 @@ use brokkr_testkit::{Cluster, Fleet, Launch, Output, PodRunner, programs, unique
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, namespace_yaml};
 
-/// A place in the shared cluster that no agent lives in yet, and somebody who runs the Pods there.
+/// An unused namespace of the shared cluster, and a runner for its Pods.
 struct Site {
     fleet: Fleet,
     cluster: Arc<Cluster>,
@@ -32,7 +32,7 @@ impl Site {
         Ok(Self { pods: Some(pods), ..site })
     }
 
-    /// Nobody runs Pods there yet.
+    /// Without a runner for Pods.
     async fn without_pods() -> Result<Self> {
         let (fleet, cluster) = (Box::pin(Fleet::start()).await?, Cluster::shared().await?);
         Ok(Self { fleet, cluster, namespace: unique("joining"), pods: None })
@@ -42,7 +42,7 @@ impl Site {
         self.join_by(self.cluster.kubeconfig(), name, further).await
     }
 
-    /// As whoever this kubeconfig is for.
+    /// Joins as the user of this kubeconfig.
     async fn join_by(&self, kubeconfig: &Path, name: &str, further: &[&str]) -> Result<Output> {
         let kubeconfig = kubeconfig.display().to_string();
         let place = ["agent", "join", name, "--kubeconfig", &kubeconfig, "--namespace", &self.namespace];
@@ -53,9 +53,9 @@ impl Site {
         self.pods.iter().flat_map(PodRunner::pods).map(|pod| pod.describe()).collect()
     }
 
-    /// A join that ends at this hop, and says why and what to do about it.
+    /// Requires that a join fails at this step, with a reason and the next step.
     async fn stops(&self, hop: &str, words: &[&str], further: &[&str]) -> Result<()> {
-        // It waits to the end: long enough for a machine that stands still for a while.
+        // Long enough for a machine that stalls.
         let failed = self.join("shop", &[further, &["--timeout", "15s"]].concat()).await?;
         assert_explained(&failed, hop, words).with_context(|| self.describe_pods())
     }
@@ -86,18 +86,18 @@ async fn one_command_joins_a_cluster_and_a_delivered_stack_is_healthy() -> Resul
     let space = unique("joined");
     site.fleet.apply("web", "env=prod,region=eu", &namespace_yaml(&space)).await?;
     let second = site.join("other", &[]).await?;
-    assert_eq!(second.code, 6, "one agent lives in a place: {second:?}");
+    assert_eq!(second.code, 6, "one agent per namespace: {second:?}");
     assert!(
-        second.stderr.contains("has an agent already") && second.stderr.contains("--rejoin"),
+        second.stderr.contains("already has an agent") && second.stderr.contains("--rejoin"),
         "{second:?}"
     );
 
-    // A key that was lost is no reason to start over.
+    // A lost key can be replaced.
     site.fleet.brokkr(["agent", "revoke", "shop", "--yes"]).await?.ok()?;
     site.join("shop", &["--rejoin"]).await?.ok().with_context(|| site.describe_pods())?;
     site.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait"]).await?.ok()?;
 
-    // With fewer rights than before, none of those is left.
+    // With fewer permissions, the others are removed.
     let rights = format!("brokkr.io/rights-of={}", site.namespace);
     let bound = ["get", "clusterrolebindings", "-o", "name", "-l", &rights];
     assert_eq!(site.cluster.kubectl(bound).await?.ok()?.stdout.lines().count(), 2, "records, and everything");
@@ -124,11 +124,11 @@ async fn printed_manifests_can_be_applied_elsewhere() -> Result<()> {
         .env("KUBECONFIG", site.cluster.kubeconfig());
     run(paste, WAIT_TIMEOUT).await?.ok()?;
     site.fleet.active("shop").await.with_context(|| site.describe_pods())?;
-    assert!(printed.stderr.contains("which is another place inside a Pod"), "{printed:?}");
-    // Nowhere to install is no failure, either: the same block comes out.
+    assert!(printed.stderr.contains("which is the Pod itself inside a cluster"), "{printed:?}");
+    // Without a cluster, the manifests are printed.
     let nowhere = ["agent", "join", "far", "--kubeconfig", "/dev/null"];
     let nowhere = site.fleet.brokkr(nowhere).await?.ok()?;
     assert!(nowhere.stdout.starts_with("kubectl apply ") && nowhere.stdout.contains("kind: Deployment"));
-    assert!(nowhere.stderr.contains("no cluster can be reached from here"), "{nowhere:?}");
+    assert!(nowhere.stderr.contains("kubectl cannot reach a cluster"), "{nowhere:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The first hour, as `cargo xtask journeys` types it: no journey takes more commands than its target.
+//! The first hour of `cargo xtask journeys`: no journey takes more commands than its target.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use brokkr_testkit::process::run;
 use brokkr_testkit::programs::program;
 use serde_json::Value;
 
-/// Three clusters have to start, and six journeys to be walked.
+/// Enough to start three clusters and run six journeys.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 #[tokio::test]

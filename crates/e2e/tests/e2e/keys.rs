@@ -1,4 +1,4 @@
-//! Agents change their keys: when they are asked, and by themselves when a key has grown old.
+//! Key rotation: on request, and automatically when a key is old.
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_api::ErrorCode;
@@ -24,7 +24,7 @@ async fn field(world: &World, name: &str) -> Result<String> {
     Ok(String::from_utf8(value.with_context(|| format!("the Secret has {name}"))?.0)?)
 }
 
-/// Whoever has the agent's Secret of now, wherever he is.
+/// A thief with the agent's current Secret.
 async fn thief(world: &World) -> Result<AgentIdentity> {
     Ok(AgentIdentity {
         agent_id: field(world, "agent-id").await?.parse()?,
@@ -33,7 +33,7 @@ async fn thief(world: &World) -> Result<AgentIdentity> {
     })
 }
 
-/// Asks in the agent's name, with an assertion that nobody has seen before.
+/// Sends a request as the agent, with a new assertion.
 async fn asks(world: &World, thief: &AgentIdentity) -> Result<Result<(), ClientError>> {
     let client = Client::builder(world.fleet.broker.url().parse()?)
         .ca_pem(world.fleet.authority().pem())
@@ -60,12 +60,12 @@ async fn an_agent_gets_a_new_key_with_one_command_and_the_old_one_ends() -> Resu
     })
     .await?;
 
-    // The agent, now and after a start, has the key that counts.
+    // The agent has the valid key, now and after a restart.
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     world.agent.restart()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
-    assert!(!shown.stdout.contains("asked for a new one"), "{shown:?}");
+    assert!(!shown.stdout.contains("rotation requested"), "{shown:?}");
     Ok(())
 }
 
@@ -97,9 +97,9 @@ async fn an_offline_agent_rotates_its_key_when_it_returns() -> Result<()> {
     world.agent.kill9();
     let asked = world.fleet.brokkr(["agent", "rotate", "shop-1", "--timeout", "1s"]).await?;
     assert_eq!(asked.code, 124, "{asked:?}");
-    assert!(asked.stderr.contains("it stays asked"), "{asked:?}");
+    assert!(asked.stderr.contains("the request stays open"), "{asked:?}");
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
-    assert!(shown.stdout.contains("asked for a new one"), "{shown:?}");
+    assert!(shown.stdout.contains("rotation requested"), "{shown:?}");
     world.agent.start()?;
     world.fleet.brokkr(["agent", "rotate", "shop-1"]).await?.ok()?;
     assert_ne!(field(&world, KEY).await?, *secret(&old));

@@ -1,4 +1,4 @@
-//! Agents that leave, in good order and without it.
+//! Agents that are retired or abandoned.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ async fn a_retired_agent_has_removed_everything_that_it_delivered() -> Result<()
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let retired = world.fleet.brokkr(["agent", "retire", "shop-1", "--yes"]).await?.ok()?;
     assert!(retired.stdout.contains("agent shop-1 is retired"), "{retired:?}");
-    // Agents live wherever they were installed.
+    // The agent's namespace depends on the installation.
     assert!(retired.stderr.contains("kubectl get deployments -A -l app.kubernetes.io/name=brokkr-agent"));
     assert!(!retired.stderr.contains("brokkr-system"), "{retired:?}");
     assert!(world.config_map("one").await?.is_none() && world.live_namespace().await?.is_none());
@@ -24,9 +24,9 @@ async fn e3_a_removal_in_a_dead_cluster_stays_pending_until_the_agent_is_abandon
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     world.agent.kill9();
-    let owed = ["stack", "delete", "web", "--yes", "--wait", "--timeout", "3s"];
-    let owed = world.fleet.brokkr(owed).await?;
-    assert!(owed.code == 124 && owed.stdout.contains("owed"), "{owed:?}");
+    let pending = ["stack", "delete", "web", "--yes", "--wait", "--timeout", "3s"];
+    let pending = world.fleet.brokkr(pending).await?;
+    assert!(pending.code == 124 && pending.stdout.contains("pending"), "{pending:?}");
 
     let reason = ["agent", "abandon", "shop-1", "--yes", "--reason", "the shop burnt down"];
     world.fleet.brokkr(reason).await?.ok()?;

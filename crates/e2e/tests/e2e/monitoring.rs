@@ -1,4 +1,4 @@
-//! Dashboards, alerts and their pages, against the real thing: a Prometheus that asks a broker and agents under load.
+//! Dashboards, alerts and their pages, on a real Prometheus that scrapes a broker and agents under load.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::prometheus::{Prometheus, Target, promtool};
 use brokkr_testkit::{
-    AgentOptions, Attempt, Cluster, Fleet, Launch, Port, Process, Scratch, eventually, programs, unique,
+    AgentOptions, Attempt, Cluster, Fleet, Launch, Port, Process, Scratch, eventually, programs,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn listening(port: &Port) -> AgentOptions {
     AgentOptions { arguments: vec!["--admin-listen".into(), port.address()], ..AgentOptions::default() }
 }
 
-/// What is answered at a path of an admin listener.
+/// Gets a path of an admin listener.
 async fn asked(port: &Port, path: &str) -> Result<(u16, String)> {
     let client = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
     let answer = client.get(format!("http://{}{path}", port.address())).send().await?;
@@ -103,7 +103,7 @@ async fn reading_an_agents_metrics_causes_no_request_to_the_api_server() -> Resu
     Ok(())
 }
 
-/// A fleet under load: two agents with clusters, a hundred without, deliveries, failures and a fight.
+/// A fleet under load: two agents with clusters, a hundred simulated ones, deliveries, failures and a contested field.
 struct Load {
     world: World,
     _other: brokkr_testkit::Agent,
@@ -141,7 +141,7 @@ impl Load {
         vec![broker, agent(&self.ports[1], "east"), agent(&self.ports[2], "west")]
     }
 
-    /// One more version of everything, something that cannot be applied, and somebody who edits by hand.
+    /// Submits another version of everything and one that cannot be applied, and edits an object by hand.
     async fn round(&mut self) -> Result<()> {
         self.round += 1;
         let (world, value) = (&self.world, self.round.to_string());
@@ -152,7 +152,7 @@ impl Load {
             .submit("lost", "env=test", &config_map_yaml("nowhere-to-be-found", "one", &value))
             .await?;
         world.wait_for_value("one", &value).await?;
-        // Beyond that it would be called a fight, and slowed down.
+        // More edits would count as a contest and be slowed down.
         if self.round > EDITS {
             return Ok(());
         }
@@ -195,12 +195,12 @@ async fn every_panel_and_alert_has_data_in_a_prometheus_that_scrapes_a_fleet_und
     assert_eq!(tried.len(), alerts()?.len());
     for rule in &tried {
         assert_eq!(rule["health"], "ok", "{rule}");
-        assert_ne!(rule["state"], "firing", "what lasts for a minute wakes nobody: {rule}");
+        assert_ne!(rule["state"], "firing", "a problem of a minute fires no alert: {rule}");
     }
     Ok(())
 }
 
-/// Every expression that a dashboard or an alert asks, with where.
+/// Returns every expression of dashboards and alerts, with its location.
 fn questions() -> Result<BTreeMap<String, Vec<String>>> {
     let mut questions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in fs::read_dir(repository().join("deploy/monitoring/dashboards"))? {
@@ -230,7 +230,7 @@ fn questions() -> Result<BTreeMap<String, Vec<String>>> {
             questions.entry(expression).or_default().push(format!("{name}: variable {label}"));
         }
     }
-    // An alert that does not fire has no data: what it looks at has to be there.
+    // An alert that does not fire has no data, but its metrics must exist.
     for figure in figures(&fs::read_to_string(rules_file())?) {
         questions.entry(figure).or_default().push("alerts".into());
     }
@@ -270,7 +270,7 @@ async fn agents_tell_what_is_documented_and_no_names(load: &Load) -> Result<()> 
     Ok(())
 }
 
-/// What the broker says of the fleet is what is there.
+/// The broker's metrics match the fleet.
 async fn fleet_is_counted(load: &Load, prometheus: &Prometheus) -> Result<()> {
     let all = SWARM + 2;
     eventually(WAIT_TIMEOUT, "all agents to be counted as fresh", async || {

@@ -1,4 +1,4 @@
-//! An object that moves from one stack of an agent to another is handed over by one apply, never deleted.
+//! An object that moves from one stack of an agent to another changes its owner by one apply and is never deleted.
 
 use anyhow::Result;
 use brokkr_testkit::{Attempt, eventually};
@@ -26,7 +26,7 @@ async fn wait_for_owner(world: &World, name: &str, stack: &str) -> Result<()> {
     .await
 }
 
-/// The new owner is told first: it is refused, until the old one lets go.
+/// The new stack is delivered first: it is refused until the old one releases the object.
 #[tokio::test]
 async fn c4_an_object_in_a_second_stack_moves_to_it_when_the_first_releases_it() -> Result<()> {
     let world = World::start().await?;
@@ -46,13 +46,13 @@ async fn c4_an_object_in_a_second_stack_moves_to_it_when_the_first_releases_it()
     wait_for_owner(&world, "moved", "new").await?;
     world.wait_for_value("moved", "2").await?;
     assert_eq!(world.config_map("moved").await?.expect("moved").metadata.uid, uid, "never deleted");
-    // And the old one has forgotten it.
+    // The old stack no longer owns it.
     world.fleet.delete("old").await?;
     assert_eq!(world.config_map("moved").await?.expect("moved").metadata.uid, uid);
     Ok(())
 }
 
-/// Both are told at once, while the agent is down; the order in which it takes them up does not matter.
+/// Both are delivered at once, while the agent is down; their order does not matter.
 #[tokio::test]
 async fn c4_an_object_moved_while_the_agent_was_down_changes_its_stack() -> Result<()> {
     let world = World::start().await?;
@@ -65,7 +65,7 @@ async fn c4_an_object_moved_while_the_agent_was_down_changes_its_stack() -> Resu
         world.config_map("two").await?.expect("two").metadata.uid,
     );
     world.agent.kill9();
-    // Crosswise, so that one of the two moves meets each order.
+    // Crosswise, so that both orders are tested.
     world.fleet.submit("alpha", "env=prod", &format!("{}{}", map("two", "2"), map("a", "1"))).await?;
     world.fleet.submit("beta", "env=prod", &format!("{}{}", map("one", "2"), map("b", "1"))).await?;
     world.agent.start()?;

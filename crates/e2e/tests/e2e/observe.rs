@@ -1,5 +1,5 @@
-//! The watches on a real API server: lists that stream, definitions that come and go, a server that dies.
-//! What only a server that misbehaves shows is played in the agent's own tests (`observe::tests`).
+//! The watches on a real API server: streaming lists, definitions that are created and deleted, a server that crashes. A
+//! misbehaving server is simulated in the agent's own tests (`observe::tests`).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn rare_polls() -> AgentOptions {
     AgentOptions { polling_interval: "300s".into(), ..Default::default() }
 }
 
-/// Polls so rare that whatever happens in time was told by a watch.
+/// Starts an agent that polls so rarely that only watches explain timely reactions.
 async fn alone() -> Result<World> {
     let cluster = Arc::new(Cluster::api_only().await?);
     World::start_in(cluster, Fleet::start().await?, &rare_polls()).await
@@ -48,7 +48,7 @@ async fn f3_one_request_per_kind_lists_and_watches_only_the_metadata_of_managed_
 async fn f2_a_deleted_definition_is_recreated_with_its_resources() -> Result<()> {
     let world = World::start_with(&rare_polls()).await?;
     let group = format!("{}.example", unique("shop"));
-    // Custom kinds are an administrator's to allow.
+    // Custom kinds have to be allowed by an administrator.
     let kinds = format!("--kind=*.{group}");
     brokkr_testkit::agent::install(&world.cluster, world.agent.namespace(), &[kinds]).await?;
     let manifest = format!(
@@ -73,7 +73,7 @@ async fn f2_a_deleted_definition_is_recreated_with_its_resources() -> Result<()>
     })
     .await?;
 
-    // The watch follows the kind in its new life.
+    // The watch works again for the recreated kind.
     let wrong = json!({"spec": {"size": 9}});
     widgets.patch("gear", &PatchParams::default(), &Patch::Merge(wrong)).await?;
     eventually(WAIT_TIMEOUT, "the size to be put back", async || match widgets.get("gear").await {

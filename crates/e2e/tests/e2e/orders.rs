@@ -1,10 +1,11 @@
-//! What comes with the target state beside the content: approvals, grants, and how a stack is to go. The broker
-//! that orders it is a scripted one; agent and cluster are real.
+//! Parts of the target state other than content: approvals, grants, and the kind of removal. The broker is scripted; agent and
+//! cluster are real.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::envelope::{Approval, Grant, Removal};
+use brokkr_api::reason::Reason;
 use brokkr_api::report::{Report, Transition};
 use brokkr_testkit::scripted::ScriptedBroker;
 use brokkr_testkit::{Agent, AgentOptions, Attempt, Cluster, eventually, unique};
@@ -56,8 +57,9 @@ impl Fixture {
     async fn wait_for_report(&self, transition: Transition, reason: &str) -> Result<Report> {
         eventually(WAIT_TIMEOUT, &format!("{transition} {reason} to be reported"), async || {
             let reports = self.broker.reports();
-            let found =
-                reports.iter().find(|report| report.transition == transition && report.reason == reason);
+            let found = reports
+                .iter()
+                .find(|report| report.transition == transition && report.reason.code() == reason);
             match found {
                 Some(report) => Attempt::Done(report.clone()),
                 None => Attempt::NotYet(format!("{reports:?}")),
@@ -75,7 +77,7 @@ async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<(
     fixture.broker.reported(sequence, Transition::Applied).await?;
     let sequence = fixture.broker.offer(STACK, &fixture.manifest((0..20).map(|n| format!("m{n}")), "1"))?;
     let held = fixture.wait_for_report(Transition::Blocked, "PruneNeedsApproval").await?;
-    assert!(held.message.contains("60 of 80"), "{}", held.message);
+    assert_eq!(held.reason, Reason::PruneNeedsApproval { delete: 60, total: 80 });
     fixture.broker.polls(3).await?;
     assert_eq!(fixture.names().await?.len(), 80, "nothing goes before it is approved");
     fixture.broker.amend(STACK, |target| {
@@ -91,7 +93,7 @@ async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<(
     Ok(())
 }
 
-/// A stack that is deleted while its workloads are kept: our marks go, values and identity stay.
+/// Deleting a stack and keeping its resources removes only the ownership metadata.
 #[tokio::test]
 async fn e2_a_stack_can_be_deleted_and_its_resources_kept() -> Result<()> {
     let fixture = Fixture::open(|_| AgentOptions::default()).await?;
@@ -117,8 +119,8 @@ fn granted(fixture: &Fixture, account: &str) -> Grant {
     }
 }
 
-/// The account that the grant names writes, by impersonation; what the grant does not cover is not written; and a
-/// grant that is withdrawn freezes and deletes nothing.
+/// The agent impersonates the account of the grant; objects outside the grant are not written; a withdrawn grant freezes the
+/// stack and deletes nothing.
 #[tokio::test]
 async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes_the_stack() -> Result<()> {
     let account = "brokkr-team";
@@ -143,10 +145,10 @@ async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes
     let who = format!("--serviceaccount={space}:{account}");
     kubectl(&["create", "rolebinding", account, "-n", &space, "--role", account, &who]).await?;
 
-    // Without a grant, a project other than the default one gets nothing.
+    // Without a grant, only the default project is delivered.
     fixture.broker.offer(STACK, &fixture.manifest(["one".to_owned()], "1"))?;
     fixture.broker.amend(STACK, |target| target.project = "team".into())?;
-    fixture.wait_for_report(Transition::Blocked, "NoGrant").await?;
+    fixture.wait_for_report(Transition::Blocked, "NoAccount").await?;
     assert!(fixture.names().await?.is_empty());
 
     let mark = fixture.cluster.audit().mark()?;
@@ -160,13 +162,13 @@ async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes
         Some(format!("system:serviceaccount:{space}:{account}").as_str())
     );
 
-    // Narrowed: the whole stack stays as it is, though it should change and lose something.
+    // With a narrower grant the whole stack stays as it is, despite pending changes and prunes.
     fixture.broker.offer(STACK, &fixture.manifest(["two".to_owned()], "2"))?;
     fixture.broker.amend(STACK, |target| {
         target.project = "team".into();
         target.grant = Some(Grant { kinds: vec!["Secret".into()], ..granted(&fixture, account) });
     })?;
-    fixture.wait_for_report(Transition::Blocked, "NotGranted").await?;
+    fixture.wait_for_report(Transition::Blocked, "NotCovered").await?;
     fixture.broker.polls(3).await?;
     assert_eq!(fixture.names().await?, ["one"], "frozen: nothing written, nothing deleted");
 

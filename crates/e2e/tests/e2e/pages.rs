@@ -1,14 +1,14 @@
-//! The documentation, typed exactly as it stands: every page with `console` blocks, in a shell of its own, on one fleet of
-//! `cargo xtask dev` for all of them. What a block shows is compared with what was printed.
+//! Types the commands of the documentation: every page with `console` blocks, in its own shell, on one fleet of
+//! `cargo xtask dev` for all of them. The output of each block is compared with the page.
 //!
 //! ```text
-//! pages/page.rs      what a page says: its world, its commands, what they are said to print
-//! pages/shell.rs     types the commands of a page into one bash, and hears what each prints
-//! pages/compare.rs   the same, but for times, ids and what races
-//! pages/record.rs    puts what was printed into the page
+//! pages/page.rs      parses a page: its setting, its commands and their expected output
+//! pages/shell.rs     types the commands of a page into one bash, and reads the output of each
+//! pages/compare.rs   compares outputs without times, ids and races
+//! pages/record.rs    writes the output into the page
 //! ```
 //!
-//! `BROKKR_PAGES=WORD` types only pages with that in their path; `INSTA_UPDATE=always` writes what is printed into them.
+//! `BROKKR_PAGES=WORD` types only pages with that text in their path; `INSTA_UPDATE=always` writes the output into them.
 
 mod compare;
 pub mod page;
@@ -29,7 +29,7 @@ use page::{Page, Setting};
 /// Two clusters with controllers have to start.
 const STARTING: Duration = Duration::from_secs(120);
 const TYPING: Duration = Duration::from_secs(120);
-/// A page begins at a sequence id above this, and so no count on it is mistaken for one.
+/// Sequence ids start above this, so that no count on a page is mistaken for one.
 const IDS_BURNT: usize = 100;
 
 pub fn root() -> Result<PathBuf> {
@@ -67,7 +67,8 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
                     ));
                 }
                 (true, None) => typed += 1,
-                (_, None) => wrong.push(format!("{place}: nobody runs this; say why: <!-- not run: … -->")),
+                (_, None) => wrong
+                    .push(format!("{place}: this block is not run; give the reason: <!-- not run: … -->")),
                 (_, Some(_)) if ["sh", "console"].contains(&block.language()) => commands_not_typed += 1,
                 (_, Some(_)) => {}
             }
@@ -78,7 +79,7 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
     Ok(())
 }
 
-/// They have names to be filled in, so nobody types them; but they have to be commands.
+/// Commands of runbooks have placeholders, so they are only parsed.
 #[tokio::test]
 async fn the_commands_of_runbooks_exist() -> Result<()> {
     let mut asked = 0;
@@ -88,7 +89,7 @@ async fn the_commands_of_runbooks_exist() -> Result<()> {
             let command = format!("brokkr{rest}");
             let mut words = command.split_whitespace().map(filled_in);
             let name = words.next().unwrap_or_default();
-            // Help is shown if everything before it is understood.
+            // `--help` succeeds if everything before it is valid.
             let launch = Launch::new(name.as_str(), program(&name)?).args(words).arg("--help");
             run(launch, TYPING).await?.ok().with_context(|| format!("{}: `{command}`", page.name))?;
             asked += 1;
@@ -98,7 +99,7 @@ async fn the_commands_of_runbooks_exist() -> Result<()> {
     Ok(())
 }
 
-/// `agent/NAME` has to be a name.
+/// Replaces placeholders such as `agent/NAME` by a name.
 fn filled_in(word: &str) -> String {
     word.split('/')
         .map(|part| if part.chars().all(|c| c.is_ascii_uppercase()) { "x" } else { part })
@@ -135,7 +136,7 @@ async fn the_commands_of_the_documentation_work_as_they_are_written() -> Result<
     Ok(())
 }
 
-/// What `cargo xtask dev` starts.
+/// The fleet of `cargo xtask dev`.
 struct DevFleet {
     process: Process,
     scratch: Scratch,
@@ -175,7 +176,7 @@ impl DevFleet {
         shell::type_in(page, &folder, TYPING).await
     }
 
-    /// Nothing of a page is left for the next one.
+    /// Removes everything that a page has created.
     async fn tidy_up(&self) -> Result<()> {
         let script = "for agent in shop-1 shop-2; do replug $agent; done\n\
                       for stack in $(brokkr status -o name); do brokkr stack delete ${stack#stack/} --yes --wait; done\n\

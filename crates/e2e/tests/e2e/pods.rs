@@ -1,4 +1,4 @@
-//! The runner of Pods itself: what it starts has what the Pod says, and ends with the Pod.
+//! Tests of the Pod runner: its processes match the Pod's spec and end with the Pod.
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::agent::install;
@@ -83,7 +83,7 @@ async fn an_agent_in_a_pod_joins_delivers_is_restarted_and_ends_with_its_pod() -
     Ok(())
 }
 
-/// A Pod whose Secret is missing waits for it, and says so.
+/// A Pod with a missing Secret waits for it, and reports it.
 #[tokio::test]
 async fn a_pod_waits_for_what_it_mounts() -> Result<()> {
     let (cluster, home) = (Cluster::shared().await?, unique("brokkr-pods"));
@@ -111,6 +111,6 @@ async fn a_pod_waits_for_what_it_mounts() -> Result<()> {
     said("there is no Secret late").await?;
     let literal = "--from-literal=url=postgres://nobody@database.example/brokkr";
     cluster.kubectl(["create", "secret", "generic", "late", "-n", &home, literal]).await?.ok()?;
-    // It ends at once, so it is started again and again; what it said once stays.
+    // It ends at once and is restarted; its log is kept.
     said("database_url = \"(set, not shown)\" # environment").await
 }

@@ -1,4 +1,4 @@
-//! A1, A5: every connection goes from the agent to the broker; and the agent's rights.
+//! A1, A5: every connection goes from the agent to the broker; and the agent's permissions.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,7 +8,7 @@ use brokkr_testkit::AgentOptions;
 
 use brokkr_testkit::world::World;
 
-/// The inodes of sockets that listen, on any address.
+/// Returns the inodes of listening sockets.
 fn listening() -> Result<HashSet<String>> {
     let mut inodes = HashSet::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -37,7 +37,7 @@ async fn a1_the_agent_opens_no_port_and_pulls_everything() -> Result<()> {
     Ok(())
 }
 
-/// A5: the long poll is answered as soon as something changed; nobody waits for the interval.
+/// A5: the long poll is answered as soon as something changes, without waiting for the interval.
 #[tokio::test]
 async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() -> Result<()> {
     let options = AgentOptions { polling_interval: "300s".into(), ..AgentOptions::default() };
@@ -52,7 +52,7 @@ async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() ->
     Ok(())
 }
 
-/// The agent runs under its own account, which may do what a stack may contain, and is no cluster admin.
+/// The agent runs under its own account, which may manage the contents of stacks and is not a cluster admin.
 #[tokio::test]
 async fn the_agent_is_not_a_cluster_admin() -> Result<()> {
     let world = World::start().await?;

@@ -1,4 +1,4 @@
-//! When nothing changes, nothing is asked: the API server's audit log is the witness.
+//! Without changes the agent sends no requests, according to the API server's audit log.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use brokkr_testkit::world::{World, deployment_yaml, uid_and_version};
 
-/// c. 20 poll intervals with nothing new: not one request but watches.
+/// 20 poll intervals without changes: no request but watches.
 #[tokio::test]
 async fn f3_twenty_quiet_poll_intervals_make_no_request_and_move_nothing() -> Result<()> {
     let world = World::start().await?;
@@ -23,7 +23,7 @@ async fn f3_twenty_quiet_poll_intervals_make_no_request_and_move_nothing() -> Re
 
     let mark = world.cluster.audit().mark()?;
     let started = Timestamp::now();
-    // Somebody else's work in the same namespace is none of the agent's business, and costs it nothing.
+    // Changes of foreign objects in the same namespace cause no requests.
     for number in 0..20 {
         world.apply_foreign(&format!("theirs-{number}")).await?;
     }
@@ -47,7 +47,7 @@ async fn f3_twenty_quiet_poll_intervals_make_no_request_and_move_nothing() -> Re
     assert!(leases.len() <= 2, "at most one Lease renewal per 20 s: {leases:?}");
     assert_eq!(uid_and_version(&world.config_map("one").await?.expect("one")), before);
 
-    // F3: every watch selects by our label, so what is not ours never reaches the agent.
+    // F3: every watch selects by Brokkr's label, so the agent never receives foreign objects.
     let all = world.agent.requests(Default::default())?;
     let watches: Vec<_> = all.iter().filter(|request| request.is_watch()).collect();
     assert!(!watches.is_empty());

@@ -1,4 +1,4 @@
-//! The record in the cluster, in the hands of people and of crashes.
+//! The record in the cluster, after manual deletion and after crashes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> 
     let untouched = uid_and_version(&world.config_map("one").await?.expect("one"));
     let stack = stack_id(&world).await?;
 
-    // While the agent is there: made again with what it writes next.
+    // While the agent runs: recreated with its next write.
     let first = only(records(&world, &stack).await?)?;
     delete_by_hand(&world, &first).await?;
     assert!(!records(&world, &stack).await?.is_empty(), "its finalizer holds it");
@@ -33,7 +33,7 @@ async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> 
     assert_eq!(world.config_map("one").await?.expect("one").uid(), untouched.0, "nothing was deleted");
     let untouched = uid_and_version(&world.config_map("one").await?.expect("one"));
 
-    // While it is away: at its start.
+    // While the agent is down: recreated at its start.
     world.agent.kill9();
     delete_by_hand(&world, &second).await?;
     assert!(!records(&world, &stack).await?.is_empty(), "its finalizer holds it");
@@ -42,7 +42,7 @@ async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> 
     world.fleet.active("shop-1").await?;
     assert_eq!(uid_and_version(&world.config_map("one").await?.expect("one")), untouched);
 
-    // And it still knows everything: the stack can be deleted as ever.
+    // It is complete: the stack can be deleted as usual.
     world.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait"]).await?.ok()?;
     world.wait_until_gone("one").await?;
     world.wait_until_gone("two").await?;
@@ -99,7 +99,7 @@ async fn stack_id_of(world: &World, name: &str) -> Result<String> {
     Ok(stack["id"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The records of a stack, be they on their way out or not.
+/// Returns the records of a stack, including those that are being deleted.
 async fn records(world: &World, stack: &str) -> Result<Vec<Value>> {
     let list: Value = world.cluster.kubectl(["get", "stacks.brokkr.io", "-o", "json"]).await?.ok()?.json()?;
     let items = list["items"].as_array().cloned().unwrap_or_default();
@@ -116,7 +116,7 @@ async fn delete_by_hand(world: &World, record: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until one record is there that stays, and looks each time that there is one at all.
+/// Waits until there is a record that is not being deleted, and checks that there is always at least one.
 async fn made_again(world: &World, stack: &str, deleted: &str) -> Result<String> {
     let found =
         eventually(WAIT_TIMEOUT, "the record to be made again", async || match records(world, stack).await {
@@ -142,7 +142,7 @@ async fn no_record(world: &World, stack: &str, patience: Duration) -> Result<()>
     .await
 }
 
-/// Everything in the namespace that carries Brokkr's label.
+/// Returns everything in the namespace with Brokkr's label.
 async fn ours(world: &World) -> Result<BTreeSet<String>> {
     let list = world.config_maps().list_metadata(&ListParams::default().labels("brokkr.io/agent")).await?;
     Ok(list.items.iter().map(ResourceExt::name_any).collect())

@@ -1,4 +1,4 @@
-//! The rehearsal of docs/restore.md: a database that really is set back, under agents that have seen more.
+//! The procedure of docs/restore.md, on a database that is really restored under agents that have seen more.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
 const TYPING: Duration = Duration::from_secs(180);
 
-/// Two replicas, an agent at each, on a PostgreSQL that can be set back.
+/// Two replicas, an agent at each, on a PostgreSQL that can be restored.
 struct Rehearsal {
     // Dropped in this order: agents, replicas, database.
     shops: [Agent; 2],
@@ -56,7 +56,7 @@ impl Rehearsal {
         self.fleet.apply(stack, &format!("shop={shop}"), &yaml).await.map(|_| ())
     }
 
-    /// Each stack in a namespace of its own: a stack that goes takes nothing of another with it.
+    /// Returns the namespace of a stack. Each has its own, so that deleting a stack does not affect another.
     fn space(&self, stack: &str, shop: usize) -> String {
         format!("{}-{stack}", self.spaces[shop - 1])
     }
@@ -87,7 +87,7 @@ impl Rehearsal {
         .await
     }
 
-    /// Value and sequence of everything that Brokkr has brought here.
+    /// Returns the value and sequence of everything that Brokkr has delivered.
     async fn everything(&self) -> Result<BTreeMap<String, (Option<String>, i64)>> {
         let all: Api<ConfigMap> = Api::all(self.client.clone());
         let mut found = BTreeMap::new();
@@ -101,7 +101,7 @@ impl Rehearsal {
         Ok(found)
     }
 
-    /// Every sequence id of every stack that the broker knows, with what it stands for.
+    /// Returns every sequence id that the broker knows, with its checksum.
     async fn ids(&self) -> Result<BTreeMap<i64, String>> {
         let mut connection = self.fleet.database().connect().await?;
         let rows: Vec<(i64, Vec<u8>)> =
@@ -139,16 +139,16 @@ fn sequence(map: &ConfigMap) -> i64 {
 async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_can_be_settled() -> Result<()>
 {
     let rehearsal = Rehearsal::start().await?;
-    let (fleet, server) = (&rehearsal.fleet, rehearsal.postgres.server().context("a server of one's own")?);
+    let (fleet, server) = (&rehearsal.fleet, rehearsal.postgres.server().context("a private server")?);
     rehearsal.apply("web", 1, &[("one", "1"), ("old", "1")]).await?;
     rehearsal.apply("side", 2, &[("side", "1")]).await?;
     rehearsal.apply("doomed", 1, &[("doomed", "1")]).await?;
-    // Nobody's yet.
+    // Without a target yet.
     let late = rehearsal.manifest("late", 1, &[("late", "1")]);
     fleet.submit("late", "shop=9", &late).await?;
     let backup = server.back_up().await?;
 
-    // What will be lost: versions, stacks, a target, a deletion.
+    // Changes that will be lost: versions, stacks, a target, a deletion.
     rehearsal.apply("web", 1, &[("one", "2"), ("two", "2")]).await?;
     rehearsal.apply("side", 2, &[("side", "2")]).await?;
     rehearsal.apply("fresh", 1, &[("fresh", "1")]).await?;
@@ -172,7 +172,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     fleet.broker.start_again().await?;
     rehearsal.second.start_again().await?;
     eventually(WAIT_TIMEOUT, "the broker to be on hold", async || match fleet.get("/api/v1/system").await {
-        Ok(system) if !system["hold"].is_null() && system["agents_to_tell"] == 0 => Attempt::Done(()),
+        Ok(system) if !system["hold"].is_null() && system["agents_to_report"] == 0 => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
@@ -183,7 +183,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
         refused.stderr
     );
 
-    // Agents keep and repair what they have, though they start anew: with what the database has lost.
+    // Agents keep and repair their stacks, even after a restart, although the database has lost them.
     rehearsal.shops[0].restart()?;
     rehearsal.edit("web", 1, "two", "by hand").await?;
     rehearsal.edit("fresh", 1, "fresh", "by hand").await?;
@@ -210,7 +210,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
             .ok()
             .with_context(|| format!("docs/restore.md: {command}"))?;
         if command == "brokkr admin ahead" {
-            // Between raise and settlement: what agents have is still there, what was deleted is back.
+            // Between raise and settlement, agents keep their stacks, and the deleted stack is back.
             rehearsal.sees("doomed", 1, "doomed", Some("1")).await?;
             let mut now = rehearsal.everything().await?;
             now.retain(|name, _| !name.contains("-doomed/"));
@@ -234,7 +234,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     assert!(unknown.contains("fresh") && unknown.contains("extra") && !unknown.contains("web"), "{unknown}");
     assert!(said["brokkr admin status"].contains("2 targets: kept"), "{}", said["brokkr admin status"]);
 
-    // Everything converges to what was chosen.
+    // Everything converges to the chosen settlement.
     rehearsal.sees("side", 2, "side", Some("1")).await?;
     rehearsal.sees("extra", 2, "extra", None).await?;
     rehearsal.sees("doomed", 1, "doomed", None).await?;
@@ -256,18 +256,18 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     let gone: Vec<&String> = before.keys().filter(|name| !after.contains_key(*name)).collect();
     assert!(gone.len() == 1 && gone[0].ends_with("-extra/extra"), "only what was to go: {gone:?}");
 
-    // No id stands for two things, and what comes now is above all of them.
+    // No id is used twice, and new ones are above all others.
     let highest = ids.keys().max().copied().context("ids")?;
     for (id, checksum) in rehearsal.ids().await? {
         assert!(ids.get(&id).is_none_or(|earlier| *earlier == checksum), "{id} was used twice");
-        // A million above the highest that anybody still knows: what was removed since, nobody holds any more.
+        // A million above the highest id that an agent still knows; removed stacks are no longer held.
         let gap = 1_000_000 - i64::try_from(ids.len())?;
         assert!(ids.contains_key(&id) || id > highest + gap, "{id} is below the gap");
     }
     rehearsal.apply("web", 1, &[("one", "3")]).await?;
     rehearsal.sees("web", 1, "two", None).await?;
 
-    // The API server's own witness: agents deleted what the page removed, and what web no longer has. Nothing else.
+    // According to the audit log, agents deleted only what the page removed and what web no longer has.
     for shop in &rehearsal.shops {
         for request in shop.requests(mark)? {
             let deleted = request.verb == "delete" && request.resource == "configmaps" && request.code < 300;

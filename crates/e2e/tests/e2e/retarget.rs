@@ -1,4 +1,4 @@
-//! g. who gets a stack changes: one agent lets go, the others keep, and a change of mind turns round.
+//! Changes of a stack's targets: one agent removes the stack, the others keep it, and the removal can be reversed.
 
 use anyhow::Result;
 use brokkr_testkit::{Attempt, Cluster, Fleet, eventually, unique};
@@ -11,7 +11,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, namespace_yaml
 
 #[tokio::test]
 async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep_it() -> Result<()> {
-    // Two clusters of their own: in one cluster the two agents would meet over the same objects.
+    // Two clusters, because in one the two agents would claim the same objects.
     let (first, second) = (Cluster::shared().await?, Cluster::api_only().await?);
     let fleet = Fleet::start().await?;
     let shop_1 = fleet.join("shop-1", &[("env", "prod")], &first).await?;
@@ -86,7 +86,7 @@ async fn c6_a_namespace_with_a_foreign_object_stays_and_is_named() -> Result<()>
     Ok(())
 }
 
-/// G2: a stack targets agents one by one, by selector, or both; labels and annotations are kept.
+/// G2: a stack targets agents by name, by selector, or both; labels and annotations are stored.
 #[tokio::test]
 async fn g2_a_stack_targets_agents_by_name_and_by_selector_and_both_have_labels() -> Result<()> {
     let world = World::start().await?;

@@ -1,4 +1,4 @@
-//! Rights: what `deploy/` gives is what the agent uses, by the word of the API server's audit log.
+//! Permissions: the agent uses exactly those that `deploy/` grants, according to the API server's audit log.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, deployment_yaml, namespace_yaml};
 
-/// An object of every group that the profile `cluster` names, beside a namespace of its own.
+/// Returns an object of every API group of the profile `cluster`, and a namespace.
 fn everything(space: &str) -> String {
     let members = format!(
         "---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: nightly, namespace: {space}}}\n\
@@ -64,7 +64,7 @@ fn used(requests: &[Request]) -> BTreeSet<Use> {
     let mut used = BTreeSet::new();
     for request in requests.iter().filter(|request| request.code < 400) {
         used.insert((request.group.clone(), request.verb.clone()));
-        // A server-side apply that creates needs both rights.
+        // A server-side apply that creates an object needs both permissions.
         if request.verb == "patch" && request.code == 201 {
             used.insert((request.group.clone(), "create".into()));
         }
@@ -80,7 +80,7 @@ fn given(rules: &[PolicyRule]) -> BTreeSet<Use> {
             .into_iter()
             .flat_map(move |group| verbs.clone().into_iter().map(move |verb| (group.clone(), verb)))
     };
-    // What may be listed of every kind is used before a namespace goes, and belongs to no group.
+    // The permission to list every kind is used before a namespace is deleted, and belongs to no group.
     rules.iter().flat_map(uses).filter(|(group, _)| group != "*").collect()
 }
 
@@ -89,7 +89,7 @@ fn refused(requests: &[Request]) -> Vec<String> {
     requests.iter().filter(|request| matches!(request.code, 401 | 403)).map(describe).collect()
 }
 
-/// What the agent of this world may do, by the roles as they are in the cluster.
+/// Returns the permissions of the agent, from the roles in the cluster.
 async fn rights_of(world: &World) -> Result<BTreeSet<Use>> {
     let mut rules = Vec::new();
     for name in ["brokkr-agent-cluster", "brokkr-agent-records"] {
@@ -101,7 +101,7 @@ async fn rights_of(world: &World) -> Result<BTreeSet<Use>> {
     Ok(given(&rules))
 }
 
-/// Delivers, repairs, prunes, restarts and deletes, and compares what was asked with what is allowed.
+/// Delivers, repairs, prunes, restarts and deletes, and compares the requests with the permissions.
 #[tokio::test]
 async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<()> {
     let world = World::start().await?;
@@ -121,7 +121,7 @@ async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<(
         }
     };
 
-    // Repair: what is changed, what is deleted, and what lost its label, which has to be looked at.
+    // Repair: a changed object, a deleted one, and one without its label, which has to be read.
     world.edit("one", "changed").await?;
     world.wait_for_value("one", "1").await?;
     world.cluster.kubectl(["delete", "configmap", "two", "-n", &space]).await?.ok()?;
@@ -152,7 +152,7 @@ async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<(
     Ok(())
 }
 
-/// An agent that may go into one namespace only.
+/// Starts an agent with access to only one namespace.
 async fn narrow_world() -> Result<World> {
     let cluster = Cluster::shared().await?;
     let (fleet, space) = (Fleet::start().await?, unique("space"));
@@ -196,7 +196,7 @@ async fn access_to_listed_namespaces_is_enough_to_deliver_repair_prune_and_delet
     Ok(())
 }
 
-/// What is missing is known before the first write, verb by verb.
+/// Missing permissions are known before the first write, verb by verb.
 #[tokio::test]
 async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
     let cluster = Cluster::shared().await?;
@@ -229,7 +229,7 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
     let messages: Vec<String> = missing
         .map_err(|failure| anyhow::anyhow!("{failure:?}"))?
         .into_iter()
-        .map(|note| note.message)
+        .map(|note| note.message.to_string())
         .collect();
     assert_eq!(
         messages,
@@ -239,17 +239,17 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
         ]
     );
 
-    // Who watches the whole cluster needs to do so there.
+    // Watching the whole cluster needs cluster-wide permissions.
     let missing = Rights::new(Scope::Cluster).missing(&writes, &objects[..1]).await;
     let messages = missing.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
     assert_eq!(
-        messages[0].message,
+        messages[0].message.to_string(),
         format!("this agent may not list or watch configmaps in namespace {space}")
     );
     Ok(())
 }
 
-/// Installing again with less takes away what is no longer asked for.
+/// Installing again with fewer permissions removes the others.
 #[tokio::test]
 async fn installing_again_with_fewer_permissions_removes_the_others() -> Result<()> {
     let cluster = Cluster::shared().await?;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use brokkr_testkit::world::{World, namespace_yaml};
 
 fn bad(space: &str, name: &str) -> String {
-    // There are only 65,535 ports: only the API server knows that.
+    // Only the API server rejects an invalid port.
     format!(
         "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: {space}}}\n\
          spec:\n  ports: [{{port: 70000}}]\n"
@@ -45,13 +45,13 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
         .collect();
     assert!(writes.is_empty(), "only dry runs: {writes:?}");
 
-    // Corrected, it goes on as if nothing had been.
+    // A corrected version is applied.
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "3"), ("two", "3")])).await?;
     assert_eq!(world.value("two").await?.as_deref(), Some("3"));
     Ok(())
 }
 
-/// C6: refused at the door, in any stack.
+/// C6: refused at submission, in any stack.
 #[tokio::test]
 async fn c6_system_namespaces_and_brokkrs_own_namespaces_are_refused() -> Result<()> {
     let world = World::start().await?;

@@ -1,6 +1,5 @@
-//! G3: twenty broken situations, made for real. Each is asked about by command line and API alike, answered with the right
-//! hop, cause and next step in under a second, and the next step is done as it was told. The rows of docs/why.md are held
-//! against what was told.
+//! G3: twenty real failures. For each, command line and API return the right hop, cause and next step in under a second, and the
+//! next step is carried out. The explanations are compared with the rows of docs/why.md.
 
 mod agents;
 mod asking;

@@ -1,5 +1,5 @@
-//! Wrong answers: whatever stands between an agent and its broker may say anything, and nothing of it may
-//! delete, undo or change something in the cluster. The broker here is a scripted one; agent and cluster are real.
+//! Wrong answers: whatever is between an agent and its broker may send anything, and none of it may delete, undo or change
+//! anything in the cluster. The broker is scripted; agent and cluster are real.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use serde_json::json;
 use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
 const STACK: &str = "web";
-/// A lie is told so often before it counts as withstood.
+/// How often each wrong answer is sent.
 const OFTEN: usize = 3;
 
-/// One agent with a broker that lies, and a namespace of its own.
+/// One agent with a scripted broker, and a namespace.
 struct Fixture {
     // Dropped in this order: the agent before its broker.
     agent: Agent,
@@ -34,7 +34,7 @@ struct Fixture {
     space: String,
 }
 
-/// Identity and version of everything that the stack consists of, by kind and name, the record included.
+/// UID and version of all objects of the stack and its record, by kind and name.
 type Versions = BTreeMap<String, (Option<String>, Option<String>)>;
 
 impl Fixture {
@@ -46,7 +46,7 @@ impl Fixture {
         Ok(Self { agent, broker, cluster, client, space: unique("space") })
     }
 
-    /// The namespace, and these ConfigMaps with their value.
+    /// Returns the manifest of the namespace and these ConfigMaps.
     fn manifest(&self, maps: &[(&str, &str)]) -> String {
         let maps = maps.iter().map(|(name, value)| config_map_yaml(&self.space, name, value));
         namespace_yaml(&self.space) + &maps.collect::<String>()
@@ -71,10 +71,10 @@ impl Fixture {
     }
 
     async fn versions(&self) -> Result<Versions> {
-        let version = |kind: &str, meta: kube::core::ObjectMeta| {
+        let uid_and_version = |kind: &str, meta: kube::core::ObjectMeta| {
             (format!("{kind} {}", meta.name.unwrap_or_default()), (meta.uid, meta.resource_version))
         };
-        // Published into every namespace by a controller, at a time of its own.
+        // A controller creates it in every namespace, at any time.
         let ours = |map: &ConfigMap| map.metadata.name.as_deref() != Some("kube-root-ca.crt");
         let maps = self.maps().list(&ListParams::default()).await?.items.into_iter().filter(ours);
         let mut found: Versions = maps.map(|map| uid_and_version("ConfigMap", map.metadata)).collect();
@@ -98,7 +98,7 @@ impl Fixture {
         self.cluster.audit().mark()
     }
 
-    /// What the agent wrote since the mark, except its own memory: how far it has seen, how often it started.
+    /// Returns the agent's writes since the mark, except those of its own state.
     fn writes(&self, since: Mark) -> Result<Vec<Request>> {
         let own = |request: &Request| {
             request.namespace == self.agent.namespace()
@@ -108,7 +108,7 @@ impl Fixture {
         Ok(requests.filter(|request| request.is_write() && !own(request)).collect())
     }
 
-    /// Waits until a delivery has come to rest: the agent polls on, and writes nothing any more.
+    /// Waits until the agent polls without writing.
     async fn at_rest(&self) -> Result<Versions> {
         eventually(WAIT_TIMEOUT, "the agent to come to rest", async || {
             let mark = self.mark()?;
@@ -120,7 +120,7 @@ impl Fixture {
         .await
     }
 
-    /// Tells a lie often, then the truth, and compares.
+    /// Sends a wrong answer several times, then the correct one, and compares the cluster.
     async fn withstands(&self, lie: Lie, before: &Versions) -> Result<()> {
         let mark = self.mark()?;
         self.broker.answer_with(lie);
@@ -138,7 +138,7 @@ impl Fixture {
         Ok(())
     }
 
-    async fn sees_value(&self, name: &str, wanted: &str) -> Result<()> {
+    async fn wait_for_value(&self, name: &str, wanted: &str) -> Result<()> {
         eventually(WAIT_TIMEOUT, &format!("ConfigMap {name} to have the value {wanted}"), async || match self
             .value(name)
             .await
@@ -149,7 +149,7 @@ impl Fixture {
         .await
     }
 
-    /// A true deletion, at the end: what the lies asked for would have been done, had they been believed.
+    /// A real deletion at the end: the wrong answers would have had the same effect if the agent had accepted them.
     async fn delete_truthfully(&self) -> Result<()> {
         self.broker.delete(STACK)?;
         eventually(WAIT_TIMEOUT, "the ConfigMaps to be deleted", async || match self.versions().await {
@@ -160,12 +160,12 @@ impl Fixture {
     }
 }
 
-/// h. Every wrong answer, several times each.
+/// Every wrong answer, several times each.
 #[tokio::test]
 async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_nothing() -> Result<()> {
     let fixture = Fixture::open().await?;
     let broker = &fixture.broker;
-    // The first version differs in every way that could be gone back to: a value, one more, one less.
+    // The first version differs in every way: a value, one more object, one less.
     let first = broker.offer(STACK, &fixture.manifest(&[("one", "old"), ("two", "2"), ("dropped", "x")]))?;
     broker.wait_until_healthy(first).await?;
     let second = broker.offer(STACK, &fixture.manifest(&[("one", "1"), ("two", "2"), ("three", "3")]))?;
@@ -191,7 +191,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
         Lie::OtherInstallation,
         Lie::Html,
         Lie::Redirect,
-        // Whatever the broker has forgotten or cannot do is no wish.
+        // Stacks that the broker does not mention are not removed.
         Lie::Refused(ErrorCode::BRK2001),
         Lie::Refused(ErrorCode::BRK1001),
         Lie::Refused(ErrorCode::BRK3002),
@@ -204,7 +204,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
     let log = fixture.agent.process().log();
     assert!(log.contains("it ended in the middle"), "the script cut nothing off");
 
-    // Alive and not stuck: the truth is still believed, drift still repaired.
+    // The agent still works: it accepts correct answers and repairs drift.
     let third = broker.offer(STACK, &fixture.manifest(&[("one", "new"), ("three", "3")]))?;
     broker.wait_until_healthy(third).await?;
     assert_eq!(fixture.value("one").await?.as_deref(), Some("new"));
@@ -214,7 +214,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
     fixture.delete_truthfully().await
 }
 
-/// An agent that has just started knows nothing but what its cluster remembers. A lie is then the first it hears.
+/// A restarted agent knows only what its cluster stores, and the first answer is a wrong one.
 #[tokio::test]
 async fn e4_a_wrong_answer_after_a_restart_deletes_nothing_and_undoes_nothing() -> Result<()> {
     let fixture = Fixture::open().await?;
@@ -262,7 +262,7 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     broker.polls(OFTEN).await?;
     fixture.compare("being INACTIVE", mark, &edited).await?;
 
-    // Not even when the answer wishes for something all the same, and not after a restart.
+    // Not even if the answer contains desired state, and not after a restart.
     fixture.withstands(Lie::InactiveWithStacks, &edited).await?;
     fixture.agent.restart()?;
     broker.polls(OFTEN).await?;
@@ -276,7 +276,7 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
         assert_eq!(fixture.value(name).await?.as_deref(), Some(value), "{name} was not put right");
     }
 
-    // The same without anything new: what drifted in the meantime is repaired because it is wrong, not because
+    // Without a new version: drift of the meantime is repaired because it is wrong, not because
     // something was published.
     fixture.at_rest().await?;
     broker.set_status(AgentStatus::Inactive);
@@ -294,19 +294,19 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
     let fixture = Fixture::open().await?;
     let broker = &fixture.broker;
 
-    // The very first content of a stack: not even its namespace comes into being.
+    // The first content of a stack: not even its namespace is created.
     let first = broker.offer(STACK, &fixture.manifest(&[("one", "1"), ("two", "2")]))?;
     broker.hand_out(first, ContentLie::Other(fixture.manifest(&[("one", "forged")])));
     broker.handed_out(first, OFTEN).await?;
     let report = broker.reported(first, Transition::Failed).await?;
-    assert_eq!(report.reason, "ChecksumMismatch", "{report:?}");
+    assert_eq!(report.reason.code(), "ChecksumMismatch", "{report:?}");
     assert!(fixture.namespace().await?.is_none());
     broker.hand_out_truthfully();
     broker.wait_until_healthy(first).await?;
     assert_eq!(fixture.value("one").await?.as_deref(), Some("1"));
     let before = fixture.at_rest().await?;
 
-    // Later ones: what is there stays exactly as it is. The record may say what is wrong.
+    // Later ones: the objects stay as they are. The record may report the error.
     let lies = [
         ContentLie::Other(fixture.manifest(&[("one", "forged")])),
         ContentLie::CutOff,
@@ -321,7 +321,7 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
         broker.hand_out(last, lie);
         broker.handed_out(last, OFTEN).await?;
         let report = broker.reported(last, Transition::Failed).await?;
-        assert!(["ChecksumMismatch", "FetchFailed"].contains(&report.reason.as_str()), "{report:?}");
+        assert!(["ChecksumMismatch", "FetchFailed"].contains(&report.reason.code()), "{report:?}");
         let only_objects = |found: Versions| -> Versions {
             found.into_iter().filter(|(name, _)| !name.starts_with("Stack ")).collect()
         };

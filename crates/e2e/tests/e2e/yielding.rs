@@ -1,4 +1,4 @@
-//! `brokkr.io/yield`: a field that is set at creation and then left to an autoscaler, without a fight.
+//! `brokkr.io/yield`: a field that is set at creation and then left to an autoscaler, without a contest.
 
 use anyhow::Result;
 use brokkr_testkit::audit::{Mark, Request};
@@ -16,7 +16,7 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// A Deployment `web` of two replicas that yields them.
+    /// A Deployment `web` with two replicas that yields the field.
     async fn start() -> Result<Self> {
         let world = World::start().await?;
         let deployments = Api::namespaced(world.client.clone(), &world.namespace);
@@ -39,7 +39,7 @@ impl Scaled {
         Ok(())
     }
 
-    /// As an autoscaler does it.
+    /// Scales as an autoscaler does.
     async fn scale(&self, replicas: i32) -> Result<()> {
         let scale = json!({"spec": {"replicas": replicas}});
         let parameters = PatchParams { field_manager: Some("autoscaler".into()), ..PatchParams::default() };
@@ -63,7 +63,7 @@ impl Scaled {
         .await
     }
 
-    /// What the agent has written to the Deployment since the mark.
+    /// Returns the agent's writes to the Deployment since the mark.
     fn writes(&self, mark: Mark) -> Result<Vec<Request>> {
         let mut requests = self.world.agent.requests(mark)?;
         requests.retain(|request| request.is_write() && request.resource == "deployments");
@@ -76,7 +76,7 @@ impl Scaled {
 async fn b3_yielded_replicas_stay_the_scalers_over_a_new_object_and_a_repair() -> Result<()> {
     let scaled = Scaled::start().await?;
     scaled.scale(7).await?;
-    // A new deployment object, which even names another number.
+    // A new deployment object with another number.
     scaled.deliver(4, "registry.example/web:2").await?;
     assert_eq!(scaled.replicas().await?, Some(7));
     scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
@@ -91,7 +91,7 @@ async fn b3_yielded_replicas_stay_the_scalers_over_a_new_object_and_a_repair() -
     Ok(())
 }
 
-/// Only we have ever set it: a new number in the manifest does not change it, and it does not fall back to one.
+/// Only the agent has set it: a new number in the manifest does not change it, and it does not fall back to one.
 #[tokio::test]
 async fn b3_yielded_replicas_without_a_scaler_stay_as_they_were_created() -> Result<()> {
     let scaled = Scaled::start().await?;
@@ -108,13 +108,13 @@ async fn f7_an_autoscaler_causes_neither_drift_nor_a_contest() -> Result<()> {
     for replicas in 3..23 {
         scaled.scale(replicas).await?;
     }
-    // Something that is put back, as a sign that everything before it was seen.
+    // A repair shows that the agent has seen everything before it.
     let wrong = json!({"metadata": {"annotations": {"brokkr.io/yield": "spec.paused"}}});
     scaled.deployments.patch("web", &PatchParams::default(), &Patch::Merge(wrong)).await?;
     scaled.sees("/metadata/annotations/brokkr.io~1yield", &json!("spec.replicas")).await?;
     assert_eq!(scaled.replicas().await?, Some(22));
     let writes = scaled.writes(mark)?;
-    // One when the field passes over to the scaler, and the repair; each may meet a scaler's write and look again.
+    // One when the field passes to the scaler, and the repair; each may conflict with a write of the scaler and read again.
     let done = writes.iter().filter(|request| request.code < 300).count();
     assert!(done <= 3, "{writes:#?}");
     Ok(())

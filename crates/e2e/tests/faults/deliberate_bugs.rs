@@ -31,7 +31,7 @@ async fn row_31_an_object_that_another_agent_took_during_a_frozen_watch_is_not_t
         .await?;
     assert_eq!(world.value("a").await?.as_deref(), Some("1"), "C4: refused, not taken over");
     let taken: Vec<_> = world
-        .writes(mark)
+        .writes_since(mark)
         .into_iter()
         .filter(|write| write.request.is_named("a") && write.succeeded())
         .collect();

@@ -43,7 +43,7 @@ async fn row_21_killed_after_a_create_the_agent_finds_the_object_by_its_recorded
     let rule = world.api_proxy.when(Matcher::applies().named("a"), Action::HaltAfter);
     world.submit(&BEFORE).await?;
     kill_at(&world, &rule).await?;
-    let created = world.config_map("a").await?.expect("the create was carried out");
+    let created = world.config_map("a").await?.expect("the create was executed");
 
     world.agent.start()?;
     world.wait_until_converged(&BEFORE).await?;
@@ -65,7 +65,7 @@ async fn row_22_killed_between_prune_deletes_does_only_what_was_planned_and_fini
     kill_at(&world, &rule).await?;
     let live = world.managed_config_maps().await?;
     assert!(live.contains_key("a") && live.contains_key("b"), "S7: only what is no longer wanted: {live:?}");
-    assert!(live.len() < many.len(), "at least one delete was carried out: {live:?}");
+    assert!(live.len() < many.len(), "at least one delete was executed: {live:?}");
 
     world.agent.start()?;
     world.wait_until_converged(&[("a", "1"), ("b", "2")]).await?;

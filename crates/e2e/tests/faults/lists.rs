@@ -60,7 +60,7 @@ async fn row_35_half_a_list_is_never_used() -> Result<()> {
     world.agent.kill9();
     let mark = world.api_proxy.mark();
     world.refuse_streaming_lists();
-    let further = |asked: &brokkr_testkit::proxy::ProxiedRequest| request.query.contains("continue=");
+    let further = |request: &brokkr_testkit::proxy::ProxiedRequest| request.query.contains("continue=");
     let broken = world
         .api_proxy
         .when(Matcher::lists("configmaps").and(further), Action::Respond(CannedResponse::internal()));
@@ -94,7 +94,7 @@ async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_what_is_inside() ->
     let theirs = serde_json::from_value(json!({"metadata": {"name": "zz-theirs"}}))?;
     foreign.create(&Default::default(), &theirs).await?;
     let inside = format!("/namespaces/{inner}/configmaps");
-    let further = |asked: &brokkr_testkit::proxy::ProxiedRequest| request.query.contains("continue=");
+    let further = |request: &brokkr_testkit::proxy::ProxiedRequest| request.query.contains("continue=");
     let broken = world
         .api_proxy
         .when(Matcher::path(&inside).and(further), Action::Respond(CannedResponse::internal()));
@@ -126,7 +126,7 @@ async fn row_36_kinds_that_discovery_cannot_list_prevent_the_deletion_of_a_names
         "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata:\n  name: theirs\n  namespace: {inner}\nspec: {{}}\n"
     );
     world.cluster.apply(&theirs).await?;
-    let stale = world.api.when(
+    let stale = world.api_proxy.when(
         Matcher::new(|request| request.path == "/apis"),
         Action::change_body(|_, body| without_leases(&body)),
     );

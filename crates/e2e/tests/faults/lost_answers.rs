@@ -10,7 +10,7 @@ use crate::world::{FaultWorld, WAIT_TIMEOUT, summary, uid_and_version};
 /// Returns the exchanges about one ConfigMap that the API server answered, in order.
 fn about(world: &FaultWorld, name: &str, method: &http::Method) -> Vec<Exchange> {
     let mut found: Vec<Exchange> = world
-        .api
+        .api_proxy
         .trace()
         .into_iter()
         .filter(|exchange| {
@@ -45,12 +45,12 @@ async fn row_25_an_apply_with_a_lost_response_is_repeated_without_effect() -> Re
     world.submit(&[("a", "1"), ("b", "1")]).await?;
     rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
     landed(&world, "a", &http::Method::PATCH, 1).await?;
-    let carried_out = uid_and_version(&world.config_map("a").await?.expect("it was carried out"));
+    let executed = uid_and_version(&world.config_map("a").await?.expect("it was executed"));
 
     world.wait_until_converged(&[("a", "1"), ("b", "1")]).await?;
     assert_eq!(
         uid_and_version(&world.config_map("a").await?.expect("a")),
-        carried_out,
+        executed,
         "the repetition is a no-op"
     );
     world.delete_stack().await?;
@@ -168,7 +168,7 @@ async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Re
     let world = FaultWorld::start().await?;
     world.deliver(&[("a", "1"), ("b", "1")]).await?;
     let twin = world.agent.twin()?;
-    world.agent.wait_for_log("standing down", WAIT_TIMEOUT).await?;
+    world.agent.wait_for_log("writes are suspended", WAIT_TIMEOUT).await?;
     assert!(world.agent.is_running(), "the older one waits, and does not end");
 
     world.deliver(&[("a", "2"), ("c", "2")]).await?;
@@ -203,7 +203,7 @@ async fn row_30_a_paused_agent_with_a_successor_changes_nothing_when_it_resumes(
     world.agent.resume()?;
     let status = landed(&world, "a", &http::Method::PATCH, answered + 1).await?;
     assert!((400..500).contains(&status), "S2: its late write was not refused, but answered {status}");
-    world.agent.wait_for_log("standing down", WAIT_TIMEOUT).await?;
+    world.agent.wait_for_log("writes are suspended", WAIT_TIMEOUT).await?;
     assert_eq!(
         uid_and_version(&world.config_map("a").await?.expect("a")),
         uid_and_version(&newest),

@@ -61,7 +61,7 @@ async fn row_38_requests_to_a_busy_api_server_are_retried_after_retry_after() ->
     world.wait_for_value("b", "2").await?;
     world.wait_until_converged(&[("a", "2"), ("b", "2"), ("c", "1")]).await?;
     let asked: Vec<_> = world
-        .api
+        .api_proxy
         .since(mark)
         .into_iter()
         .filter(|exchange| exchange.request.is_apply() && exchange.request.is_named("a"))
@@ -88,7 +88,7 @@ async fn d2_row_38_requests_to_a_failing_server_are_retried_after_one_second_and
     world.submit(&[("a", "2"), ("b", "2"), ("c", "1")]).await?;
     world.wait_until_converged(&[("a", "2"), ("b", "2"), ("c", "1")]).await?;
     let applies = world
-        .api
+        .api_proxy
         .since(mark)
         .into_iter()
         .filter(|exchange| exchange.request.is_apply() && exchange.request.is_named("a"));

@@ -100,6 +100,6 @@ async fn row_33_an_expired_watch_is_restarted_and_deletes_nothing() -> Result<()
         .into_iter()
         .filter(|write| write.request.method == http::Method::DELETE)
         .collect();
-    assert!(deletes.is_empty(), "S8: an empty picture deletes nothing: {deletes:?}");
+    assert!(deletes.is_empty(), "S8: an empty snapshot deletes nothing: {deletes:?}");
     world.assert_invariants().await
 }

@@ -6,11 +6,11 @@ use brokkr_manifest::Key;
 use super::{Marks, Server};
 use crate::objects::namespace_key;
 
-/// Somebody does something to an object.
+/// A change to an object by someone else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meddling {
     Create,
-    /// With marks of another agent.
+    /// With the metadata of another agent.
     CreateForAnother,
     /// As the child of another object.
     CreateChildOf(Key),

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use brokkr_agent::marks::Stamp;
-use brokkr_agent::plan::steps::Answer;
-use brokkr_agent::plan::types::{Content, Failure, FailureClass, Uid, Wanted};
-use brokkr_agent::resource::KindName;
+use brokkr_agent::model::{Content, DesiredObject, Failure, FailureClass, StepResult, Uid};
+use brokkr_agent::ownership::Stamp;
+use brokkr_agent::resource::{KindName, object_ref};
+use brokkr_api::reason::Reason;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
@@ -14,91 +14,98 @@ use super::{Applied, Marks, Server};
 use crate::objects::{defines, namespace_key};
 
 #[must_use]
-pub fn refusal(class: FailureClass, reason: &str) -> Failure {
-    Failure {
-        class,
-        reason: reason.into(),
-        message: format!("the simulated server: {reason}"),
-        retry_after: None,
-    }
+pub fn refusal(class: FailureClass, reason: Reason) -> Failure {
+    Failure::with_words(class, reason, "answered by the simulated server")
+}
+
+fn forbidden() -> Reason {
+    Reason::Forbidden { account: None, verbs: Vec::new(), resource: None, namespace: None }
+}
+
+fn invalid() -> Reason {
+    Reason::Invalid { fields: Vec::new() }
 }
 
 /// What a request comes back with when its answer is lost, or the server is away.
 #[must_use]
 pub fn no_answer() -> Failure {
-    refusal(FailureClass::Transient, "ApiServerUnreachable")
+    refusal(FailureClass::Transient, Reason::ApiServerUnreachable)
 }
 
 /// Too much at once, with the server's own wish.
 #[must_use]
 pub fn overload() -> Failure {
     let retry_after = Some(Duration::from_secs(3));
-    Failure { retry_after, ..refusal(FailureClass::Transient, "TooManyRequests") }
+    Failure { retry_after, ..refusal(FailureClass::Transient, Reason::TooManyRequests) }
 }
 
 impl Server {
-    pub fn apply(&mut self, wanted: &Wanted, uid: Option<&Uid>, stamp: &Stamp) -> Answer {
+    pub fn apply(&mut self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
         if self.ailing {
-            return Answer::Failed(refusal(FailureClass::Transient, "Http503"));
+            return StepResult::Failed(refusal(FailureClass::Transient, Reason::HttpStatus { code: 503 }));
         }
-        let body = self.read(wanted);
-        if let Err(failure) = self.check_apply(&wanted.key, &body, uid) {
-            return Answer::Failed(failure);
+        let body = self.read(desired);
+        if let Err(failure) = self.check_apply(&desired.key, &body, uid) {
+            return StepResult::Failed(failure);
         }
         let marks = Marks {
             agent: Some(stamp.agent.to_string()),
             stack: Some(stamp.stack.to_string()),
-            id: Some(wanted.key.to_string()),
+            id: Some(desired.key.to_string()),
             checksum: Some(stamp.checksum.to_string()),
             sequence: Some(stamp.sequence.to_string()),
         };
-        let created = !self.objects.contains_key(&wanted.key);
+        let created = !self.objects.contains_key(&desired.key);
         if created {
-            self.insert(&wanted.key, |object| {
+            self.insert(&desired.key, |object| {
                 object.made_by_brokkr = true;
                 object.marks = marks;
                 object.applied = Some(body);
             });
         } else {
-            self.change(&wanted.key, |object| {
+            self.change(&desired.key, |object| {
                 object.marks = marks;
                 object.applied = Some(body);
                 object.drift = 0;
             });
         }
-        match self.seen(&wanted.key) {
-            Some(seen) => Answer::Applied { seen, created },
-            None => Answer::Failed(no_answer()),
+        match self.seen(&desired.key) {
+            Some(seen) => StepResult::Applied { seen, created },
+            None => StepResult::Failed(no_answer()),
         }
     }
 
-    pub fn dry_run(&mut self, wanted: &Wanted, uid: Option<&Uid>, _stamp: &Stamp) -> Answer {
-        let body = self.read(wanted);
-        match self.check_apply(&wanted.key, &body, uid) {
-            Ok(()) => Answer::Valid { exists: self.objects.contains_key(&wanted.key) },
-            Err(failure) => Answer::Failed(failure),
+    pub fn dry_run(&mut self, desired: &DesiredObject, uid: Option<&Uid>, _stamp: &Stamp) -> StepResult {
+        let body = self.read(desired);
+        match self.check_apply(&desired.key, &body, uid) {
+            Ok(()) => StepResult::Valid { exists: self.objects.contains_key(&desired.key) },
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
     fn check_apply(&self, key: &Key, body: &Applied, uid: Option<&Uid>) -> Result<(), Failure> {
         let kind = KindName::of(key);
         if !self.is_served(&kind) {
-            return Err(refusal(FailureClass::Missing, "Http404"));
+            return Err(refusal(FailureClass::Missing, Reason::HttpStatus { code: 404 }));
         }
         if self.forbidden.contains(&kind) {
-            return Err(refusal(FailureClass::Permanent, "Forbidden"));
+            return Err(refusal(FailureClass::Permanent, forbidden()));
         }
         match (self.objects.get(key), uid) {
             (Some(object), Some(uid)) if object.uid != *uid => {
-                Err(refusal(FailureClass::Conflict, "Invalid"))
+                Err(refusal(FailureClass::Conflict, invalid()))
             }
-            (None, Some(_)) => Err(refusal(FailureClass::Conflict, "Conflict")),
+            (None, Some(_)) => Err(refusal(FailureClass::Conflict, Reason::Conflict)),
             (Some(object), _) => {
                 let allowed = object.applied.as_ref().is_none_or(|applied| applied.allows(body));
                 if body.is_broken() {
-                    return Err(refusal(FailureClass::Permanent, "Invalid"));
+                    return Err(refusal(FailureClass::Permanent, invalid()));
                 }
-                if allowed { Ok(()) } else { Err(refusal(FailureClass::Immutable, "Immutable")) }
+                if allowed {
+                    Ok(())
+                } else {
+                    Err(refusal(FailureClass::Immutable, Reason::Immutable { fields: Vec::new() }))
+                }
             }
             (None, None) => self.check_create(key, body),
         }
@@ -107,9 +114,17 @@ impl Server {
     fn check_create(&self, key: &Key, body: &Applied) -> Result<(), Failure> {
         if let Some(namespace) = &key.namespace {
             match self.objects.get(&namespace_key(namespace)) {
-                None => return Err(refusal(FailureClass::Missing, "NamespaceNotFound")),
+                None => {
+                    return Err(refusal(
+                        FailureClass::Missing,
+                        Reason::NamespaceNotFound { namespace: None },
+                    ));
+                }
                 Some(namespace) if namespace.is_deleting() => {
-                    return Err(refusal(FailureClass::Missing, "NamespaceTerminating"));
+                    return Err(refusal(
+                        FailureClass::Missing,
+                        Reason::NamespaceTerminating { namespace: None },
+                    ));
                 }
                 Some(_) => {}
             }
@@ -118,66 +133,65 @@ impl Server {
         let leaving =
             self.objects.iter().any(|(other, object)| defines(other, &kind) && object.is_deleting());
         if leaving {
-            return Err(refusal(FailureClass::Permanent, "Forbidden"));
+            return Err(refusal(FailureClass::Permanent, forbidden()));
         }
-        if body.is_broken() { Err(refusal(FailureClass::Permanent, "Invalid")) } else { Ok(()) }
+        if body.is_broken() { Err(refusal(FailureClass::Permanent, invalid())) } else { Ok(()) }
     }
 
     /// What the agent's rights do not cover.
     #[must_use]
     pub fn lacking(&self, content: &Content) -> Vec<ObjectNote> {
-        let forbidden = content.objects.keys().filter(|key| self.forbidden.contains(&KindName::of(key)));
-        forbidden
-            .map(|key| ObjectNote {
-                object: key.for_people().to_string(),
-                reason: "Forbidden".into(),
-                message: "the simulated server: not allowed".into(),
-            })
-            .collect()
+        let keys = content.objects.keys().filter(|key| self.forbidden.contains(&KindName::of(key)));
+        keys.map(|key| ObjectNote {
+            object: object_ref(key),
+            message: forbidden().message(),
+            reason: forbidden(),
+        })
+        .collect()
     }
 
     #[must_use]
-    pub fn look(&self, key: &Key) -> Answer {
-        Answer::Looked(self.seen(key))
+    pub fn read_object(&self, key: &Key) -> StepResult {
+        StepResult::ObjectRead(self.seen(key))
     }
 
     /// As the agent lists it: everything that no controller would collect.
     #[must_use]
-    pub fn look_inside(&self, ground: &Key) -> Answer {
-        let lost = self.inside(ground).filter(|(_, object)| object.owner.is_none());
-        Answer::Inside(lost.map(|(key, _)| key.for_people().to_string()).collect())
+    pub fn list_contained(&self, prerequisite: &Key) -> StepResult {
+        let lost = self.inside(prerequisite).filter(|(_, object)| object.owner.is_none());
+        StepResult::Contained(lost.map(|(key, _)| key.for_people().to_string()).collect())
     }
 
-    pub fn delete(&mut self, key: &Key, uid: &Uid) -> Answer {
-        match self.check_uid(key, uid, "Conflict") {
+    pub fn delete(&mut self, key: &Key, uid: &Uid) -> StepResult {
+        match self.check_uid(key, uid, Reason::Conflict) {
             Ok(true) => {
                 self.begin_delete(key);
-                Answer::DeleteAccepted
+                StepResult::DeleteAccepted
             }
-            Ok(false) => Answer::Gone,
-            Err(failure) => Answer::Failed(failure),
+            Ok(false) => StepResult::Gone,
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
-    pub fn release(&mut self, key: &Key, uid: &Uid) -> Answer {
-        match self.check_uid(key, uid, "Invalid") {
+    pub fn release(&mut self, key: &Key, uid: &Uid) -> StepResult {
+        match self.check_uid(key, uid, invalid()) {
             Ok(true) => {
                 self.change(key, |object| {
                     object.marks = Marks::default();
                     object.drift += u32::from(object.applied.is_some());
                 });
-                Answer::Released
+                StepResult::Released
             }
-            Ok(false) => Answer::Gone,
-            Err(failure) => Answer::Failed(failure),
+            Ok(false) => StepResult::Gone,
+            Err(failure) => StepResult::Failed(failure),
         }
     }
 
-    fn check_uid(&self, key: &Key, uid: &Uid, reason: &str) -> Result<bool, Failure> {
+    fn check_uid(&self, key: &Key, uid: &Uid, reason: Reason) -> Result<bool, Failure> {
         match self.objects.get(key) {
             None => Ok(false),
             Some(_) if self.forbidden.contains(&KindName::of(key)) => {
-                Err(refusal(FailureClass::Permanent, "Forbidden"))
+                Err(refusal(FailureClass::Permanent, forbidden()))
             }
             Some(object) if object.uid != *uid => Err(refusal(FailureClass::Conflict, reason)),
             Some(_) => Ok(true),

@@ -1,6 +1,6 @@
 //! What happens inside the cluster by itself, each thing a while after what caused it.
 
-use brokkr_agent::resource::{KindName, is_ground};
+use brokkr_agent::resource::{KindName, is_prerequisite};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use super::Server;
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
-    /// Deletes as the API server does: at once, or marked until whoever holds it lets go.
+    /// Deletes as the API server does: at once, or marked until its finalizers are removed.
     pub(crate) fn begin_delete(&mut self, key: &Key) {
         let now = self.now;
         let kind = KindName::of(key);
@@ -54,10 +54,12 @@ impl Server {
         Some(object.since + self.pace * 2).filter(|shown| *shown > self.now)
     }
 
-    /// Everything inside was told to go, and has not gone yet.
-    fn waits_for_its_inside(&self, ground: &Key) -> bool {
-        let mut inside = self.inside(ground).peekable();
-        is_ground(ground) && inside.peek().is_some() && inside.all(|(_, object)| object.is_deleting())
+    /// Everything inside is being deleted.
+    fn waits_for_its_inside(&self, prerequisite: &Key) -> bool {
+        let mut inside = self.inside(prerequisite).peekable();
+        is_prerequisite(prerequisite)
+            && inside.peek().is_some()
+            && inside.all(|(_, object)| object.is_deleting())
     }
 
     /// Lets controllers do what is due.

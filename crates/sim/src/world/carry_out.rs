@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use brokkr_agent::plan::steps::{Answer, Step};
-use brokkr_agent::plan::types::{Content, Failure, FailureClass, Record};
+use brokkr_agent::model::{Content, Failure, FailureClass, Record, Step, StepResult};
 use brokkr_agent::resource::KindName;
+use brokkr_api::reason::Reason;
 use brokkr_manifest::order;
 
 use super::{Fault, World};
@@ -13,78 +13,81 @@ use crate::server::{no_answer, overload, refusal};
 
 impl World {
     /// The answer that the agent gets.
-    pub(super) fn answer(&mut self, request: &Request, fault: Option<Fault>) -> Result<Answer, String> {
+    pub(super) fn answer(&mut self, request: &Request, fault: Option<Fault>) -> Result<StepResult, String> {
         if matches!(fault, Some(Fault::Overload(_))) {
-            return Ok(Answer::Failed(overload()));
+            return Ok(StepResult::Failed(overload()));
         }
-        self.oath.before(self, request)?;
+        self.invariants.before(self, request)?;
         let answer = self.carry_out(request);
-        let (mut oath, request) = (std::mem::take(&mut self.oath), request);
-        let kept = oath.after(self, request, &answer);
-        self.oath = oath;
+        let (mut invariants, request) = (std::mem::take(&mut self.invariants), request);
+        let kept = invariants.after(self, request, &answer);
+        self.invariants = invariants;
         kept?;
         self.after_change();
-        if writes(&request.step) && !matches!(answer, Answer::Failed(_)) {
+        if writes(&request.step) && !matches!(answer, StepResult::Failed(_)) {
             self.writes += 1;
         }
-        Ok(if matches!(fault, Some(Fault::LostAnswer(_))) { Answer::Failed(no_answer()) } else { answer })
+        Ok(if matches!(fault, Some(Fault::LostAnswer(_))) { StepResult::Failed(no_answer()) } else { answer })
     }
 
-    fn carry_out(&mut self, request: &Request) -> Answer {
+    fn carry_out(&mut self, request: &Request) -> StepResult {
         match &request.step {
             Step::Hold => self.hold(request),
             Step::Fetch => match self.fetch(request) {
-                Ok(content) => Answer::Fetched(content),
-                Err(failure) => Answer::Failed(failure),
+                Ok(content) => StepResult::Fetched(content),
+                Err(failure) => StepResult::Failed(failure),
             },
             Step::FetchEarlier { sequence } => {
                 let kept = self.kept.contains(&(request.stack, *sequence));
-                Answer::FetchedEarlier(self.broker.content(*sequence).filter(|_| kept).cloned())
+                StepResult::FetchedEarlier(self.broker.content(*sequence).filter(|_| kept).cloned())
             }
             Step::WriteRecord(record) => self.write_record(record),
             Step::ForgetContents { keep } => {
                 self.kept.retain(|(stack, sequence)| *stack != request.stack || sequence == keep);
-                Answer::ContentsForgotten
+                StepResult::ContentsForgotten
             }
             Step::DropRecord => {
                 self.kept.retain(|(stack, _)| *stack != request.stack);
                 self.records.drop_record(request.stack);
                 self.changed();
-                Answer::RecordDropped
+                StepResult::RecordDropped
             }
-            Step::Look { key, .. } => self.server.look(key),
-            Step::CheckRights { content } => Answer::RightsChecked(self.server.lacking(content)),
+            Step::ReadObject { key, .. } => self.server.read_object(key),
+            Step::CheckRights { content } => StepResult::RightsChecked(self.server.lacking(content)),
             Step::Resolve { kinds, .. } if kinds.iter().all(|kind| self.server.is_served(&kind.name())) => {
-                Answer::Resolved
+                StepResult::Resolved
             }
-            Step::Resolve { .. } => Answer::Failed(refusal(FailureClass::Transient, "NotServed")),
-            Step::LookInside { key, .. } => self.server.look_inside(key),
-            Step::DryRun { wanted, uid, stamp } => self.server.dry_run(wanted, uid.as_ref(), stamp),
-            Step::Apply { wanted, uid, stamp, .. } => self.server.apply(wanted, uid.as_ref(), stamp),
+            Step::Resolve { .. } => StepResult::Failed(refusal(
+                FailureClass::Transient,
+                Reason::NotServed { kind: String::new() },
+            )),
+            Step::ListContained { key, .. } => self.server.list_contained(key),
+            Step::DryRun { desired, uid, stamp } => self.server.dry_run(desired, uid.as_ref(), stamp),
+            Step::Apply { desired, uid, stamp, .. } => self.server.apply(desired, uid.as_ref(), stamp),
             // Only what people read depends on these.
-            Step::Contend { .. } => Answer::Contended(Vec::new()),
-            Step::Diagnose { .. } => Answer::Diagnosed(None),
+            Step::FindRivals { .. } => StepResult::RivalsFound(Vec::new()),
+            Step::Diagnose { .. } => StepResult::Diagnosed(None),
             Step::Delete { key, uid, .. } => self.server.delete(key, uid),
             Step::Release { key, uid, .. } => self.server.release(key, uid),
         }
     }
 
-    fn hold(&mut self, request: &Request) -> Answer {
+    fn hold(&mut self, request: &Request) -> StepResult {
         if self.broker.away {
-            return Answer::Failed(refusal(FailureClass::Transient, "BrokerUnreachable"));
+            return StepResult::Failed(refusal(FailureClass::Transient, Reason::BrokerUnreachable));
         }
-        // What was deleted or untargeted meanwhile is to be removed from now on: whoever waits is answered.
-        let is_news = self.broker.held.insert(request.stack) && self.broker.wanted(request.stack).is_none();
+        // What was deleted or untargeted meanwhile is to be removed from now on: the next poll is answered.
+        let is_news = self.broker.held.insert(request.stack) && self.broker.desired(request.stack).is_none();
         self.broker.changed |= is_news;
         self.run.held.insert(request.stack);
-        Answer::Held
+        StepResult::Held
     }
 
     fn fetch(&mut self, request: &Request) -> Result<Arc<Content>, Failure> {
         let name = (request.stack, request.target.sequence_id);
         let within_reach = self.kept.contains(&name) || !self.broker.away && !self.broker.withholds;
         let content = self.broker.content(request.target.sequence_id).filter(|_| within_reach);
-        let content = content.ok_or_else(|| refusal(FailureClass::Transient, "FetchFailed"))?;
+        let content = content.ok_or_else(|| refusal(FailureClass::Transient, Reason::FetchFailed))?;
         for key in content.objects.keys() {
             let kind = KindName::of(key);
             let known = order::is_built_in(&kind.group)
@@ -92,7 +95,7 @@ impl World {
                 || self.run.known.contains(&kind)
                 || self.server.is_served(&kind);
             if !known {
-                return Err(refusal(FailureClass::Missing, "UnknownKind"));
+                return Err(refusal(FailureClass::Missing, Reason::UnknownKind { kind: String::new() }));
             }
             if self.server.is_served(&kind) {
                 self.run.known.insert(kind);
@@ -103,20 +106,20 @@ impl World {
     }
 
     /// A stale run loses; the same run only has an old version in its hands.
-    fn write_record(&mut self, record: &Record) -> Answer {
+    fn write_record(&mut self, record: &Record) -> StepResult {
         let mut record = record.clone();
         for _ in 0..3 {
             if let Ok(version) = self.records.write(&record) {
                 self.changed();
-                return Answer::RecordWritten { version };
+                return StepResult::RecordWritten { version };
             }
             let found = self.records.get(record.stack);
             if found.is_some_and(|found| found.session > self.run.session) {
-                return Answer::Failed(refusal(FailureClass::Permanent, "Superseded"));
+                return StepResult::Failed(refusal(FailureClass::Permanent, Reason::Superseded));
             }
             record.version = found.and_then(|found| found.version.clone());
         }
-        Answer::Failed(refusal(FailureClass::Transient, "RecordNotWritten"))
+        StepResult::Failed(refusal(FailureClass::Transient, Reason::RecordNotWritten))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use brokkr_agent::model::Uid;
 use brokkr_agent::observe::{Change, Part};
-use brokkr_agent::plan::types::Uid;
 use brokkr_agent::resource::KindName;
 
 use super::World;
@@ -34,7 +34,7 @@ impl World {
         list
     }
 
-    /// All watches break: what was not delivered never is, and a new list tells what is there now.
+    /// All watches break: what was not delivered never is, and a new list shows what is there now.
     pub fn break_watches(&mut self) {
         let kinds: Vec<KindName> = self.run.watches.keys().cloned().collect();
         for kind in kinds {
@@ -48,9 +48,9 @@ impl World {
         let agent = Uid::from(self.agent);
         for news in std::mem::take(&mut self.server.news) {
             self.last_change = self.server.now;
-            self.run.stir(&news.key, self.server.now);
+            self.run.on_prerequisite_changed(&news.key, self.server.now);
             let Some(queue) = self.run.watches.get_mut(&KindName::of(&news.key)) else { continue };
-            let ours = |seen: &brokkr_agent::plan::types::Seen| seen.agent.as_ref() == Some(&agent);
+            let ours = |seen: &brokkr_agent::model::SeenObject| seen.agent.as_ref() == Some(&agent);
             match (news.before.filter(ours), news.after.filter(ours)) {
                 (_, Some(seen)) => queue.push_back(Change::Present(news.key, Box::new(seen))),
                 (Some(seen), None) => queue.push_back(Change::Gone(news.key, seen.uid)),

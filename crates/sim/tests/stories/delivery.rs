@@ -41,17 +41,17 @@ fn b2_a_permanent_error_of_validation_stops_before_the_first_real_write_of_the_r
     let mut scene = Scene::new();
     scene.deliver(&[Item::new(SHOP, 1), Item::new(WEB, 1), broken(SETTINGS), broken(NOTES)]);
     assert!(scene.names().iter().all(|name| name == SHOP), "{:?}", scene.names());
-    let told = scene.told(Transition::Failed);
-    assert_eq!(told.len(), 1, "once, not every cycle");
-    assert_eq!(told[0].objects.len(), 2, "all errors are collected: {:?}", told[0].objects);
-    assert!(scene.told(Transition::Applied).is_empty());
+    let reported = scene.reports(Transition::Failed);
+    assert_eq!(reported.len(), 1, "once, not every cycle");
+    assert_eq!(reported[0].objects.len(), 2, "all errors are collected: {:?}", reported[0].objects);
+    assert!(scene.reports(Transition::Applied).is_empty());
 }
 
 #[test]
 fn f2_what_was_applied_is_put_back_at_once_though_its_newer_content_is_refused() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     scene.deliver(&[Item::new(SHOP, 1), Item { broken: true, ..Item::new(SETTINGS, 2) }]);
-    assert_eq!(scene.told(Transition::Failed).len(), 1);
+    assert_eq!(scene.reports(Transition::Failed).len(), 1);
     let refused = scene.world.now();
     scene.forget_trace();
     scene.meddle(SETTINGS, &Meddling::Delete);
@@ -65,7 +65,7 @@ fn f2_what_was_applied_is_put_back_at_once_though_its_newer_content_is_refused()
     let validations = scene.trace().iter().filter(|line| line.contains(" dry-run ")).count();
     assert_eq!(validations, 0, "what was refused is not tried again because of it: {:#?}", scene.trace());
     scene.settle();
-    assert_eq!(scene.told(Transition::Failed).len(), 1, "nor told again");
+    assert_eq!(scene.reports(Transition::Failed).len(), 1, "nor reported again");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn c4_what_another_agent_owns_is_refused_before_anything_is_written() {
     let before = scene.world.server.objects.clone();
     scene.deliver(&items(&[SHOP, SETTINGS, NOTES]));
     assert_eq!(scene.world.server.objects, before);
-    assert_eq!(scene.told(Transition::Failed).len(), 1);
+    assert_eq!(scene.reports(Transition::Failed).len(), 1);
 }
 
 #[test]
@@ -112,19 +112,19 @@ fn c4_what_another_stack_wants_is_refused_and_stays_there() {
     let object = scene.object(SETTINGS).unwrap();
     assert_eq!(object.marks.stack, Some(scene.stack.to_string()));
     let refused = scene.world.broker.reports.values().find(|report| report.stack_id == other);
-    assert_eq!(refused.map(|report| report.reason.as_str()), Some("OwnedByOther"));
+    assert_eq!(refused.map(|report| report.reason.code()), Some("OwnedByOther"));
 }
 
 /// Without a pause it would ask the API server without end; without a count nobody would ever hear of it.
 #[test]
-fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_told() {
+fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_reported() {
     let mut scene = Scene::new();
     scene.submit(&items(&["/ConfigMap/nowhere/settings"]));
     scene.settle();
     let tries = scene.trace().iter().filter(|line| line.contains(" dry-run ")).count();
     assert!((2..30).contains(&tries), "{tries} tries: {:#?}", scene.trace());
-    let told = scene.told(Transition::Failed);
-    assert_eq!(told.iter().map(|report| report.reason.as_str()).collect::<Vec<_>>(), ["NamespaceNotFound"]);
+    let reported = scene.reports(Transition::Failed);
+    assert_eq!(reported.iter().map(|report| report.reason.code()).collect::<Vec<_>>(), ["NamespaceNotFound"]);
     scene.meddle("/Namespace//nowhere", &Meddling::Create);
     scene.settle();
     assert!(scene.object("/ConfigMap/nowhere/settings").is_some(), "tried again when it comes");
@@ -138,10 +138,10 @@ fn d2_a_server_that_takes_no_writes_is_not_asked_without_end() {
     scene.world.go_on(3_000).unwrap();
     let tries = scene.trace().iter().filter(|line| line.contains(" apply ")).count();
     assert!((2..60).contains(&tries), "{tries} tries in {} s", 3_000 * 7 / 10);
-    assert_eq!(scene.told(Transition::Failed).len(), 1);
+    assert_eq!(scene.reports(Transition::Failed).len(), 1);
     scene.world.server.ailing = false;
     scene.settle();
-    assert_eq!(scene.told(Transition::Applied).len(), 1);
+    assert_eq!(scene.reports(Transition::Applied).len(), 1);
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn d1_what_a_failed_delivery_made_is_taken_back_unless_somebody_uses_it() {
         assert_eq!(scene.position(&format!("delete {SHOP}")).is_none(), used, "{:#?}", scene.trace());
         assert_eq!(scene.object(SHOP).is_some(), used);
         assert_eq!(scene.object(NOTES).is_some(), used);
-        assert_eq!(scene.told(Transition::Failed).len(), 1);
+        assert_eq!(scene.reports(Transition::Failed).len(), 1);
     }
 }
 
 #[test]
-fn d2_a_passing_error_of_the_first_write_is_tried_again_in_a_second_and_told_to_nobody() {
+fn d2_a_passing_error_of_the_first_write_is_tried_again_in_a_second_and_not_reported() {
     let mut scene = Scene::new();
     let began = scene.world.now();
     scene.submit(&items(&[SHOP, SETTINGS]));
@@ -173,8 +173,8 @@ fn d2_a_passing_error_of_the_first_write_is_tried_again_in_a_second_and_told_to_
     scene.settle();
     let lost = format!("apply {SETTINGS} → Transient ApiServerUnreachable");
     assert!(scene.trace().iter().any(|line| line.ends_with(&lost)), "{:#?}", scene.trace());
-    assert!(scene.told(Transition::Failed).is_empty(), "{:#?}", scene.trace());
-    let applied = scene.told(Transition::Applied)[0].at;
+    assert!(scene.reports(Transition::Failed).is_empty(), "{:#?}", scene.trace());
+    let applied = scene.reports(Transition::Applied)[0].at;
     assert!(applied.duration_since(began) < SignedDuration::from_secs(3), "{:#?}", scene.trace());
 }
 
@@ -185,7 +185,7 @@ fn d5_one_broken_stack_does_not_keep_another_from_converging() {
     scene.submit(&[Item { broken: true, ..Item::new("/ConfigMap/default/one", 1) }]);
     scene.submit_to(other, &items(&["/ConfigMap/default/two"]));
     scene.settle();
-    assert_eq!(scene.told(Transition::Failed).len(), 1);
+    assert_eq!(scene.reports(Transition::Failed).len(), 1);
     assert!(scene.object("/ConfigMap/default/two").is_some());
 }
 
@@ -203,7 +203,7 @@ fn f2_what_was_put_back_while_the_next_content_was_on_its_way_still_gets_it() {
     scene.settle();
     assert_eq!(scene.record().unwrap().applied, Some(sequence));
     let applied = scene.object(SETTINGS).unwrap().applied.as_ref().map(|applied| applied.body.clone());
-    assert_eq!(applied, Some(Item::new(SETTINGS, 2).wanted().body.clone()));
+    assert_eq!(applied, Some(Item::new(SETTINGS, 2).desired().body.clone()));
 }
 
 #[test]
@@ -226,5 +226,5 @@ fn s2_the_record_of_a_newer_run_wins_over_a_run_that_should_be_dead() {
     scene.settle();
     assert_eq!(scene.record().unwrap(), &kept, "the older run has nothing to say");
     assert!(scene.object(NOTES).is_none() && scene.object(SETTINGS).is_some());
-    assert!(scene.told(Transition::Applied).iter().all(|report| report.sequence_id != sequence));
+    assert!(scene.reports(Transition::Applied).iter().all(|report| report.sequence_id != sequence));
 }

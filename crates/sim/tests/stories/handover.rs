@@ -37,13 +37,13 @@ fn c4_an_object_moved_between_stacks_is_handed_over_by_one_apply_and_never_delet
             let uid = scene.object(MOVED).unwrap().uid.clone();
             scene.settle();
             let object = scene.object(MOVED).expect("it is there all the time");
-            let told = format!("{receiver_first} {turns} {:#?}", scene.trace());
-            assert_eq!(object.uid, uid, "{told}");
-            assert_eq!(object.marks.stack, Some(World::stack_id(5).to_string()), "{told}");
-            assert!(scene.position(&format!("delete {MOVED}")).is_none(), "{told}");
+            let trace = format!("{receiver_first} {turns} {:#?}", scene.trace());
+            assert_eq!(object.uid, uid, "{trace}");
+            assert_eq!(object.marks.stack, Some(World::stack_id(5).to_string()), "{trace}");
+            assert!(scene.position(&format!("delete {MOVED}")).is_none(), "{trace}");
             let applies =
                 scene.trace().iter().filter(|line| line.contains(&format!("apply {MOVED} "))).count();
-            assert_eq!(applies, 1, "{told}");
+            assert_eq!(applies, 1, "{trace}");
             brokkr_sim::end::check(&scene.world).unwrap();
         }
     }

@@ -43,7 +43,7 @@ fn b5_a_mass_prune_waits_for_approval_and_goes_on_with_it() {
     let mut scene = Scene::with(&all);
     scene.deliver(&all[..10]);
     assert_eq!(scene.names().len(), 80);
-    assert_eq!(scene.told(Transition::Blocked).len(), 1);
+    assert_eq!(scene.reports(Transition::Blocked).len(), 1);
     let (stack, now) = (scene.stack, scene.world.now());
     scene.world.broker.approve(stack, 70, now);
     scene.settle();
@@ -84,9 +84,9 @@ fn c6_an_adopted_namespace_is_released_and_a_created_one_with_foreign_content_is
         scene.delete();
         assert_eq!(scene.names(), [THEIRS, SHOP]);
         assert_eq!(scene.object(SHOP).unwrap().marks.agent, None, "no longer marked as ours");
-        let told = scene.told(Transition::Removed);
-        assert!(told[0].message.contains("Namespace shop"), "{}", told[0].message);
-        assert_eq!(told[0].message.contains("theirs"), !adopted);
+        let reported = scene.reports(Transition::Removed);
+        assert!(reported[0].message.to_string().contains("Namespace shop"), "{}", reported[0].message);
+        assert_eq!(reported[0].message.to_string().contains("theirs"), !adopted);
     }
 }
 
@@ -102,17 +102,17 @@ fn c6_a_definition_goes_only_when_nothing_of_its_kind_is_left() {
 }
 
 #[test]
-fn e2_a_finalizer_that_blocks_is_named_and_the_removal_is_told_only_when_all_is_gone() {
+fn e2_a_finalizer_that_blocks_is_named_and_the_removal_is_reported_only_when_all_is_gone() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     scene.world.server.finalizers_stick = true;
     scene.meddle(SETTINGS, &Meddling::Hold);
     scene.delete();
-    let blocked = scene.told(Transition::Blocked);
-    assert!(blocked[0].message.contains("example.com/hold"), "{}", blocked[0].message);
-    assert!(scene.told(Transition::Removed).is_empty() && scene.object(SHOP).is_some());
+    let blocked = scene.reports(Transition::Blocked);
+    assert!(blocked[0].message.to_string().contains("example.com/hold"), "{}", blocked[0].message);
+    assert!(scene.reports(Transition::Removed).is_empty() && scene.object(SHOP).is_some());
     scene.meddle(SETTINGS, &Meddling::LetGo);
     scene.settle();
-    assert_eq!(scene.told(Transition::Removed).len(), 1);
+    assert_eq!(scene.reports(Transition::Removed).len(), 1);
     assert_eq!(scene.names(), [] as [&str; 0]);
 }
 
@@ -129,7 +129,7 @@ fn e2_the_record_of_a_removed_stack_stays_until_the_broker_knows() {
     scene.world.broker.away = false;
     scene.settle();
     assert!(scene.record().is_none());
-    assert_eq!(scene.told(Transition::Removed).len(), 1);
+    assert_eq!(scene.reports(Transition::Removed).len(), 1);
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn e3_a_removal_that_is_taken_back_half_way_turns_round() {
 fn e4_an_answer_that_mentions_nothing_deletes_nothing() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     let before = scene.world.server.objects.clone();
-    scene.world.run.aim(Vec::new());
+    scene.world.run.set_targets(Vec::new());
     scene.settle();
     scene.world.crash();
     scene.world.broker.changed = false;
-    scene.world.run.aim(Vec::new());
+    scene.world.run.set_targets(Vec::new());
     scene.settle();
     assert_eq!(scene.world.server.objects, before);
 }
@@ -177,7 +177,7 @@ fn s2_an_older_target_than_the_record_holds_is_refused() {
     let before = scene.world.server.objects.clone();
     scene.world.crash();
     scene.world.broker.changed = false;
-    scene.world.run.aim(older);
+    scene.world.run.set_targets(older);
     scene.settle();
     assert_eq!(scene.world.server.objects, before);
 }

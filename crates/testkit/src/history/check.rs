@@ -1,4 +1,4 @@
-//! What must hold between what clients were told and what is there, each with its number of the reliability report.
+//! The invariants between the clients' history and the final state, with their numbers in the reliability report.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use brokkr_api::{EventId, SequenceId, StackId};
 use super::record::{Acknowledgement, Change, History, Operation, Outcome};
 use super::truth::{ObjectRow, Truth};
 
-/// A promise that was broken.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// `S4`
@@ -22,12 +22,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything that does not hold.
+/// Returns all violations.
 pub fn check(history: &History, truth: &Truth) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut broken = |rule, what| found.push(Violation { rule, what });
-    told_is_there(history, truth, &mut broken);
-    told_the_same(history, &mut broken);
+    acknowledged_exists(history, truth, &mut broken);
+    one_result_per_key(history, &mut broken);
     nothing_beside(history, truth, &mut broken);
     in_order(history, &mut broken);
     newest_is_newest(truth, &mut broken);
@@ -41,15 +41,15 @@ pub fn check(history: &History, truth: &Truth) -> Vec<Violation> {
 
 type Broken<'a> = dyn FnMut(&'static str, String) + 'a;
 
-/// S3, S4: whatever was acknowledged exists, as it was acknowledged.
-fn told_is_there(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+/// S3, S4: every acknowledged object exists as it was acknowledged.
+fn acknowledged_exists(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
     let rows: HashMap<SequenceId, &ObjectRow> = truth.objects.iter().map(|row| (row.sequence, row)).collect();
     for operation in &history.operations {
         let Some((stack, sequence, content)) = operation.object() else { continue };
         if let Change::Submit { content: asked, .. } = &operation.change
             && *asked != content
         {
-            broken("S3", format!("{sequence} was told with another content than was submitted"));
+            broken("S3", format!("{sequence} was acknowledged with other content than was submitted"));
         }
         match rows.get(&sequence) {
             None => broken("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.change)),
@@ -61,20 +61,20 @@ fn told_is_there(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
     }
 }
 
-/// S4: a key stands for one result, and two keys never for the same object.
-fn told_the_same(history: &History, broken: &mut Broken<'_>) {
-    let mut told_to: HashMap<SequenceId, &Operation> = HashMap::new();
+/// S4: a key has one result, and two keys never have the same object.
+fn one_result_per_key(history: &History, broken: &mut Broken<'_>) {
+    let mut key_of: HashMap<SequenceId, &Operation> = HashMap::new();
     for operation in &history.operations {
-        let mut told = operation.attempts.iter().filter_map(|attempt| match &attempt.outcome {
+        let mut sequences = operation.attempts.iter().filter_map(|attempt| match &attempt.outcome {
             Outcome::Acknowledged(Acknowledgement::Object { sequence, .. }) => Some(*sequence),
             _ => None,
         });
-        let Some(first) = told.next() else { continue };
-        if let Some(other) = told.find(|sequence| *sequence != first) {
+        let Some(first) = sequences.next() else { continue };
+        if let Some(other) = sequences.find(|sequence| *sequence != first) {
             broken("S4", format!("one key, two objects: {first} and {other}"));
         }
         let deletes = |operation: &Operation| matches!(operation.change, Change::Delete { .. });
-        if let Some(other) = told_to.insert(first, operation)
+        if let Some(other) = key_of.insert(first, operation)
             && !(deletes(other) && deletes(operation))
         {
             broken("S4", format!("{first} was given to two keys: {} and {}", other.key, operation.key));
@@ -82,16 +82,16 @@ fn told_the_same(history: &History, broken: &mut Broken<'_>) {
     }
 }
 
-/// S4: there is no object that nobody was told of, unless somebody was never told how it ended.
+/// S4: every object was acknowledged, unless the outcome of an operation is unknown.
 fn nothing_beside(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
-    let told: HashSet<SequenceId> =
+    let acknowledged: HashSet<SequenceId> =
         history.operations.iter().filter_map(|operation| Some(operation.object()?.1)).collect();
     let mut open: Vec<&Operation> = history
         .operations
         .iter()
         .filter(|operation| operation.acknowledged().is_none() && !operation.refused())
         .collect();
-    for row in truth.objects.iter().filter(|row| !told.contains(&row.sequence)) {
+    for row in truth.objects.iter().filter(|row| !acknowledged.contains(&row.sequence)) {
         let explains = |operation: &&Operation| match &operation.change {
             Change::Submit { content, .. } => *content == row.content,
             Change::RollBack { .. } => !row.is_deletion_marker,
@@ -100,12 +100,12 @@ fn nothing_beside(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
         };
         match open.iter().position(explains) {
             Some(place) => drop(open.swap_remove(place)),
-            None => broken("S4", format!("{} exists, and no client was told of it", row.sequence)),
+            None => broken("S4", format!("{} exists, and was acknowledged to no client", row.sequence)),
         }
     }
 }
 
-/// S5: within a stack, what was acknowledged before another began has the lower sequence id.
+/// S5: within a stack, an operation that was acknowledged before another began has the lower sequence id.
 fn in_order(history: &History, broken: &mut Broken<'_>) {
     let mut by_stack: BTreeMap<StackId, Vec<(u64, u64, SequenceId)>> = BTreeMap::new();
     for operation in &history.operations {
@@ -143,7 +143,7 @@ fn newest_is_newest(truth: &Truth, broken: &mut Broken<'_>) {
     }
 }
 
-/// S12: every acknowledged report is there, and every one that is there was sent, and is there once.
+/// S12: every acknowledged report exists, and every report that exists was sent, and exists once.
 fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
     let mut counts: HashMap<EventId, usize> = HashMap::new();
     for event in &truth.events {
@@ -166,7 +166,7 @@ fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
             broken("S12", format!("the report {event} was counted {count} times"));
         }
         if !sent.contains(&event) {
-            broken("S12", format!("nobody sent the report {event}"));
+            broken("S12", format!("no agent sent the report {event}"));
         }
     }
 }
@@ -174,12 +174,12 @@ fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
 /// S13: there is a message for every object, and none for what did not happen.
 fn messages_once(truth: &Truth, broken: &mut Broken<'_>) {
     let Some(messages) = &truth.messages else { return };
-    let mut told: HashMap<SequenceId, usize> = HashMap::new();
+    let mut counts: HashMap<SequenceId, usize> = HashMap::new();
     for sequence in messages {
-        *told.entry(*sequence).or_default() += 1;
+        *counts.entry(*sequence).or_default() += 1;
     }
     for row in &truth.objects {
-        match told.remove(&row.sequence) {
+        match counts.remove(&row.sequence) {
             Some(1) => {}
             count => {
                 let count = count.unwrap_or_default();
@@ -187,8 +187,8 @@ fn messages_once(truth: &Truth, broken: &mut Broken<'_>) {
             }
         }
     }
-    for sequence in told.keys() {
-        broken("S13", format!("the webhook is told of {sequence}, which does not exist"));
+    for sequence in counts.keys() {
+        broken("S13", format!("the webhook has a message for {sequence}, which does not exist"));
     }
 }
 
@@ -206,7 +206,7 @@ fn audited_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
     }
 }
 
-/// S2: what an agent is told of a stack never goes back, whichever replica tells it.
+/// S2: the versions that are served to an agent never go back, at any replica.
 fn never_back(history: &History, broken: &mut Broken<'_>) {
     let mut highest: HashMap<_, SequenceId> = HashMap::new();
     for seen in &history.served {
@@ -226,13 +226,13 @@ fn never_back(history: &History, broken: &mut Broken<'_>) {
     }
 }
 
-/// L1: in the end every replica tells every agent what the database says.
+/// L1: in the end every replica serves every agent the state of the database.
 fn shown_everywhere(truth: &Truth, broken: &mut Broken<'_>) {
     for view in &truth.views {
         let wanted = truth.wanted(view.agent);
         if view.stacks != wanted {
             let (replica, agent) = (view.replica, view.agent);
-            broken("L1", format!("replica {replica} tells {agent} {:?}, not {wanted:?}", view.stacks));
+            broken("L1", format!("replica {replica} serves {agent} {:?}, not {wanted:?}", view.stacks));
         }
     }
 }

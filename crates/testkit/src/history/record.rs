@@ -1,4 +1,4 @@
-//! Operations, attempts, outcomes; and what agents saw.
+//! Operations, attempts, outcomes; and the states that were served to agents.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 
-/// What a client wants.
+/// A change that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Every submission has contents of its own.
@@ -30,7 +30,7 @@ pub enum Change {
     },
 }
 
-/// What a client was told.
+/// The content of a successful response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acknowledgement {
     Object { stack: StackId, sequence: SequenceId, content: Checksum },
@@ -41,23 +41,23 @@ pub enum Acknowledgement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Acknowledged(Acknowledgement),
-    /// For good: nothing was done, and nothing will be.
+    /// Permanently: nothing was done, and nothing will be.
     Refused(String),
-    /// It may have been done, or not, or may be done yet.
+    /// It may have been done, or not, or may be done later.
     Unknown(String),
 }
 
-/// One request, in nanoseconds since the recorder was made.
+/// One request; times are nanoseconds since the recorder was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Which replica was asked.
+    /// The replica that received the request.
     pub replica: usize,
     pub began: u64,
     pub ended: u64,
     pub outcome: Outcome,
 }
 
-/// One wish with all its attempts, which carry the same key.
+/// One change with all its attempts, which have the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     pub key: String,
@@ -70,20 +70,20 @@ impl Operation {
         self.attempts.first().map_or(0, |attempt| attempt.began)
     }
 
-    /// The first acknowledgement, and when it arrived.
+    /// Returns the first acknowledgement and its time.
     pub fn acknowledged(&self) -> Option<(&Acknowledgement, u64)> {
         self.attempts.iter().find_map(|attempt| match &attempt.outcome {
-            Outcome::Acknowledged(told) => Some((told, attempt.ended)),
+            Outcome::Acknowledged(acknowledgement) => Some((acknowledgement, attempt.ended)),
             _ => None,
         })
     }
 
-    /// Acknowledgement for good that nothing was done.
+    /// Returns whether it was refused permanently.
     pub fn refused(&self) -> bool {
         self.attempts.last().is_some_and(|attempt| matches!(attempt.outcome, Outcome::Refused(_)))
     }
 
-    /// The object that it was told of.
+    /// Returns the acknowledged object.
     pub fn object(&self) -> Option<(StackId, SequenceId, Checksum)> {
         match self.acknowledged()?.0 {
             Acknowledgement::Object { stack, sequence, content } => Some((*stack, *sequence, *content)),
@@ -92,7 +92,7 @@ impl Operation {
     }
 }
 
-/// What an agent was told to have, in the order in which it was told.
+/// The stacks in one response to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedState {
     pub agent: AgentId,
@@ -100,7 +100,7 @@ pub struct ServedState {
     pub stacks: Vec<(StackId, SequenceId)>,
 }
 
-/// Everything that was asked and told.
+/// All operations and served states, in order.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub operations: Vec<Operation>,
@@ -113,7 +113,7 @@ impl History {
     }
 }
 
-/// Takes the history down. Clients share it.
+/// Records the history. Clients share it.
 #[derive(Debug)]
 pub struct Recorder {
     start: Instant,
@@ -127,19 +127,19 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Nanoseconds since the recorder was made.
+    /// Returns the nanoseconds since the recorder was created.
     pub fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Begins an operation; answers its number.
+    /// Begins an operation and returns its number.
     pub fn begin(&self, key: &str, change: Change) -> usize {
         let mut history = self.history();
         history.operations.push(Operation { key: key.to_owned(), change, attempts: Vec::new() });
         history.operations.len() - 1
     }
 
-    /// One attempt has ended.
+    /// Records an attempt that has ended.
     pub fn record_attempt(&self, operation: usize, replica: usize, began: u64, outcome: Outcome) {
         let attempt = Attempt { replica, began, ended: self.now(), outcome };
         if let Some(operation) = self.history().operations.get_mut(operation) {
@@ -147,22 +147,22 @@ impl Recorder {
         }
     }
 
-    pub fn served(&self, seen: ServedState) {
-        self.history().seen.push(seen);
+    pub fn served(&self, state: ServedState) {
+        self.history().served.push(state);
     }
 
     pub fn acknowledged(&self) -> usize {
         self.history().acknowledged()
     }
 
-    /// How many acknowledgements came from this replica.
+    /// Counts the acknowledgements of this replica.
     pub fn acknowledged_at(&self, replica: usize) -> usize {
         let history = self.history();
         let attempts = history.operations.iter().flat_map(|operation| &operation.attempts);
-        let told = |attempt: &&Attempt| {
+        let acknowledged = |attempt: &&Attempt| {
             attempt.replica == replica && matches!(attempt.outcome, Outcome::Acknowledged(_))
         };
-        attempts.filter(told).count()
+        attempts.filter(acknowledged).count()
     }
 
     pub fn snapshot(&self) -> History {

@@ -20,11 +20,12 @@ fn content(number: i64) -> Checksum {
 }
 
 fn submission(stack: StackId, number: i64, began: u64, ended: u64) -> Operation {
-    let told = Acknowledgement::Object { stack, sequence: SequenceId(number), content: content(number) };
+    let acknowledgement =
+        Acknowledgement::Object { stack, sequence: SequenceId(number), content: content(number) };
     Operation {
         key: format!("submit-{number}"),
         change: Change::Submit { stack: "web".into(), content: content(number) },
-        attempts: vec![Attempt { replica: 0, began, ended, outcome: Outcome::Acknowledged(told) }],
+        attempts: vec![Attempt { replica: 0, began, ended, outcome: Outcome::Acknowledged(acknowledgement) }],
     }
 }
 
@@ -56,7 +57,7 @@ fn story() -> Story {
     let seen = |number| ServedState { agent, replica: 0, stacks: vec![(stack, SequenceId(number))] };
     let view = |replica| View { replica, agent, stacks: vec![(stack, SequenceId(3))] };
     Story {
-        history: History { operations, seen: vec![seen(1), seen(3)] },
+        history: History { operations, served: vec![seen(1), seen(3)] },
         truth: Truth {
             objects: (1..=3).map(|number| row(stack, number)).collect(),
             stacks: vec![StackRow {
@@ -97,7 +98,7 @@ fn a_lost_submission_is_found() {
 
 #[test]
 fn a_submission_done_twice_is_found() {
-    finds("S4", "no client was told", |story| {
+    finds("S4", "acknowledged to no client", |story| {
         let twin = ObjectRow { sequence: SequenceId(4), ..row(story.stack, 2) };
         story.truth.objects.push(twin);
     });
@@ -127,7 +128,7 @@ fn an_operation_with_an_unknown_outcome_may_have_happened_at_most_once() {
 
 #[test]
 fn what_was_refused_and_done_all_the_same_is_found() {
-    finds("S4", "no client was told", |story| {
+    finds("S4", "acknowledged to no client", |story| {
         story.history.operations[2].attempts[0].outcome = Outcome::Refused("BRK2003".into());
     });
 }
@@ -165,7 +166,7 @@ fn lost_doubled_and_unsent_reports_are_found() {
         let twin = story.truth.events[0];
         story.truth.events.push(twin);
     });
-    finds("S12", "nobody sent", |story| story.truth.events.push(EventId::generate()));
+    finds("S12", "no agent sent", |story| story.truth.events.push(EventId::generate()));
 }
 
 #[test]

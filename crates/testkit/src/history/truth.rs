@@ -27,7 +27,7 @@ pub struct StackRow {
     pub selectors: Vec<String>,
 }
 
-/// What a replica says that an agent should have.
+/// The stacks that a replica serves to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub replica: usize,
@@ -42,15 +42,15 @@ pub struct Truth {
     pub agents: Vec<(AgentId, Labels)>,
     /// With repetitions, if there are any.
     pub events: Vec<EventId>,
-    /// The object that each message to the webhook tells of; none where there is no webhook.
+    /// The object of each message to the webhook; none if there is no webhook.
     pub messages: Option<Vec<SequenceId>>,
-    /// How many submissions the audit log knows of.
+    /// The number of submissions in the audit log.
     pub audited_submissions: usize,
     pub views: Vec<View>,
 }
 
 impl Truth {
-    /// Reads the database; the views have to be asked for.
+    /// Reads the database; the views are added by the caller.
     pub async fn read(connection: &mut PgConnection) -> Result<Self> {
         type Object = (Uuid, i64, Vec<u8>, Vec<u8>, bool);
         let objects: Vec<Object> = sqlx::query_as(
@@ -122,7 +122,7 @@ impl Truth {
         })
     }
 
-    /// What an agent that holds nothing should be told, ordered by sequence id.
+    /// Returns the stacks for an agent that holds nothing, ordered by sequence id.
     pub fn wanted(&self, agent: AgentId) -> Vec<(StackId, SequenceId)> {
         let Some((_, labels)) = self.agents.iter().find(|(id, _)| *id == agent) else { return Vec::new() };
         let reaches = |stack: &&StackRow| {

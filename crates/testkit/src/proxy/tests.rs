@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 struct TestServer {
     proxy: FaultProxy,
     client: reqwest::Client,
-    /// How many writes the real server carried out.
+    /// How many writes the real server executed.
     written: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
     _scratch: Scratch,
@@ -90,7 +90,7 @@ async fn the_nth_write_is_executed_and_its_response_lost() -> Result<()> {
     let rule = server.proxy.when(Matcher::writes().nth(2), Action::LoseResponse);
     assert_eq!(server.write("a").await?, "1 x");
     server.write("b").await.expect_err("no answer");
-    assert_eq!(server.write("c").await?, "3 x", "the second was carried out");
+    assert_eq!(server.write("c").await?, "3 x", "the second was executed");
     assert_eq!(rule.hits(), 1);
     let trace = server.proxy.trace();
     let seen: Vec<_> =
@@ -122,7 +122,7 @@ async fn a_halt_stops_everything_after_it_and_what_is_discarded_never_lands() ->
         tokio::time::timeout(Duration::from_millis(400), server.write("c")),
     );
     assert!(second.is_err() && third.is_err(), "no request is answered");
-    assert_eq!(server.written(), 2, "the one that halted was carried out, the one after it was not");
+    assert_eq!(server.written(), 2, "the write that halted was executed, the one after it was not");
     rule.discard();
     assert_eq!(server.write("d").await?, "3 x");
     Ok(())

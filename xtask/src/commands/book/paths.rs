@@ -43,19 +43,19 @@ mod tests {
 
     #[test]
     fn links_point_to_the_paths_in_the_book() {
-        let moved = |page: &str, text: &str| with_links_of_book(text, Path::new(page), &in_lists(text));
+        let rewritten = |page: &str, text: &str| with_links_of_book(text, Path::new(page), &in_lists(text));
         assert_eq!(
-            with_links_of_book("docs/how-to/a.md", "[b](b.md#c) [d](../../deploy/README.md)"),
+            rewritten("docs/how-to/a.md", "[b](b.md#c) [d](../../deploy/README.md)"),
             "[b](b.md#c) [d](../project/deploy/index.md)"
         );
         assert_eq!(
-            with_links_of_book("SECURITY.md", "[d](docs/README.md), [e](#here)"),
+            rewritten("SECURITY.md", "[d](docs/README.md), [e](#here)"),
             "[d](../index.md), [e](#here)"
         );
         assert_eq!(
-            with_links_of_book("docs/SUMMARY.md", "    - [a](../ARCHITECTURE.md)"),
+            rewritten("docs/SUMMARY.md", "    - [a](../ARCHITECTURE.md)"),
             "    - [a](project/ARCHITECTURE.md)"
         );
-        assert_eq!(with_links_of_book("docs/decisions/README.md", "[1](0001.md)"), "[1](0001.md)");
+        assert_eq!(rewritten("docs/decisions/README.md", "[1](0001.md)"), "[1](0001.md)");
     }
 }

@@ -15,6 +15,7 @@ pub struct Test {
 }
 
 impl Test {
+    #[cfg(test)]
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -59,7 +59,7 @@ fn unpack(folder: &Path, sandbox: &Path) -> Result<String> {
     // As a container engine provides it to every container.
     fs::write(sandbox.join("etc/hosts"), format!("127.0.0.1 localhost\n127.0.0.1 {NAME}\n"))?;
     let entrypoint = config["config"]["Entrypoint"][0].as_str().map(ToOwned::to_owned);
-    ensure!(config["config"]["User"] == "65532:65532", "the image would run as somebody");
+    ensure!(config["config"]["User"] == "65532:65532", "the image would not run as the unprivileged user");
     entrypoint.context("the image starts nothing")
 }
 

@@ -65,12 +65,12 @@ fn a_claim_that_waits_for_its_first_consumer_is_fine() {
 #[test]
 fn an_ingress_works_without_telling_its_address() {
     let address = json!({ "loadBalancer": { "ingress": [{ "hostname": "lb.example.com" }] } });
-    let untold = "applied; no controller has told its address yet";
+    let no_address = "applied; no controller has reported an address yet";
     expect(
         "networking.k8s.io/Ingress",
         &[
-            (Ready, "WaitingForAddress", untold, json!({}), json!({ "loadBalancer": {} })),
-            (Ready, "WaitingForAddress", untold, json!({}), json!(null)),
+            (Ready, "WaitingForAddress", no_address, json!({}), json!({ "loadBalancer": {} })),
+            (Ready, "WaitingForAddress", no_address, json!({}), json!(null)),
             (Ready, "Ready", "has an address", json!({}), address),
         ],
     );

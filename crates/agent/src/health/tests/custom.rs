@@ -68,7 +68,10 @@ fn a_custom_resource_is_what_its_conditions_say() {
 #[test]
 fn a_custom_resource_without_status_has_a_grace_and_then_counts_as_ready() {
     for status in [json!(null), json!({})] {
-        assert_eq!(judge_aged(9, "example.com/Widget", json!({}), status.clone()).reason, "WaitingForStatus");
+        assert_eq!(
+            judge_aged(9, "example.com/Widget", json!({}), status.clone()).reason.code(),
+            "WaitingForStatus"
+        );
         assert_eq!(judge_aged(10, "example.com/Widget", json!({}), status.clone()).state, Ready);
         // A clock that is an hour off must not hold a stack up for an hour.
         assert_eq!(judge_aged(-3600, "example.com/Widget", json!({}), status).state, Ready);

@@ -231,7 +231,7 @@ fn a_daemon_set_is_ready_on_every_node_that_wants_it() {
 }
 
 #[test]
-fn a_replica_set_is_ready_with_all_its_replicas_and_tells_why_it_is_not() {
+fn a_replica_set_is_ready_with_all_its_replicas_and_says_why_it_is_not() {
     let done = json!({
         "observedGeneration": 2, "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
     });
@@ -281,6 +281,6 @@ fn a_replication_controller_is_judged_like_a_replica_set() {
             (Progressing, "GenerationNotObserved", unseen, json!({ "replicas": 2 }), json!(null)),
         ],
     );
-    // Of the same group, but nobody observes it.
+    // Of the same group, but no controller observes it.
     expect("apps/ControllerRevision", &[(Ready, "Applied", "applied", json!(null), json!(null))]);
 }

@@ -7,9 +7,9 @@ use brokkr_manifest::Key;
 use tokio::sync::mpsc;
 
 use super::server::Server;
-use crate::observe::tempo::Tempo;
+use crate::model::{Observed as _, SeenObject};
+use crate::observe::timing::WatchTiming;
 use crate::observe::{Change, Index, Scope, Watches};
-use crate::plan::types::{Observed as _, Seen};
 use crate::resource::{Kind, KindName, Served};
 
 pub const MAPS: &str = "/api/v1/configmaps";
@@ -19,8 +19,8 @@ pub struct Rig {
     pub server: Server,
     pub watches: Watches,
     pub index: Index,
-    /// What was told, in order, in a few words each.
-    pub told: Vec<String>,
+    /// The changes so far, in order, in a few words each.
+    pub changes_seen: Vec<String>,
     changes: mpsc::Receiver<Change>,
 }
 
@@ -48,7 +48,7 @@ impl Rig {
     }
 
     pub fn in_scope(scope: Scope) -> Self {
-        let tempo = Tempo {
+        let timing = WatchTiming {
             first: Duration::from_millis(10),
             longest: Duration::from_millis(100),
             slow_first: Duration::from_millis(20),
@@ -60,11 +60,11 @@ impl Rig {
         };
         let server = Server::new();
         let (to, changes) = mpsc::channel(64);
-        let watches = Watches::with_tempo(server.client(), AgentId::generate(), scope, to, tempo);
-        Self { server, watches, index: Index::default(), told: Vec::new(), changes }
+        let watches = Watches::with_timing(server.client(), AgentId::generate(), scope, to, timing);
+        Self { server, watches, index: Index::default(), changes_seen: Vec::new(), changes }
     }
 
-    /// Takes in what the watches tell until something is so.
+    /// Applies changes until a condition holds.
     pub async fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         while !so(self) {
@@ -73,13 +73,13 @@ impl Rig {
                 // Some conditions are about the server alone.
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
-            let told = &self.told;
-            assert!(tokio::time::Instant::now() < deadline, "not {what}; told so far: {told:#?}");
+            let seen = &self.changes_seen;
+            assert!(tokio::time::Instant::now() < deadline, "not {what}; changes so far: {seen:#?}");
         }
     }
 
     fn take(&mut self, change: Change) {
-        self.told.push(match &change {
+        self.changes_seen.push(match &change {
             Change::Listing(_) => "listing".into(),
             Change::Listed(_) => "listed".into(),
             Change::Present(key, _) => format!("present {}", key.name),
@@ -87,7 +87,9 @@ impl Rig {
             Change::Unserved(_) => "unserved".into(),
             Change::Unwatchable(_, why) => format!("unwatchable {why}"),
             Change::Unwatched(_) => "unwatched".into(),
-            Change::Stirred(ground, name) => format!("stirred {ground:?} {name}"),
+            Change::PrerequisiteChanged(prerequisite, name) => {
+                format!("prerequisite changed {prerequisite:?} {name}")
+            }
         });
         self.index.absorb(change);
     }
@@ -113,13 +115,13 @@ impl Rig {
         self.seen(kind, name).map(|seen| seen.uid.to_string())
     }
 
-    fn seen(&self, kind: &Kind, name: &str) -> Option<&Seen> {
+    fn seen(&self, kind: &Kind, name: &str) -> Option<&SeenObject> {
         let KindName { group, kind } = kind.name();
         let key = Key { group, kind, namespace: Some("shop".into()), name: name.into() };
         self.index.seen(&key)
     }
 
-    pub fn times(&self, told: &str) -> usize {
-        self.told.iter().filter(|line| *line == told).count()
+    pub fn times(&self, change: &str) -> usize {
+        self.changes_seen.iter().filter(|line| *line == change).count()
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 /// What a watch asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ScriptedRequest {
     List,
     /// A list and a watch in one.
     Stream,
@@ -33,7 +33,7 @@ pub enum Fault {
     SecondPage,
 }
 
-type Answer = UnsyncBoxBody<Bytes, Infallible>;
+type StepResult = UnsyncBoxBody<Bytes, Infallible>;
 
 pub struct World {
     version: u64,
@@ -41,7 +41,7 @@ pub struct World {
     objects: BTreeMap<(String, String), Value>,
     past: Vec<(u64, String, Value)>,
     watchers: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
-    faults: VecDeque<(Ask, Fault)>,
+    faults: VecDeque<(ScriptedRequest, Fault)>,
     /// Answers to anything but objects: discovery.
     pub fixed: BTreeMap<String, Value>,
     /// Collections that are not there.
@@ -49,7 +49,7 @@ pub struct World {
     pub forbidden: bool,
     pub page: usize,
     pub minor: u32,
-    pub asked: Vec<(Ask, String)>,
+    pub asked: Vec<(ScriptedRequest, String)>,
     pub accepts: Vec<String>,
     pub listing_now: usize,
     pub most_listing: usize,
@@ -91,26 +91,26 @@ impl Server {
         Client::new(service, "default")
     }
 
-    pub fn asked(&self, ask: Ask) -> usize {
+    pub fn asked(&self, ask: ScriptedRequest) -> usize {
         self.world().asked.iter().filter(|(asked, _)| *asked == ask).count()
     }
 
     /// The next requests of this sort go wrong, one for each fault.
-    pub fn fail(&self, ask: Ask, faults: &[Fault]) {
+    pub fn fail(&self, ask: ScriptedRequest, faults: &[Fault]) {
         self.world().faults.extend(faults.iter().map(|fault| (ask, *fault)));
     }
 
     pub fn fail_second_page(&self) {
-        self.fail(Ask::List, &[Fault::SecondPage]);
+        self.fail(ScriptedRequest::List, &[Fault::SecondPage]);
     }
 
-    async fn answer(&self, request: Request<Body>) -> Result<Response<Answer>, Infallible> {
+    async fn answer(&self, request: Request<Body>) -> Result<Response<StepResult>, Infallible> {
         let (request, _) = request.into_parts();
         let (path, query) = (request.uri.path().to_owned(), request.uri.query().unwrap_or_default());
         let ask = match () {
-            () if query.contains("sendInitialEvents") => Ask::Stream,
-            () if query.contains("watch=true") => Ask::Watch,
-            () if query.contains("limit=") => Ask::List,
+            () if query.contains("sendInitialEvents") => ScriptedRequest::Stream,
+            () if query.contains("watch=true") => ScriptedRequest::Watch,
+            () if query.contains("limit=") => ScriptedRequest::List,
             () => return Ok(self.world().fixed(&path)),
         };
         let fault = {
@@ -118,12 +118,13 @@ impl Server {
             world.asked.push((ask, request.uri.to_string()));
             world.accepts.push(request.headers["accept"].to_str().unwrap().to_owned());
             let second = query.contains("continue=");
-            let hits =
-                |(of, fault): &(Ask, Fault)| *of == ask && (second || !matches!(fault, Fault::SecondPage));
+            let hits = |(of, fault): &(ScriptedRequest, Fault)| {
+                *of == ask && (second || !matches!(fault, Fault::SecondPage))
+            };
             let next = world.faults.iter().position(hits);
             next.and_then(|at| world.faults.remove(at))
         };
-        if ask == Ask::List {
+        if ask == ScriptedRequest::List {
             self.world().listing_now += 1;
             // Long enough for others to come in between, if they are let.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -147,9 +148,9 @@ impl Server {
             return Ok(status(403));
         }
         Ok(match ask {
-            Ask::List => world.list(&path, query),
-            Ask::Stream => world.stream(&path),
-            Ask::Watch => world.watch(&path, query),
+            ScriptedRequest::List => world.list(&path, query),
+            ScriptedRequest::Stream => world.stream(&path),
+            ScriptedRequest::Watch => world.watch(&path, query),
         })
     }
 }
@@ -206,7 +207,7 @@ impl World {
         object
     }
 
-    /// Sends a line to whoever watches, and remembers it for those who come back.
+    /// Sends a line to the open watches, and stores it for those that resume.
     pub fn happened(&mut self, path: &str, what: &str, object: Value) {
         let line = json!({"type": what, "object": object});
         self.past.push((self.version, path.to_owned(), line.clone()));
@@ -230,7 +231,7 @@ impl World {
         self.objects.iter().filter(move |((of, _), _)| of == path).map(|(_, object)| object)
     }
 
-    fn list(&self, path: &str, query: &str) -> Response<Answer> {
+    fn list(&self, path: &str, query: &str) -> Response<StepResult> {
         let from: usize = query
             .split('&')
             .find_map(|part| part.strip_prefix("continue="))
@@ -247,7 +248,7 @@ impl World {
         )
     }
 
-    fn stream(&mut self, path: &str) -> Response<Answer> {
+    fn stream(&mut self, path: &str) -> Response<StepResult> {
         let mut lines: Vec<Value> =
             self.of(path).map(|object| json!({"type": "ADDED", "object": object})).collect();
         lines.push(json!({"type": "BOOKMARK", "object": {"metadata": {
@@ -257,7 +258,7 @@ impl World {
         self.open(path, lines)
     }
 
-    fn watch(&mut self, path: &str, query: &str) -> Response<Answer> {
+    fn watch(&mut self, path: &str, query: &str) -> Response<StepResult> {
         let since: u64 = query
             .split('&')
             .find_map(|part| part.strip_prefix("resourceVersion="))
@@ -267,7 +268,7 @@ impl World {
         self.open(path, lines)
     }
 
-    fn open(&mut self, path: &str, first: Vec<Value>) -> Response<Answer> {
+    fn open(&mut self, path: &str, first: Vec<Value>) -> Response<StepResult> {
         let (to, lines) = mpsc::unbounded();
         for line in &first {
             to.unbounded_send(framed(line)).unwrap();
@@ -276,7 +277,7 @@ impl World {
         open_answer(lines)
     }
 
-    fn fixed(&self, path: &str) -> Response<Answer> {
+    fn fixed(&self, path: &str) -> Response<StepResult> {
         if path == "/version" {
             return json_answer(200, &json!({"major": "1", "minor": format!("{}+", self.minor)}));
         }
@@ -294,13 +295,13 @@ fn framed(line: &Value) -> Bytes {
     Bytes::from(format!("{line}\n"))
 }
 
-/// An answer whose body goes on for as long as the stream does.
-fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<Answer> {
+/// An answer with a body that lasts as long as the stream.
+fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<StepResult> {
     let frames = lines.flat_map(|line| BodyStream::new(Full::new(line)));
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-fn status(code: u16) -> Response<Answer> {
+fn status(code: u16) -> Response<StepResult> {
     json_answer(
         code,
         &json!({
@@ -310,6 +311,6 @@ fn status(code: u16) -> Response<Answer> {
     )
 }
 
-fn json_answer(code: u16, body: &Value) -> Response<Answer> {
+fn json_answer(code: u16, body: &Value) -> Response<StepResult> {
     Response::builder().status(code).body(Full::new(Bytes::from(body.to_string())).boxed_unsync()).unwrap()
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::rig::{MAPS, Rig, WIDGETS, maps, widgets};
-use super::server::{Ask, Fault};
+use super::server::{Fault, ScriptedRequest};
 
 #[tokio::test]
 async fn f1_a_watch_that_expired_inside_the_stream_is_listed_again() {
@@ -18,26 +18,26 @@ async fn f1_a_watch_that_expired_inside_the_stream_is_listed_again() {
 #[tokio::test]
 async fn f1_a_watch_that_expires_at_its_start_again_and_again_is_listed_each_time() {
     let mut rig = Rig::new();
-    rig.server.fail(Ask::Watch, &[Fault::Refused(410); 5]);
+    rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(410); 5]);
     rig.watches.ensure([&maps()]);
     rig.until("listed", |rig| rig.times("listed") == 3).await;
     rig.server.world().put_silently(MAPS, "unheard", "1");
     rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
     rig.until("watched at last", |rig| rig.server.world().watched(MAPS)).await;
-    assert_eq!(rig.server.asked(Ask::List), 6, "one list for each refusal, and not more");
+    assert_eq!(rig.server.asked(ScriptedRequest::List), 6, "one list for each refusal, and not more");
 }
 
 #[tokio::test]
 async fn a_server_that_refuses_streaming_lists_is_listed_in_pages_and_not_asked_again() {
     let mut rig = Rig::new();
     rig.server.world().minor = 34;
-    rig.server.fail(Ask::Stream, &[Fault::Refused(422)]);
+    rig.server.fail(ScriptedRequest::Stream, &[Fault::Refused(422)]);
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
     assert!(rig.knows(&maps(), "settings"));
     rig.watches.relist(&maps().name());
     rig.until("listed twice", |rig| rig.times("listed") == 2).await;
-    assert_eq!((rig.server.asked(Ask::Stream), rig.server.asked(Ask::List)), (1, 2));
+    assert_eq!((rig.server.asked(ScriptedRequest::Stream), rig.server.asked(ScriptedRequest::List)), (1, 2));
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn an_error_in_the_stream_is_not_its_end() {
         let error = json!({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}});
         rig.server.world().send(MAPS, &error);
         rig.until("asked again", |rig| !rig.server.world().watched(MAPS)).await;
-        rig.until("watched again", |rig| rig.server.world().watched(MAPS)).await;
+        rig.until("watch is working again", |rig| rig.server.world().watched(MAPS)).await;
     }
     rig.server.world().send(MAPS, &json!("no event at all"));
     rig.server.world().put(MAPS, "settings", "1");
@@ -60,20 +60,20 @@ async fn an_error_in_the_stream_is_not_its_end() {
 async fn a_watch_that_cannot_be_resumed_starts_over_from_a_list() {
     let mut rig = Rig::new();
     rig.watch_maps().await;
-    rig.server.fail(Ask::Watch, &[Fault::Refused(500); 3]);
+    rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(500); 3]);
     rig.server.world().put_silently(MAPS, "unheard", "1");
     rig.server.world().hang_up();
     rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
 }
 
 #[tokio::test]
-async fn f2_losing_the_label_is_told_as_gone_with_the_uid_to_ask_about() {
+async fn f2_losing_the_label_is_reported_as_gone_with_its_uid() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
     // The server sends DELETED for an object that is there and no longer selected.
     rig.server.world().delete(MAPS, "settings");
-    rig.until("gone", |rig| rig.told.contains(&"gone settings 1".to_owned())).await;
+    rig.until("gone", |rig| rig.changes_seen.contains(&"gone settings 1".to_owned())).await;
     assert!(!rig.knows(&maps(), "settings"));
 }
 
@@ -119,8 +119,8 @@ async fn not_found_alone_says_nothing_while_discovery_still_names_the_kind() {
     rig.server.world().serve_widgets(&["v1"]);
     rig.watches.ensure([&kind]);
     rig.until("known", |rig| rig.synced(&kind)).await;
-    rig.server.fail(Ask::Watch, &[Fault::Refused(404)]);
-    rig.server.fail(Ask::List, &[Fault::Refused(404); 3]);
+    rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(404)]);
+    rig.server.fail(ScriptedRequest::List, &[Fault::Refused(404); 3]);
     rig.server.world().hang_up();
     rig.until("listed again", |rig| rig.times("listed") == 2).await;
     assert_eq!(rig.times("unserved"), 0);
@@ -208,12 +208,12 @@ async fn a_first_list_that_dies_between_pages_is_not_synced() {
 #[tokio::test]
 async fn a_frozen_connection_is_noticed_and_replaced() {
     let mut rig = Rig::new();
-    rig.server.fail(Ask::Watch, &[Fault::Frozen]);
+    rig.server.fail(ScriptedRequest::Watch, &[Fault::Frozen]);
     rig.watches.ensure([&maps()]);
-    rig.until("frozen", |rig| rig.server.asked(Ask::Watch) == 1).await;
+    rig.until("frozen", |rig| rig.server.asked(ScriptedRequest::Watch) == 1).await;
     rig.server.world().put(MAPS, "settings", "1");
     rig.until("seen on another connection", |rig| rig.knows(&maps(), "settings")).await;
-    rig.server.fail(Ask::List, &[Fault::Frozen]);
+    rig.server.fail(ScriptedRequest::List, &[Fault::Frozen]);
     rig.watches.relist_all();
     rig.until("listed all the same", |rig| rig.times("listed") == 2).await;
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::rig::{MAPS, Rig, kind, maps};
-use super::server::Ask;
-use crate::observe::{Ground, Scope};
+use super::server::ScriptedRequest;
+use crate::model::Prerequisite;
+use crate::observe::Scope;
 
 #[tokio::test]
 async fn f3_only_what_carries_our_label_is_asked_for_and_metadata_is_enough() {
@@ -23,17 +24,17 @@ async fn a_server_that_streams_lists_is_asked_once() {
     rig.watch_maps().await;
     rig.server.world().put(MAPS, "later", "2");
     rig.until("later", |rig| rig.knows(&maps(), "settings") && rig.knows(&maps(), "later")).await;
-    assert_eq!(rig.server.asked(Ask::List) + rig.server.asked(Ask::Watch), 0);
-    assert_eq!(rig.server.asked(Ask::Stream), 1);
+    assert_eq!(rig.server.asked(ScriptedRequest::List) + rig.server.asked(ScriptedRequest::Watch), 0);
+    assert_eq!(rig.server.asked(ScriptedRequest::Stream), 1);
 }
 
 #[tokio::test]
-async fn what_may_not_be_watched_is_told_with_the_reason_and_asked_for_again() {
+async fn what_may_not_be_watched_is_reported_with_the_reason_and_retried() {
     let mut rig = Rig::new();
     rig.server.world().forbidden = true;
     rig.watches.ensure([&maps()]);
-    rig.until("told", |rig| rig.times("unwatchable as scripted") == 1).await;
-    rig.until("asked again", |rig| rig.server.asked(Ask::List) >= 3).await;
+    rig.until("reported", |rig| rig.times("unwatchable as scripted") == 1).await;
+    rig.until("asked again", |rig| rig.server.asked(ScriptedRequest::List) >= 3).await;
     assert!(!rig.synced(&maps()));
     assert_eq!(rig.times("unwatchable as scripted"), 1, "said once");
     rig.server.world().forbidden = false;
@@ -56,7 +57,7 @@ async fn a_kind_is_known_when_all_listed_namespaces_are() {
 }
 
 #[tokio::test]
-async fn what_nobody_needs_is_no_longer_watched_and_can_be_again() {
+async fn a_kind_without_users_is_no_longer_watched_and_can_be_watched_again() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
@@ -64,9 +65,9 @@ async fn what_nobody_needs_is_no_longer_watched_and_can_be_again() {
     rig.watches.retain(&BTreeSet::new());
     rig.watches.ensure([&maps()]);
     rig.until("ended and begun", |rig| rig.times("unwatched") == 1 && rig.times("listed") == 2).await;
-    let ended = rig.told.iter().position(|told| told == "unwatched").unwrap();
+    let ended = rig.changes_seen.iter().position(|change| change == "unwatched").unwrap();
     assert!(
-        rig.told[ended..].contains(&"listing".to_owned()),
+        rig.changes_seen[ended..].contains(&"listing".to_owned()),
         "its last word comes before the new first one"
     );
     assert!(rig.synced(&maps()) && rig.knows(&maps(), "settings"));
@@ -81,14 +82,14 @@ async fn what_nobody_needs_is_no_longer_watched_and_can_be_again() {
 async fn ground_is_watched_only_while_something_waits_for_it() {
     const NAMESPACES: &str = "/api/v1/namespaces";
     let mut rig = Rig::new();
-    rig.watches.park(Ground::Namespaces);
-    rig.watches.park(Ground::Namespaces);
+    rig.watches.watch_prerequisite(Prerequisite::Namespace);
+    rig.watches.watch_prerequisite(Prerequisite::Namespace);
     rig.until("watched", |rig| rig.server.world().watched(NAMESPACES)).await;
     rig.server.world().put(NAMESPACES, "shop", "1");
-    rig.until("stirred", |rig| rig.times("stirred Namespaces shop") == 1).await;
-    assert_eq!(rig.server.asked(Ask::List), 1);
+    rig.until("prerequisite changed", |rig| rig.times("prerequisite changed Namespace shop") == 1).await;
+    assert_eq!(rig.server.asked(ScriptedRequest::List), 1);
     assert!(rig.server.world().asked.iter().all(|(_, uri)| !uri.contains("labelSelector")));
-    rig.watches.unpark(Ground::Namespaces);
+    rig.watches.unwatch_prerequisite(Prerequisite::Namespace);
     rig.until("quiet", |rig| !rig.server.world().watched(NAMESPACES)).await;
 }
 

@@ -2,9 +2,9 @@
 
 use brokkr_api::report::ConditionStatus::{False, True, Unknown};
 use jiff::SignedDuration;
-use strum::IntoEnumIterator;
 
 use super::*;
+use crate::model::Rival;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -13,28 +13,37 @@ fn key(text: &str) -> Key {
 }
 
 /// A stack of three resources that is as it should be.
-fn well(stage: Stage) -> View<'static> {
-    View {
+fn well(stage: Stage) -> ConditionInputs<'static> {
+    ConditionInputs {
         previous: &[],
         sequence: SequenceId(7),
-        content: Taken::Read,
+        content: ContentState::Read,
         stage,
         failures: &[],
         ready: 3,
         total: 3,
         worst: None,
         drifted: &[],
-        contested: &[],
+        contested: None,
         prune: None,
         now: NOW,
     }
 }
 
 #[track_caller]
-fn says(view: &View<'_>, kind: ConditionKind, status: ConditionStatus, reason: &str, message: &str) {
+fn says(
+    view: &ConditionInputs<'_>,
+    kind: ConditionKind,
+    status: ConditionStatus,
+    reason: &str,
+    message: &str,
+) {
     let all = conditions(view);
     let found = all.iter().find(|condition| condition.kind == kind).unwrap();
-    assert_eq!((found.status, found.reason.as_str(), found.message.as_str()), (status, reason, message));
+    assert_eq!(
+        (found.status, found.reason.code(), found.message.to_string().as_str()),
+        (status, reason, message)
+    );
 }
 
 #[test]
@@ -42,9 +51,9 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
     let stages = [
         Stage::Announce,
         Stage::Fetch,
-        Stage::Look,
+        Stage::Inspect,
         Stage::Intend,
-        Stage::Ground,
+        Stage::Prerequisites,
         Stage::Validate,
         Stage::Apply,
         Stage::Prune,
@@ -54,30 +63,36 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
         Stage::Remove,
         Stage::Done,
     ];
-    let nothing = Waiting { reason: "", message: "m" };
+    let text = Message::new("m");
+    let nothing = Problem { reason: &Reason::None, message: &text };
     let broken = key("apps/Deployment/shop/web");
-    let nameless = Obstacle { key: &broken, reason: "", message: "m" };
+    let nameless = ObjectProblem { key: &broken, reason: &Reason::None, message: &text };
+    let fight = Contested { key: &broken, rounds: 0, rival: None };
     for stage in stages {
-        for content in
-            [Taken::Read, Taken::NotYet(None), Taken::NotYet(Some(nothing)), Taken::Refused(nothing)]
-        {
+        for content in [
+            ContentState::Read,
+            ContentState::NotYet(None),
+            ContentState::NotYet(Some(nothing)),
+            ContentState::Refused(nothing),
+        ] {
             for view in [
-                View { content, ..well(stage) },
-                View {
+                ConditionInputs { content, ..well(stage) },
+                ConditionInputs {
                     content,
                     failures: &[nameless],
                     worst: Some(nameless),
                     drifted: &[&broken],
-                    contested: &[Contest { key: &broken, manager: None, fields: &[], times: 0 }],
+                    contested: Some((&fight, 1)),
                     prune: Some(nothing),
                     ..well(stage)
                 },
             ] {
                 let all = conditions(&view);
-                assert!(all.iter().map(|condition| condition.kind).eq(ConditionKind::iter()));
+                assert!(all.iter().map(|condition| condition.kind.clone()).eq(ConditionKind::KNOWN));
                 for condition in all {
-                    let camel = condition.reason.chars().all(|c| c.is_ascii_alphanumeric())
-                        && condition.reason.starts_with(|c: char| c.is_ascii_uppercase());
+                    let word = condition.reason.code();
+                    let camel = word.chars().all(|c| c.is_ascii_alphanumeric())
+                        && word.starts_with(|c: char| c.is_ascii_uppercase());
                     assert!(camel, "{stage:?}: {condition:?}");
                     assert!(!condition.message.is_empty(), "{stage:?}: {condition:?}");
                     assert_eq!((condition.sequence_id, condition.since), (SequenceId(7), NOW));
@@ -90,34 +105,36 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
 #[test]
 fn f5_a_stack_that_is_as_it_should_be() {
     let view = well(Stage::Steady);
-    says(&view, ConditionKind::Accepted, True, "Valid", "the content is valid and taken");
-    says(&view, ConditionKind::Applied, True, "Applied", "everything is written");
+    says(&view, ConditionKind::Accepted, True, "Valid", "the content is valid and accepted");
+    says(&view, ConditionKind::Applied, True, "Applied", "all objects are applied");
     says(&view, ConditionKind::Ready, True, "Ready", "3/3 resources ready");
-    says(&view, ConditionKind::Drifted, False, "NoDrift", "nothing was changed by others");
-    says(&view, ConditionKind::Contested, False, "Uncontested", "nobody fights over a field");
-    says(&view, ConditionKind::PrunePending, False, "NothingToPrune", "nothing waits to be deleted");
+    says(&view, ConditionKind::Drifted, False, "NoDrift", "no drift");
+    says(&view, ConditionKind::Contested, False, "Uncontested", "no contested fields");
+    says(&view, ConditionKind::PrunePending, False, "NothingToPrune", "no prune is pending");
 }
 
 #[test]
-fn f5_accepted_tells_whether_the_content_was_taken() {
-    let unread = View { content: Taken::NotYet(None), ..well(Stage::Fetch) };
-    says(&unread, ConditionKind::Accepted, Unknown, "NotFetched", "the content is being fetched");
-    let away = Waiting { reason: "BrokerUnreachable", message: "connection refused" };
-    let unreachable = View { content: Taken::NotYet(Some(away)), ..well(Stage::Fetch) };
-    says(&unreachable, ConditionKind::Accepted, Unknown, "BrokerUnreachable", "connection refused");
-    let why = Waiting { reason: "ChecksumMismatch", message: "the content is not what its checksum says" };
-    let refused = View { content: Taken::Refused(why), ..well(Stage::Stopped) };
-    says(&refused, ConditionKind::Accepted, False, why.reason, why.message);
-    let stays = "the content was refused; what was applied before stays";
-    says(&refused, ConditionKind::Applied, False, "ChecksumMismatch", stays);
-    says(&well(Stage::Remove), ConditionKind::Accepted, True, "Removal", "the removal is taken");
+fn f5_accepted_says_whether_the_content_is_valid() {
+    let unread = ConditionInputs { content: ContentState::NotYet(None), ..well(Stage::Fetch) };
+    says(&unread, ConditionKind::Accepted, Unknown, "NotFetched", "fetching the content");
+    let words = Message::new("connection refused");
+    let away = Problem { reason: &Reason::FetchFailed, message: &words };
+    let unreachable = ConditionInputs { content: ContentState::NotYet(Some(away)), ..well(Stage::Fetch) };
+    says(&unreachable, ConditionKind::Accepted, Unknown, "FetchFailed", "connection refused");
+    let words = Message::new("cannot be parsed");
+    let why = Problem { reason: &Reason::Unreadable, message: &words };
+    let refused = ConditionInputs { content: ContentState::Refused(why), ..well(Stage::Stopped) };
+    says(&refused, ConditionKind::Accepted, False, "Unreadable", "cannot be parsed");
+    let stays = "the content was refused; the previous version stays applied";
+    says(&refused, ConditionKind::Applied, False, "Unreadable", stays);
+    says(&well(Stage::Remove), ConditionKind::Accepted, True, "Removal", "the removal is accepted");
 }
 
 #[test]
-fn f5_applied_tells_where_it_is_and_what_stands_in_the_way() {
+fn f5_applied_says_which_stage_it_is_in_and_what_failed() {
     for (stage, reason) in [
         (Stage::Fetch, "Fetching"),
-        (Stage::Ground, "WaitingForGround"),
+        (Stage::Prerequisites, "WaitingForPrerequisites"),
         (Stage::Validate, "Validating"),
         (Stage::Apply, "Applying"),
         (Stage::Prune, "Pruning"),
@@ -126,33 +143,39 @@ fn f5_applied_tells_where_it_is_and_what_stands_in_the_way() {
         (Stage::Remove, "Removing"),
     ] {
         let all = conditions(&well(stage));
-        assert_eq!((all[1].status, all[1].reason.as_str()), (False, reason), "{stage:?}");
+        assert_eq!((all[1].status, all[1].reason.code()), (False, reason), "{stage:?}");
     }
     let (web, job) = (key("apps/Deployment/shop/web"), key("batch/Job/shop/seed"));
+    let immutable = Reason::Immutable { fields: vec!["spec.selector".into()] };
+    let invalid = Reason::Invalid { fields: Vec::new() };
+    let (words, other) = (Message::new("spec.selector cannot be changed"), Message::new("no template"));
     let failures = [
-        Obstacle { key: &web, reason: "FieldImmutable", message: "spec.selector cannot be changed" },
-        Obstacle { key: &job, reason: "Invalid", message: "no template" },
+        ObjectProblem { key: &web, reason: &immutable, message: &words },
+        ObjectProblem { key: &job, reason: &invalid, message: &other },
     ];
-    let stopped = View { failures: &failures, ..well(Stage::Stopped) };
+    let stopped = ConditionInputs { failures: &failures, ..well(Stage::Stopped) };
     let message = "Deployment shop/web: spec.selector cannot be changed (and 1 more)";
-    says(&stopped, ConditionKind::Applied, False, "FieldImmutable", message);
-    let why = Waiting { reason: "ApprovalNeeded", message: "60 of 100 resources would be deleted" };
-    let pruning = View { prune: Some(why), ..well(Stage::Prune) };
-    says(&pruning, ConditionKind::Applied, False, why.reason, why.message);
-    says(&pruning, ConditionKind::PrunePending, True, why.reason, why.message);
+    says(&stopped, ConditionKind::Applied, False, "Immutable", message);
+    let reason = Reason::PruneNeedsApproval { delete: 60, total: 100 };
+    let (sentence, words) = (reason.sentence(), reason.message());
+    let why = Problem { reason: &reason, message: &words };
+    let pruning = ConditionInputs { prune: Some(why), ..well(Stage::Prune) };
+    says(&pruning, ConditionKind::Applied, False, "PruneNeedsApproval", &sentence);
+    says(&pruning, ConditionKind::PrunePending, True, "PruneNeedsApproval", &sentence);
 }
 
 #[test]
 fn f6_applied_is_not_ready_and_ready_names_the_worst() {
     let web = key("apps/Deployment/shop/web");
-    let worst = Obstacle { key: &web, reason: "NotReady", message: "2/3 replicas ready" };
-    let one = View { ready: 2, worst: Some(worst), ..well(Stage::Steady) };
+    let words = Message::new("2/3 replicas ready");
+    let worst = ObjectProblem { key: &web, reason: &Reason::NotReady, message: &words };
+    let one = ConditionInputs { ready: 2, worst: Some(worst), ..well(Stage::Steady) };
     says(&one, ConditionKind::Ready, False, "NotReady", "Deployment shop/web: 2/3 replicas ready");
-    let three = View { ready: 0, ..one };
+    let three = ConditionInputs { ready: 0, ..one };
     let message = "Deployment shop/web: 2/3 replicas ready (and 2 more)";
     says(&three, ConditionKind::Ready, False, "NotReady", message);
     // All counts are right, but they are those of the deployment object before.
-    let unwritten = "not everything of this deployment object is written yet";
+    let unwritten = "not all objects of this version are applied yet";
     for stage in [Stage::Fetch, Stage::Apply, Stage::Prune, Stage::Settle, Stage::Stopped] {
         says(&well(stage), ConditionKind::Ready, False, "NotApplied", unwritten);
     }
@@ -162,26 +185,29 @@ fn f6_applied_is_not_ready_and_ready_names_the_worst() {
 #[test]
 fn f7_drifted_lasts_until_it_is_put_back_and_contested_names_the_rival() {
     let (web, map) = (key("apps/Deployment/shop/web"), key("/ConfigMap/shop/settings"));
-    let changed = View { drifted: &[&web, &map], ..well(Stage::Steady) };
-    let message = "Deployment shop/web: changed by others, not put back yet (and 1 more)";
+    let changed = ConditionInputs { drifted: &[&web, &map], ..well(Stage::Steady) };
+    let message = "Deployment shop/web: changed by others, not reverted yet (and 1 more)";
     says(&changed, ConditionKind::Drifted, True, "Changed", message);
-    let refusal = [Obstacle { key: &map, reason: "Forbidden", message: "the quota is used up" }];
-    let stuck = View { drifted: &[&map], failures: &refusal, ..well(Stage::Steady) };
-    let message = "ConfigMap shop/settings: cannot be put back: the quota is used up";
-    says(&stuck, ConditionKind::Drifted, True, "Forbidden", message);
-    says(&stuck, ConditionKind::Applied, True, "Applied", "everything is written");
+    let (quota, words) = (Reason::QuotaExceeded { quota: None }, Message::new("the quota is used up"));
+    let refusal = [ObjectProblem { key: &map, reason: &quota, message: &words }];
+    let stuck = ConditionInputs { drifted: &[&map], failures: &refusal, ..well(Stage::Steady) };
+    let message = "ConfigMap shop/settings: cannot be reverted: the quota is used up";
+    says(&stuck, ConditionKind::Drifted, True, "QuotaExceeded", message);
+    says(&stuck, ConditionKind::Applied, True, "Applied", "all objects are applied");
 
     let fields = [".spec.replicas".to_owned()];
-    let fight = Contest { key: &web, manager: Some("kubectl-edit"), fields: &fields, times: 12 };
-    let contested = View { contested: &[fight], ..well(Stage::Steady) };
+    let rival = Rival { manager: "kubectl-edit".into(), fields: fields.to_vec() };
+    let fight = Contested { key: &web, rounds: 12, rival: Some(&rival) };
+    let contested = ConditionInputs { contested: Some((&fight, 1)), ..well(Stage::Steady) };
     let message = "Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)";
-    says(&contested, ConditionKind::Contested, True, "FieldsContested", message);
+    says(&contested, ConditionKind::Contested, True, "Contested", message);
     let many: Vec<String> = (0..9).map(|number| format!(".data.k{number}")).collect();
-    let fight = Contest { key: &map, manager: None, fields: &many, times: 1 };
-    let contested = View { contested: &[fight], ..well(Stage::Steady) };
-    let message = "ConfigMap shop/settings: somebody changes \
+    let rival = Rival { manager: "tuner".into(), fields: many };
+    let fight = Contested { key: &map, rounds: 1, rival: Some(&rival) };
+    let contested = ConditionInputs { contested: Some((&fight, 1)), ..well(Stage::Steady) };
+    let message = "ConfigMap shop/settings: tuner changes \
                    .data.k0, .data.k1, .data.k2, .data.k3, .data.k4 (and 4 more) (once in the last minute)";
-    says(&contested, ConditionKind::Contested, True, "FieldsContested", message);
+    says(&contested, ConditionKind::Contested, True, "Contested", message);
 }
 
 #[test]
@@ -189,20 +215,21 @@ fn f5_the_time_changes_with_the_status_and_with_nothing_else() {
     let web = key("apps/Deployment/shop/web");
     let first = conditions(&well(Stage::Steady));
     let later = NOW + SignedDuration::from_secs(60);
-    let worst = |message| Some(Obstacle { key: &web, reason: "NotReady", message });
-    let second = conditions(&View {
+    let (one, two) = (Message::new("1/3 replicas ready"), Message::new("2/3 replicas ready"));
+    let worst = |message| Some(ObjectProblem { key: &web, reason: &Reason::NotReady, message });
+    let second = conditions(&ConditionInputs {
         previous: &first,
         sequence: SequenceId(8),
         ready: 2,
-        worst: worst("1/3 replicas ready"),
+        worst: worst(&one),
         now: later,
         ..well(Stage::Steady)
     });
-    let third = conditions(&View {
+    let third = conditions(&ConditionInputs {
         previous: &second,
         sequence: SequenceId(8),
         ready: 2,
-        worst: worst("2/3 replicas ready"),
+        worst: worst(&two),
         now: later + SignedDuration::from_secs(60),
         ..well(Stage::Steady)
     });

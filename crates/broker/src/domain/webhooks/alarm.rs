@@ -42,12 +42,22 @@ pub struct Episode {
     pub last: Timestamp,
     pub count: u32,
     /// The last bad transition.
-    pub cause: Transition,
+    pub cause: Trouble,
+}
+
+/// The transitions that start or prolong an episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
+pub enum Trouble {
+    Failed,
+    Degraded,
+    Blocked,
+    Repaired,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observation {
-    Reported(Transition),
+pub enum Observation<'a> {
+    Reported(&'a Transition),
     /// Only time has passed.
     Time,
 }
@@ -60,7 +70,7 @@ pub enum Notice {
 
 /// What an observation means for an alarm.
 enum Meaning {
-    Bad(Transition),
+    Bad(Trouble),
     Good,
     Nothing,
 }
@@ -70,7 +80,7 @@ enum Meaning {
 pub fn step(
     kind: AlarmKind,
     alarm: Alarm,
-    observation: Observation,
+    observation: Observation<'_>,
     now: Timestamp,
     grace: Duration,
 ) -> (Alarm, Option<Notice>) {
@@ -115,7 +125,7 @@ pub fn next_check(kind: AlarmKind, alarm: Alarm, grace: Duration) -> Option<Time
 fn meaning(
     kind: AlarmKind,
     alarm: Alarm,
-    observation: Observation,
+    observation: Observation<'_>,
     now: Timestamp,
     grace: Duration,
 ) -> Meaning {
@@ -131,22 +141,24 @@ fn meaning(
         }
         (_, Observation::Time) => Meaning::Nothing,
         (_, Observation::Reported(Transition::Removed)) => Meaning::Good,
-        (AlarmKind::Drift, Observation::Reported(Transition::Repaired)) => Meaning::Bad(Transition::Repaired),
+        (AlarmKind::Drift, Observation::Reported(Transition::Repaired)) => Meaning::Bad(Trouble::Repaired),
         (AlarmKind::Drift, Observation::Reported(_)) => Meaning::Nothing,
         (AlarmKind::Failure, Observation::Reported(transition)) => match transition {
-            Transition::Failed | Transition::Degraded | Transition::Blocked => Meaning::Bad(transition),
+            Transition::Failed => Meaning::Bad(Trouble::Failed),
+            Transition::Degraded => Meaning::Bad(Trouble::Degraded),
+            Transition::Blocked => Meaning::Bad(Trouble::Blocked),
             Transition::Healthy | Transition::Removed => Meaning::Good,
             // Applied is not ready: it ends a failure to apply, not one of health.
-            Transition::Applied if episode.is_some_and(|episode| episode.cause == Transition::Degraded) => {
+            Transition::Applied if episode.is_some_and(|episode| episode.cause == Trouble::Degraded) => {
                 Meaning::Nothing
             }
             Transition::Applied => Meaning::Good,
-            Transition::Repaired => Meaning::Nothing,
+            Transition::Repaired | Transition::Other(_) => Meaning::Nothing,
         },
     }
 }
 
-fn again(episode: Episode, cause: Transition, now: Timestamp) -> Episode {
+fn again(episode: Episode, cause: Trouble, now: Timestamp) -> Episode {
     Episode { last: now, count: episode.count.saturating_add(1), cause, ..episode }
 }
 

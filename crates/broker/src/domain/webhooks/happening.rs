@@ -1,14 +1,15 @@
-//! What happened, and what is said of it: ids, names, the reason and where to read more. Never contents, never secrets.
+//! What happened, as webhooks receive it: ids, names, the reason and a link. Never contents, never secrets.
 
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Texts of agents are cut, so that a message stays thin: in all it has to stay below 20 kB, whatever is escaped.
-const LONGEST_REASON: usize = 256;
+/// Texts of agents are cut, so that a message stays below 20 kB, whatever is escaped.
 const LONGEST_MESSAGE: usize = 1024;
+const LONGEST_DETAILS: usize = 2048;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
@@ -19,8 +20,8 @@ pub struct Happening {
     pub sequence_id: Option<SequenceId>,
     /// Where the same can be read in the API's list of events.
     pub event_id: Option<EventId>,
-    pub reason: String,
-    pub message: String,
+    pub reason: Reason,
+    pub message: Message,
     /// For alerts.
     pub lasting: Option<Lasting>,
 }
@@ -56,8 +57,8 @@ impl Happening {
             agent: None,
             sequence_id: None,
             event_id: None,
-            reason: String::new(),
-            message: String::new(),
+            reason: Reason::None,
+            message: Message::default(),
             lasting: None,
         }
     }
@@ -68,16 +69,16 @@ impl Happening {
         Self { stack: Some(stack), sequence_id: Some(sequence), ..Self::new(event, at) }
     }
 
-    /// The outcome that an agent reported.
+    /// The outcome that an agent reported; none for one that this broker does not know.
     #[must_use]
-    pub fn reported(report: &Report, stack: NamedStack, agent: NamedAgent) -> Self {
-        Self {
+    pub fn reported(report: &Report, stack: NamedStack, agent: NamedAgent) -> Option<Self> {
+        Some(Self {
             agent: Some(agent),
             event_id: Some(report.id),
             reason: report.reason.clone(),
             message: report.message.clone(),
-            ..Self::to_stack(outcome(report.transition), report.at, stack, report.sequence_id)
-        }
+            ..Self::to_stack(outcome(&report.transition)?, report.at, stack, report.sequence_id)
+        })
     }
 
     /// The message about it, as it is sent.
@@ -104,12 +105,16 @@ impl Happening {
         if let Some(event) = self.event_id {
             say("event_id", json!(event));
         }
-        for (key, text, longest) in
-            [("reason", &self.reason, LONGEST_REASON), ("message", &self.message, LONGEST_MESSAGE)]
+        if !self.reason.is_none() {
+            say("reason", self.reason.code().into());
+        }
+        if let Some(details) =
+            self.reason.details().filter(|details| details.to_string().len() <= LONGEST_DETAILS)
         {
-            if !text.is_empty() {
-                say(key, text[..text.floor_char_boundary(longest)].into());
-            }
+            say("details", details);
+        }
+        if !self.message.is_empty() {
+            say("message", json!(self.message.clipped(LONGEST_MESSAGE)));
         }
         if let Some(lasting) = self.lasting {
             say("since", json!(lasting.since));
@@ -119,8 +124,8 @@ impl Happening {
     }
 }
 
-fn outcome(transition: Transition) -> WebhookEvent {
-    match transition {
+fn outcome(transition: &Transition) -> Option<WebhookEvent> {
+    let event = match transition {
         Transition::Applied => WebhookEvent::Applied,
         Transition::Healthy => WebhookEvent::Healthy,
         Transition::Degraded => WebhookEvent::Degraded,
@@ -128,7 +133,9 @@ fn outcome(transition: Transition) -> WebhookEvent {
         Transition::Repaired => WebhookEvent::Repaired,
         Transition::Blocked => WebhookEvent::Blocked,
         Transition::Removed => WebhookEvent::Removed,
-    }
+        Transition::Other(_) => return None,
+    };
+    Some(event)
 }
 
 #[cfg(test)]
@@ -144,8 +151,8 @@ mod tests {
             agent: Some(agent),
             event_id: Some(EventId::generate()),
             // Each becomes six bytes.
-            reason: "\u{1}".repeat(10_000),
-            message: "\u{1}".repeat(100_000),
+            reason: Reason::Immutable { fields: vec!["\u{1}".repeat(10_000)] },
+            message: Message::new("\u{1}".repeat(100_000)),
             lasting: Some(Lasting { since: at, count: u32::MAX }),
             ..Happening::to_stack(WebhookEvent::FailureLasts, at, stack, SequenceId(i64::MAX))
         };
@@ -154,7 +161,7 @@ mod tests {
         let read: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(read["type"], "alert.failure");
         assert_eq!(read["timestamp"], "2027-01-15T08:00:00Z");
-        assert_eq!(read["data"]["message"].as_str().unwrap().len(), LONGEST_MESSAGE);
+        assert_eq!(read["data"]["message"].as_str().unwrap().chars().count(), LONGEST_MESSAGE + 1);
         // What is not there is not said.
         let ping = Happening::new(WebhookEvent::Ping, at).body("shop");
         let expected = json!({ "type": "ping", "timestamp": at, "data": { "project": "shop" } });

@@ -1,83 +1,88 @@
-//! What to do next, for each cause: a sentence, and a command that can be typed as it stands where one is enough.
+//! What to do next, for each cause: a sentence, and a command where one command is enough.
 //!
-//! Commands are made here and not by agents: whoever has taken an agent over must not be able to put words into an
-//! operator's shell. What comes out of a report is only used where it is a plain name.
+//! Commands are made here and not by agents: a compromised agent must not be able to put words into an operator's
+//! shell. Names from a report are used only if they are plain.
 
 use brokkr_api::grants::ProjectGrant;
 use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_api::reason::{Message, ObjectRef, Reason, Uncovered};
 use brokkr_api::report::{ConditionKind, ConditionStatus};
 use brokkr_api::why::{Broken, Cause, Hop};
 
 use super::super::facts::AgentFacts;
 use super::super::status::LastReport;
-use super::cause::note_of;
+use super::cause::{note_of, reasons};
 use super::misses::labelling;
 use super::{Case, condition};
 
 /// The broken hop, with what to do about it.
-pub(super) fn advised(case: &Case<'_>, hop: Hop, cause: Cause, message: impl Into<String>) -> Broken {
-    let message = message.into();
-    let (next, command) = advice(case, cause, &message);
-    Broken { hop, cause, message, next, command }
+pub(super) fn advised(case: &Case<'_>, hop: Hop, cause: Cause, message: impl Into<Message>) -> Broken {
+    let (next, command) = advice(case, cause);
+    Broken { hop, cause, message: message.into(), next, command }
 }
 
-fn advice(case: &Case<'_>, cause: Cause, message: &str) -> (String, Option<String>) {
+fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
     let (stack, agent) = (&case.stack.name, &case.agent.name);
-    let back = case.past.earlier.then(|| brokkr(case, &format!("rollback {stack}")));
-    let or_back = |text: &str| {
-        let text = if back.is_some() {
-            format!("{text}, or go back to the version before")
+    let rollback = case.past.earlier.then(|| brokkr(case, &format!("rollback {stack}")));
+    let or_roll_back = |text: &str| {
+        let text = if rollback.is_some() {
+            format!("{text}, or roll back to the previous version")
         } else {
             format!("{text}, and apply again")
         };
-        (text, back.clone())
+        (text, rollback.clone())
     };
     let only = |text: &str| (text.to_owned(), None);
     match cause {
-        Cause::NothingSubmitted => (format!("submit manifests to it with brokkr apply --stack {stack}"), None),
+        Cause::NothingSubmitted => (format!("submit manifests with brokkr apply {stack}"), None),
         Cause::NotTargeted => (
-            format!("correct the agent's labels, or say anew whom the stack is for: brokkr retarget {stack}"),
+            format!("correct the agent's labels, or change the targets of the stack: brokkr stack retarget {stack}"),
             labelling(case.agent, case.stack),
         ),
-        Cause::NotGranted => only("an administrator widens the project's grant (docs/grants.md)"),
+        Cause::NotGranted => only("ask an administrator to extend the project's grant (docs/grants.md)"),
         Cause::OnHold => (
-            "follow docs/restore.md; then say, where the broker's database can be reached, that this database is the one to \
-             go on with"
+            "follow docs/restore.md; then confirm, on a machine that can reach the broker's database, that this database \
+             is the right one"
                 .to_owned(),
             Some("brokkr-broker epoch raise".to_owned()),
         ),
         Cause::AgentAhead => (
-            "submit the newer version again, or publish the restored one".to_owned(),
+            "submit the newer content again, or publish the restored content as a new version"
+                .to_owned(),
             Some(brokkr(case, &format!("admin settle {stack} --publish-restored"))),
         ),
-        Cause::UnknownKind => {
-            only("bring the definition of that kind into the cluster, with this stack or another: the agent goes on by itself")
-        }
+        Cause::UnknownKind => only(
+            "install the definition of that kind in the cluster, with this stack or another one: the agent continues \
+             automatically",
+        ),
         Cause::NamespaceMissing => namespace(case.report),
         Cause::Forbidden => (forbidden(case.report), None),
         Cause::ImmutableField => {
-            or_back("rename the object, or let it be made anew with the annotation brokkr.io/replace: recreate")
+            or_roll_back("rename the object, or allow it to be recreated with the annotation brokkr.io/replace: recreate")
         }
-        Cause::QuotaExceeded => or_back("raise that quota, or let the stack ask for less"),
-        Cause::RefusedByWebhook => or_back("correct what the webhook names"),
-        Cause::OwnedByOther => only("remove it there first, or rename it here"),
-        Cause::ImageNotPulled => or_back("correct the image, or let the cluster reach and read its registry"),
-        Cause::CrashLoop => or_back("correct what the container ends with"),
-        Cause::Unschedulable => or_back("give the cluster a node that fits, or let the Pod ask for less"),
+        Cause::QuotaExceeded => or_roll_back("raise the quota, or reduce what the stack requests"),
+        Cause::RefusedByWebhook => or_roll_back("fix what the webhook reports"),
+        Cause::OwnedByOther => only("remove the object from the other stack first, or rename it here"),
+        Cause::ImageNotPulled => or_roll_back("correct the image, or give the cluster access to its registry"),
+        Cause::CrashLoop => or_roll_back("fix the error that makes the container exit"),
+        Cause::Unschedulable => or_roll_back("add a node that fits, or reduce what the Pod requests"),
         Cause::Contested => (contested(case.report), None),
         Cause::Finalizer => finalizer(case.report),
-        Cause::Blocked => only("remove what blocks, as it is named"),
+        Cause::Blocked => only("remove the objects that block, as named"),
         Cause::AwaitsApproval => (
-            "look at `brokkr diff`; if that is meant, approve it, else submit what should stay".to_owned(),
-            number_after(message, "would delete ")
-                .map(|number| brokkr(case, &format!("approve {stack} --expect {number} --agent {agent}"))),
+            format!(
+                "check `brokkr diff {stack}`; approve the prune if it is intended, otherwise submit a version that keeps the \
+                 objects"
+            ),
+            prune_size(case.report)
+                .map(|delete| brokkr(case, &format!("stack approve {stack} --expect {delete} --agent {agent}"))),
         ),
-        Cause::Failed => or_back("correct the manifest or what it needs"),
-        Cause::Degraded => or_back("see what the objects say"),
-        Cause::NotReady => only("see what the objects say, or wait for them"),
-        Cause::NotReportedYet => only("wait; then look at the agent's log"),
-        Cause::Removing => only("wait; what blocks is named as soon as it is known"),
-        // These are about the agent itself, and have words of their own; or nothing is broken.
+        Cause::Failed => or_roll_back("correct the manifest or its prerequisites"),
+        Cause::Degraded => or_roll_back("check the messages of the objects"),
+        Cause::NotReady => only("check the messages of the objects, or wait"),
+        Cause::NotReportedYet => only("wait; then check the agent's log"),
+        Cause::Removing => only("wait; blocking objects are named as soon as they are known"),
+        // These are about the agent itself, and come with advice of their own; or nothing is broken.
         Cause::AgentInactive
         | Cause::AgentNeverSeen
         | Cause::AgentSilent
@@ -89,7 +94,7 @@ fn advice(case: &Case<'_>, cause: Cause, message: &str) -> (String, Option<Strin
     }
 }
 
-/// With the project, where it is not the one that is meant without.
+/// Names the project, unless it is the default one.
 fn brokkr(case: &Case<'_>, what: &str) -> String {
     match case.stack.project.as_str() {
         DEFAULT_PROJECT => format!("brokkr {what}"),
@@ -97,82 +102,104 @@ fn brokkr(case: &Case<'_>, what: &str) -> String {
     }
 }
 
+/// How many objects the pending prune would delete.
+fn prune_size(report: Option<&LastReport>) -> Option<u32> {
+    let report = report?;
+    let of_conditions = report.conditions.iter().map(|condition| &condition.reason);
+    of_conditions.chain(reasons(report)).find_map(|reason| match reason {
+        Reason::PruneNeedsApproval { delete, .. } => Some(*delete),
+        _ => None,
+    })
+}
+
 fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
+    let missing = |reason: &Reason| matches!(reason, Reason::NamespaceNotFound { .. });
     let missing = report
-        .and_then(|report| note_of(report, "NamespaceNotFound"))
-        .and_then(|note| Named::read(&note.object)?.namespace);
+        .and_then(|report| note_of(report, missing))
+        .and_then(|note| note.object.namespace.as_deref().filter(|name| is_plain(name)));
     match missing {
         Some(name) => (
-            format!("make the namespace {name}, or let the stack bring it: the agent goes on by itself"),
+            format!("create the namespace {name}, or add it to the stack: the agent continues automatically"),
             Some(format!("kubectl create namespace {name}")),
         ),
-        None => {
-            ("wait until the namespace is gone or there again: the agent goes on by itself".to_owned(), None)
-        }
+        None => (
+            "wait until the namespace is gone or exists again: the agent continues automatically".to_owned(),
+            None,
+        ),
     }
 }
 
-/// `system:serviceaccount:shop:brokkr-shop` acts where a grant names it, else the agent's own role.
+/// A grant may name an account to act as; otherwise the agent's own role counts.
 fn forbidden(report: Option<&LastReport>) -> String {
-    let note = report.and_then(|report| note_of(report, "NoRight"));
-    let message = note.map_or("", |note| note.message.as_str());
-    let account =
-        message.split_once("acting as system:serviceaccount:").and_then(|(_, rest)| rest.split(',').next());
+    let found = report.and_then(|report| {
+        reasons(report).find_map(|reason| match reason {
+            Reason::Forbidden { account, resource, .. } => Some((account.as_deref(), resource.as_deref())),
+            _ => None,
+        })
+    });
+    let (account, resource) = found.unwrap_or_default();
+    let account = account.and_then(|account| account.strip_prefix("system:serviceaccount:"));
     if let Some((namespace, name)) = account.and_then(|account| account.split_once(':')) {
         return format!(
-            "give the account {namespace}/{name} that right in the cluster: the agent tries again by itself"
+            "grant the account {namespace}/{name} that permission in the cluster: the agent retries automatically"
         );
     }
-    let resource = note.and_then(|note| note.object.split(' ').next()).filter(|word| is_plain(word));
-    match resource.filter(|resource| resource.contains('.')) {
+    match resource.filter(|resource| is_plain(resource) && resource.contains('.')) {
         Some(resource) => format!(
-            "give the agent that right: brokkr-agent install again, as before and with --kind {resource}; it tries again by \
-             itself"
+            "grant the permission: run brokkr-agent install again with the same flags and --kind {resource}; the agent \
+             retries automatically"
         ),
-        None => "give the agent's role in the cluster that right: it tries again by itself".to_owned(),
+        None => "grant the agent's role that permission in the cluster: the agent retries automatically"
+            .to_owned(),
     }
 }
 
 fn contested(report: Option<&LastReport>) -> String {
-    let told = report.and_then(|report| condition(report, ConditionKind::Contested, ConditionStatus::True));
-    let field = told
-        .and_then(|told| told.message.split_once(" changes .")?.1.split([' ', ',']).next())
-        .filter(|field| is_plain(field) && !field.starts_with("metadata."));
+    let contest =
+        report.and_then(|report| condition(report, ConditionKind::Contested, ConditionStatus::True));
+    let field = contest.and_then(|contest| match &contest.reason {
+        Reason::Contested { fields, .. } => fields.first().map(|field| field.trim_start_matches('.')),
+        _ => None,
+    });
+    let field = field.filter(|field| is_plain(field) && !field.starts_with("metadata."));
     let yielding = field.map_or_else(|| " (docs/annotations.md)".to_owned(), |field| format!(": {field}"));
     format!(
-        "let one of the two have the field: stop the other, or leave it the field with the annotation \
+        "decide who owns the field: stop the other manager, or leave the field to it with the annotation \
          brokkr.io/yield{yielding}"
     )
 }
 
 fn finalizer(report: Option<&LastReport>) -> (String, Option<String>) {
-    let held =
-        report.and_then(|report| note_of(report, "Finalizer")).and_then(|note| Named::read(&note.object));
-    let next =
-        "let whoever set the finalizer do its work; only if that is gone for good, take the finalizer off";
+    let held = report
+        .and_then(|report| note_of(report, |reason| matches!(reason, Reason::Finalizer { .. })))
+        .map(|note| &note.object)
+        .filter(|object| is_plain_object(object));
+    let next = "let the controller that set the finalizer finish its work; remove the finalizer only if that controller \
+                is gone for good";
     let command = held.map(|held| {
-        let place = held.namespace.map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
+        let namespace =
+            held.namespace.as_ref().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
         let kind = held.kind.to_ascii_lowercase();
         let patch = r#"'{"metadata":{"finalizers":null}}'"#;
-        format!("kubectl {place}patch {kind} {} --type=merge -p {patch}", held.name)
+        format!("kubectl {namespace}patch {kind} {} --type=merge -p {patch}", held.name)
     });
     (next.to_owned(), command)
 }
 
-/// The grant that covers the agent, with what the agent says is lacking: only for whoever may read grants.
+/// The command that widens the grant which covers the agent: only for callers who may read grants.
 #[must_use]
-pub fn widened_grant(broken: &Broken, agent: &AgentFacts, grants: &[ProjectGrant]) -> Option<String> {
-    let lacking = |what: &str| {
-        let word = broken.message.split_once(what)?.1.split([' ', ';']).next()?;
-        is_plain(word).then(|| word.to_owned())
-    };
-    // Where several cover the agent, the oldest says as whom.
+pub fn widened_grant(report: &LastReport, agent: &AgentFacts, grants: &[ProjectGrant]) -> Option<String> {
+    let lacking = reasons(report).find_map(|reason| match reason {
+        Reason::NotCovered(lacking) => Some(lacking),
+        _ => None,
+    })?;
+    // Where several cover the agent, the oldest names the account.
     let grant = grants.iter().filter(|grant| agent.matches(&grant.selector)).min_by_key(|grant| grant.id)?;
     let (mut namespaces, mut kinds) = (grant.namespaces.clone(), grant.kinds.clone());
-    match (lacking("does not cover the namespace "), lacking("does not cover the kind ")) {
-        (Some(namespace), _) => namespaces.push(namespace),
-        (None, Some(kind)) => kinds.push(kind),
-        (None, None) => return None,
+    match lacking {
+        Uncovered::Namespace(namespace) if is_plain(namespace) => namespaces.push(namespace.clone()),
+        Uncovered::Kind(kind) if is_plain(kind) => kinds.push(kind.clone()),
+        _ => return None,
     }
     let list = |flag: &str, words: &[String]| -> String {
         words.iter().map(|word| format!(" {flag} {}", quoted(word))).collect()
@@ -188,24 +215,14 @@ pub fn widened_grant(broken: &Broken, agent: &AgentFacts, grants: &[ProjectGrant
     ))
 }
 
-/// An object as reports name it: `Deployment shop/web`, `Namespace shop`.
-struct Named<'a> {
-    kind: &'a str,
-    namespace: Option<&'a str>,
-    name: &'a str,
+fn is_plain_object(object: &ObjectRef) -> bool {
+    [Some(&object.kind), object.namespace.as_ref(), Some(&object.name)]
+        .into_iter()
+        .flatten()
+        .all(|word| is_plain(word))
 }
 
-impl<'a> Named<'a> {
-    fn read(text: &'a str) -> Option<Self> {
-        let (kind, place) = text.split_once(' ')?;
-        let (namespace, name) =
-            place.split_once('/').map_or((None, place), |(namespace, name)| (Some(namespace), name));
-        let words = [Some(kind), namespace, Some(name)];
-        words.iter().flatten().all(|word| is_plain(word)).then_some(Self { kind, namespace, name })
-    }
-}
-
-/// What no shell reads as anything else.
+/// Whether no shell reads the word as anything else.
 fn is_plain(word: &str) -> bool {
     let inner = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '.');
     (1..=253).contains(&word.len()) && !word.starts_with('-') && word.chars().all(inner)
@@ -220,9 +237,4 @@ fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
-}
-
-fn number_after(text: &str, words: &str) -> Option<u32> {
-    let (_, rest) = text.split_once(words)?;
-    rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What is wrong with an agent itself, whatever the stack.
+//! Problems of an agent itself, whatever the stack.
 
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::why::{Broken, Cause, Hop, Presence};
@@ -6,17 +6,17 @@ use jiff::Timestamp;
 
 use super::super::facts::AgentFacts;
 
-/// Who was refused longer ago may have been put right since.
+/// An older refusal may have been fixed since, in seconds.
 const RECENT: i64 = 600;
 
-/// What is known about an agent beyond the index.
+/// When an agent last polled or was refused: not in the index.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct AgentContact {
     pub presence: Presence,
     pub last_seen: Option<Timestamp>,
-    /// How often it asks.
+    /// Its polling interval.
     pub poll_seconds: u32,
-    /// Somebody who came in its name and could not prove it.
+    /// The last process that used its name without its key.
     pub refused: Option<Refused>,
     /// Why the installation is on hold, if it is.
     pub hold: Option<String>,
@@ -29,9 +29,9 @@ pub struct Refused {
     pub because: String,
 }
 
-impl Seen {
-    /// Anybody can come in an agent's name and be refused, so that proves nothing about an agent that is well: only where
-    /// the agent itself missed a poll before it, it explains why.
+impl AgentContact {
+    /// A refusal alone proves nothing about an agent that works: any process can use its name. It explains a missed poll
+    /// only if the agent was silent before it.
     fn refused_instead(&self) -> Option<&Refused> {
         let poll = i64::from(self.poll_seconds);
         let missed = |refused: &&Refused| {
@@ -61,35 +61,34 @@ impl Seen {
     }
 }
 
-/// What keeps the agent from being told anything, or from being heard.
+/// Returns what keeps the agent from receiving its target state or from reporting.
 #[must_use]
-pub fn agent_trouble(agent: &AgentFacts, seen: &Seen) -> Option<Broken> {
+pub fn agent_trouble(agent: &AgentFacts, seen: &AgentContact) -> Option<Broken> {
     let name = &agent.name;
     let broken = |cause, message: String, next: &str, command: Option<String>| {
-        Some(Broken { hop: Hop::Fetched, cause, message, next: next.to_owned(), command })
+        Some(Broken { hop: Hop::Fetched, cause, message: message.into(), next: next.to_owned(), command })
     };
     if agent.status == AgentStatus::Inactive {
         let message = format!("the agent {name} is INACTIVE and gets no deployment objects");
-        let command = format!("brokkr agent activate {name}");
-        return broken(Cause::AgentInactive, message, "let it work again", Some(command));
+        let command = format!("brokkr agent resume {name}");
+        return broken(Cause::AgentInactive, message, "resume the agent", Some(command));
     }
     if agent.session.tied {
-        let message = format!("two processes claim to be {name}, and both hold");
-        let next = "find the second process; a cloned cluster needs a join token of its own";
+        let message = format!("two processes use the identity of {name}; neither may write");
+        let next = "find the second process; a cloned cluster needs its own join token";
         return broken(Cause::SessionTied, message, next, None);
     }
     if let Some(refused) = seen.refused_instead() {
-        let message = format!("who comes as the agent {name} is refused: {}", refused.because);
-        let next =
-            "give it a new key, where kubectl reaches its cluster: it keeps its name, labels and targets";
+        let message = format!("requests of the agent {name} are refused: {}", refused.because);
+        let next = "give the agent a new key; it keeps its name, labels and targets";
         let command = format!("brokkr agent join {name} --rejoin");
         return broken(Cause::AgentRefused, message, next, Some(command));
     }
-    let look = "look at the agent in its cluster (kubectl get pods -A -l app.kubernetes.io/name=brokkr-agent), and \
-                whether the broker can be reached from there";
+    let look = "check the agent in its cluster (kubectl get pods -A -l app.kubernetes.io/name=brokkr-agent), and whether \
+                the broker is reachable from there";
     match seen.presence {
         Presence::Never => {
-            let message = format!("the agent {name} has never asked for its target state");
+            let message = format!("the agent {name} has never polled");
             broken(Cause::AgentNeverSeen, message, look, None)
         }
         Presence::Silent => {
@@ -98,7 +97,7 @@ pub fn agent_trouble(agent: &AgentFacts, seen: &Seen) -> Option<Broken> {
         }
         Presence::Late => {
             let message = format!("the agent {name} is late; it was {}", seen.last());
-            broken(Cause::AgentLate, message, "wait a little; if it stays away, look at the agent", None)
+            broken(Cause::AgentLate, message, "wait; if it stays late, check the agent", None)
         }
         Presence::Fresh => None,
     }

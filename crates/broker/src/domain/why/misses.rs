@@ -23,23 +23,23 @@ pub(super) fn near_misses(agent: &AgentFacts, stack: &StackFacts) -> Vec<String>
     if stack.selectors.is_empty() {
         let others = stack.targets.len();
         return vec![if others == 0 {
-            "the stack targets nobody".to_owned()
+            "the stack has no targets".to_owned()
         } else {
-            format!("the stack names {others} other agents, and selects none")
+            format!("the stack targets {others} other agents by name, and none by selector")
         }];
     }
-    let told = misses(agent, stack).into_iter().take(NEAR_MISSES).map(|(missing, selector)| {
+    let shown = misses(agent, stack).into_iter().take(NEAR_MISSES).map(|(missing, selector)| {
         let missing: Vec<String> = missing.iter().map(|requirement| miss(agent, requirement)).collect();
-        format!("selector {selector} misses: {}", missing.join("; "))
+        format!("selector {selector} does not match: {}", missing.join("; "))
     });
-    told.collect()
+    shown.collect()
 }
 
 fn miss(agent: &AgentFacts, requirement: &Requirement) -> String {
     let key = key(requirement);
     match agent.labels.get(key) {
-        Some(value) => format!("it wants {requirement}, the agent has {key}={value}"),
-        None => format!("it wants {requirement}, the agent has no label {key}"),
+        Some(value) => format!("it requires {requirement}, the agent has {key}={value}"),
+        None => format!("it requires {requirement}, the agent has no label {key}"),
     }
 }
 

@@ -3,6 +3,7 @@
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::grants::ProjectGrant;
 use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{ObjectRef, Uncovered};
 use brokkr_api::report::ObjectNote;
 use brokkr_api::{AgentId, StackId};
 use jiff::Timestamp;
@@ -54,8 +55,8 @@ fn report(sequence: i64, transition: Transition) -> LastReport {
     LastReport {
         sequence_id: SequenceId(sequence),
         transition,
-        reason: String::new(),
-        message: String::new(),
+        reason: Reason::None,
+        message: Message::default(),
         objects: Vec::new(),
         hops: Hops { fetched: Some(second(101)), verified: Some(second(102)), ..Hops::default() },
         conditions: Vec::new(),
@@ -64,21 +65,29 @@ fn report(sequence: i64, transition: Transition) -> LastReport {
     }
 }
 
-fn seen(presence: Presence) -> Seen {
+fn seen(presence: Presence) -> AgentContact {
     let (poll_seconds, refused, hold) = (30, None, None);
-    Seen { presence, last_seen: Some(second(1000)), poll_seconds, refused, hold, now: second(1010) }
+    AgentContact { presence, last_seen: Some(second(1000)), poll_seconds, refused, hold, now: second(1010) }
 }
 
-fn told(agent: &AgentFacts, stack: &StackFacts, report: Option<&LastReport>, seen: &Seen) -> Verdict {
+fn told(agent: &AgentFacts, stack: &StackFacts, report: Option<&LastReport>, seen: &AgentContact) -> Verdict {
     why(&Case { agent, stack, report, seen, past: Past::default() })
 }
 
-fn prune_pending(reason: &str) -> Condition {
+fn approval() -> Reason {
+    Reason::PruneNeedsApproval { delete: 60, total: 100 }
+}
+
+fn finalizer() -> Reason {
+    Reason::Finalizer { finalizers: vec!["example.com/keep".into()] }
+}
+
+fn prune_pending(reason: Reason) -> Condition {
     Condition {
         kind: ConditionKind::PrunePending,
         status: ConditionStatus::True,
-        reason: reason.into(),
-        message: "60 of 100 objects would go".into(),
+        message: reason.message(),
+        reason,
         sequence_id: SequenceId(7),
         since: second(1),
     }
@@ -95,9 +104,9 @@ fn g3_each_cause_has_its_hop() {
     gone.deleted = true;
     let failed_early = LastReport { hops: Hops::default(), ..report(7, Transition::Failed) };
     let approving =
-        LastReport { conditions: vec![prune_pending("ApprovalNeeded")], ..report(7, Transition::Healthy) };
+        LastReport { conditions: vec![prune_pending(approval())], ..report(7, Transition::Healthy) };
     let waiting =
-        LastReport { conditions: vec![prune_pending("Finalizer")], ..report(7, Transition::Applied) };
+        LastReport { conditions: vec![prune_pending(finalizer())], ..report(7, Transition::Applied) };
     let elsewhere = stack(&["env=dev"]);
     let holder_elsewhere = agent().holding(vec![elsewhere.id]);
     let fresh = Presence::Fresh;
@@ -234,7 +243,7 @@ fn g3_each_cause_has_its_hop() {
             State::Healthy,
             Some((Hop::Pruned, Cause::AwaitsApproval)),
         ),
-        ("finalizer", &a, &prod, Some(waiting), fresh, State::Applied, Some((Hop::Pruned, Cause::Blocked))),
+        ("finalizer", &a, &prod, Some(waiting), fresh, State::Applied, Some((Hop::Pruned, Cause::Finalizer))),
         (
             "blocked",
             &a,
@@ -291,15 +300,15 @@ fn g3_the_nearest_selector_is_named_with_the_label_by_which_it_misses() {
     let verdict = told(&agent(), &stack, None, &seen(Presence::Fresh));
     assert_eq!(
         verdict.evidence[0],
-        "selector env=prod,region=eu misses: it wants region=eu, the agent has region=us"
+        "selector env=prod,region=eu does not match: it requires region=eu, the agent has region=us"
     );
     assert_eq!(verdict.evidence.len(), NEAR_MISSES + 1);
     let mut named = super::tests::stack(&[]);
     let evidence =
         |stack: &StackFacts| told(&agent(), stack, None, &seen(Presence::Fresh)).evidence[0].clone();
-    assert_eq!(evidence(&named), "the stack targets nobody");
+    assert_eq!(evidence(&named), "the stack has no targets");
     named.targets.push(ExplicitTarget { agent: AgentId::generate(), since: second(1) });
-    assert_eq!(evidence(&named), "the stack names 1 other agents, and selects none");
+    assert_eq!(evidence(&named), "the stack targets 1 other agents by name, and none by selector");
 }
 
 #[test]
@@ -307,20 +316,30 @@ fn g3_what_the_objects_say_comes_first() {
     let mut failed = report(7, Transition::Failed);
     failed.message = "1 object was refused".into();
     failed.objects = vec![ObjectNote {
-        object: "Deployment shop/web".into(),
-        reason: "FieldImmutable".into(),
-        message: "spec.selector".into(),
+        object: object("Deployment", Some("shop"), "web"),
+        reason: Reason::Other("MoonPhase".into()),
+        message: "full".into(),
     }];
     let verdict = told(&agent(), &stack(&["*"]), Some(&failed), &seen(Presence::Fresh));
-    assert_eq!(verdict.evidence[0], "Deployment shop/web: FieldImmutable: spec.selector");
-    assert_eq!(verdict.broken.unwrap().message, "1 object was refused");
+    assert_eq!(verdict.evidence[0], "Deployment shop/web: MoonPhase: full");
+    assert_eq!(verdict.broken.unwrap().message, Message::from("1 object was refused"));
 }
 
-fn noted(transition: Transition, reason: &str, object: &str, message: &str) -> LastReport {
+fn object(kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
+    ObjectRef {
+        kind: kind.into(),
+        namespace: namespace.map(Into::into),
+        name: name.into(),
+        ..ObjectRef::default()
+    }
+}
+
+fn noted(transition: Transition, reason: Reason, object: ObjectRef) -> LastReport {
+    let message = reason.message();
     LastReport {
-        reason: reason.into(),
-        message: format!("{object}: {message}"),
-        objects: vec![ObjectNote { object: object.into(), reason: reason.into(), message: message.into() }],
+        message: message.clone(),
+        objects: vec![ObjectNote { object, reason: reason.clone(), message }],
+        reason,
         ..report(7, transition)
     }
 }
@@ -337,59 +356,72 @@ fn broken(report: &LastReport) -> Broken {
 fn g3_what_the_agent_reports_becomes_a_cause_with_its_hop_and_a_command() {
     use Transition::{Blocked, Degraded, Failed};
     let back = Some("brokkr rollback web");
+    let uncovered = Reason::NotCovered(Uncovered::Namespace("shop".into()));
+    let (expected, found) = (Checksum::of(b"a"), Checksum::of(b"b"));
     let table = [
-        (Failed, "UnknownKind", "deployment object 7", Hop::Applied, Cause::UnknownKind, None),
+        (Failed, Reason::UnknownKind { kind: "v1 Widget".into() }, Hop::Applied, Cause::UnknownKind, None),
         (
             Failed,
-            "NamespaceNotFound",
-            "ConfigMap shop/a",
+            Reason::NamespaceNotFound { namespace: Some("shop".into()) },
             Hop::Applied,
             Cause::NamespaceMissing,
             Some("kubectl create namespace shop"),
         ),
-        (Failed, "Immutable", "Job shop/a", Hop::Applied, Cause::ImmutableField, back),
-        (Failed, "QuotaExceeded", "ConfigMap shop/a", Hop::Applied, Cause::QuotaExceeded, back),
-        (Degraded, "QuotaExceeded", "Deployment shop/a", Hop::Healthy, Cause::QuotaExceeded, back),
-        (Failed, "WebhookDenied", "ConfigMap shop/a", Hop::Applied, Cause::RefusedByWebhook, back),
-        (Failed, "Unreadable", "deployment object 7", Hop::Verified, Cause::Failed, back),
-        (Failed, "ChecksumMismatch", "deployment object 7", Hop::Fetched, Cause::Failed, back),
-        (Degraded, "ImagePullBackOff", "Deployment shop/a", Hop::Healthy, Cause::ImageNotPulled, back),
-        (Degraded, "CrashLoopBackOff", "Deployment shop/a", Hop::Healthy, Cause::CrashLoop, back),
-        (Degraded, "Unschedulable", "Deployment shop/a", Hop::Healthy, Cause::Unschedulable, back),
-        (Blocked, "NotGranted", "ConfigMap shop/a", Hop::Applied, Cause::NotGranted, None),
+        (Failed, Reason::Immutable { fields: Vec::new() }, Hop::Applied, Cause::ImmutableField, back),
+        (Failed, Reason::QuotaExceeded { quota: None }, Hop::Applied, Cause::QuotaExceeded, back),
+        (Degraded, Reason::QuotaExceeded { quota: None }, Hop::Healthy, Cause::QuotaExceeded, back),
+        (Failed, Reason::WebhookDenied { webhook: None }, Hop::Applied, Cause::RefusedByWebhook, back),
+        (Failed, Reason::Unreadable, Hop::Verified, Cause::Failed, back),
+        (Failed, Reason::ChecksumMismatch { expected, found }, Hop::Fetched, Cause::Failed, back),
+        (Degraded, Reason::ImagePullBackOff, Hop::Healthy, Cause::ImageNotPulled, back),
+        (Degraded, Reason::CrashLoopBackOff, Hop::Healthy, Cause::CrashLoop, back),
+        (Degraded, Reason::Unschedulable, Hop::Healthy, Cause::Unschedulable, back),
+        (Blocked, uncovered, Hop::Applied, Cause::NotGranted, None),
         (
             Blocked,
-            "Finalizer",
-            "ConfigMap shop/a",
+            finalizer(),
             Hop::Pruned,
             Cause::Finalizer,
             Some(r#"kubectl -n shop patch configmap a --type=merge -p '{"metadata":{"finalizers":null}}'"#),
         ),
+        (
+            Blocked,
+            approval(),
+            Hop::Pruned,
+            Cause::AwaitsApproval,
+            Some("brokkr stack approve web --expect 60 --agent shop-1"),
+        ),
     ];
-    for (transition, reason, object, hop, cause, command) in table {
-        let broken = broken(&noted(transition, reason, object, "it may not"));
-        assert_eq!((broken.hop, broken.cause), (hop, cause), "{reason}: {broken:?}");
-        assert_eq!(broken.command.as_deref(), command, "{reason}");
+    for (transition, reason, hop, cause, command) in table {
+        let broken = broken(&noted(transition, reason.clone(), object("ConfigMap", Some("shop"), "a")));
+        assert_eq!((broken.hop, broken.cause), (hop, cause), "{reason:?}: {broken:?}");
+        assert_eq!(broken.command.as_deref(), command, "{reason:?}");
     }
-    let waits = LastReport {
-        reason: "PruneNeedsApproval".into(),
-        message: "would delete 60 of 100 objects".into(),
-        ..report(7, Blocked)
-    };
-    assert_eq!(
-        broken(&waits).command.as_deref(),
-        Some("brokkr approve web --expect 60 --agent shop-1"),
-        "the number that the agent told"
-    );
+}
+
+#[test]
+fn a_transition_of_a_newer_agent_is_shown_and_not_interpreted() {
+    let newer = LastReport { message: "asleep".into(), ..report(7, Transition::Other("suspended".into())) };
+    let verdict = told(&agent(), &stack(&["*"]), Some(&newer), &seen(Presence::Fresh));
+    assert_eq!(verdict.state, State::Unknown);
+    let broken = verdict.broken.unwrap();
+    assert_eq!((broken.cause, broken.message.to_string().as_str()), (Cause::Other, "asleep"));
 }
 
 #[test]
 fn an_agent_puts_no_words_into_a_shell() {
-    for object in ["ConfigMap a;reboot/b", "ConfigMap $(id)/b", "ConfigMap -n/b", "ConfigMap shop/b\nid"] {
-        for reason in ["NamespaceNotFound", "Finalizer"] {
-            let transition = if reason == "Finalizer" { Transition::Blocked } else { Transition::Failed };
-            assert_eq!(broken(&noted(transition, reason, object, "")).command, None, "{object}");
-        }
+    for (namespace, name) in
+        [("a;reboot", "b"), ("$(id)", "b"), ("-n", "b"), ("shop\nid", "b"), ("shop", "b c")]
+    {
+        let configmap = || object("ConfigMap", Some(namespace), name);
+        assert_eq!(
+            broken(&noted(Transition::Blocked, finalizer(), configmap())).command,
+            None,
+            "{namespace}"
+        );
+        let missing = Reason::NamespaceNotFound { namespace: None };
+        let command = broken(&noted(Transition::Failed, missing, configmap())).command;
+        assert_eq!(command.is_some(), namespace == "shop", "{namespace}");
     }
 }
 
@@ -397,9 +429,11 @@ fn an_agent_puts_no_words_into_a_shell() {
 fn g3_a_fight_over_a_field_is_told_though_every_hop_is_passed() {
     let contested = Condition {
         kind: ConditionKind::Contested,
-        message: "Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)"
-            .into(),
-        ..prune_pending("FieldsContested")
+        ..prune_pending(Reason::Contested {
+            manager: Some("kubectl-edit".into()),
+            fields: vec![".spec.replicas".into()],
+            repairs: 12,
+        })
     };
     let fought = LastReport { conditions: vec![contested], ..report(7, Transition::Repaired) };
     let broken = broken(&fought);
@@ -410,10 +444,10 @@ fn g3_a_fight_over_a_field_is_told_though_every_hop_is_passed() {
 #[test]
 fn g3_after_a_restore_that_is_what_is_told_first() {
     let (agent, stack) = (agent(), stack(&["*"]));
-    let held = Seen { hold: Some("the database has gone back".into()), ..seen(Presence::Silent) };
+    let held = AgentContact { hold: Some("the database has gone back".into()), ..seen(Presence::Silent) };
     let healthy = report(7, Transition::Healthy);
     let ahead = Past { earlier: true, ahead: Some(SequenceId(9)) };
-    let ask = |seen: &Seen, past| {
+    let ask = |seen: &AgentContact, past| {
         let case = Case { agent: &agent, stack: &stack, report: Some(&healthy), seen, past };
         why(&case).broken.map(|broken| (broken.hop, broken.cause, broken.command.unwrap_or_default()))
     };
@@ -429,17 +463,17 @@ fn g3_after_a_restore_that_is_what_is_told_first() {
 fn g3_who_is_refused_explains_an_agent_that_stays_away_and_not_one_that_is_well() {
     let (agent, stack) = (agent(), stack(&["*"]));
     let refused = |at| Some(Refused { at: second(at), because: "its signature fits no key".into() });
-    let ask = |seen: &Seen| told(&agent, &stack, None, seen).broken.map(|broken| broken.cause);
+    let ask = |seen: &AgentContact| told(&agent, &stack, None, seen).broken.map(|broken| broken.cause);
     // Within its polling interval, anybody may have come in its name.
-    let well = Seen { refused: refused(1005), ..seen(Presence::Fresh) };
+    let well = AgentContact { refused: refused(1005), ..seen(Presence::Fresh) };
     assert_eq!(ask(&well), Some(Cause::NotReportedYet));
     let evidence = told(&agent, &stack, None, &well).evidence;
     assert!(evidence.iter().any(|line| line.contains("was refused 5 s ago")), "{evidence:?}");
-    let away = Seen { now: second(1050), refused: refused(1040), ..seen(Presence::Fresh) };
+    let away = AgentContact { now: second(1050), refused: refused(1040), ..seen(Presence::Fresh) };
     assert_eq!(ask(&away), Some(Cause::AgentRefused));
-    let never = Seen { last_seen: None, presence: Presence::Never, ..away.clone() };
+    let never = AgentContact { last_seen: None, presence: Presence::Never, ..away.clone() };
     assert_eq!(ask(&never), Some(Cause::AgentRefused));
-    let long_ago = Seen { now: second(9000), ..away };
+    let long_ago = AgentContact { now: second(9000), ..away };
     assert_eq!(ask(&long_ago), Some(Cause::NotReportedYet));
 }
 
@@ -468,16 +502,15 @@ fn a_grant_is_widened_by_what_is_lacking_and_nothing_else() {
         created_at: second(1),
         updated_at: second(1),
     };
-    let lacks = |what: &str| {
-        let message = format!("the project's grant on this agent does not cover {what}");
-        broken(&noted(Transition::Blocked, "NotGranted", "ConfigMap x/a", &message))
+    let lacks = |what: Uncovered| {
+        noted(Transition::Blocked, Reason::NotCovered(what), object("ConfigMap", Some("x"), "a"))
     };
     let grants = [grant];
     assert_eq!(
-        widened_grant(&lacks("the namespace extra"), &agent(), &grants).unwrap(),
+        widened_grant(&lacks(Uncovered::Namespace("extra".into())), &agent(), &grants).unwrap(),
         "brokkr grant set shop --to-project shop -l 'env in (dev,prod)' --namespace shop --namespace extra --kind '*' \
          --account shop/brokkr-shop"
     );
-    assert!(widened_grant(&lacks("objects outside namespaces"), &agent(), &grants).is_none());
-    assert!(widened_grant(&lacks("the namespace $(id)"), &agent(), &grants).is_none());
+    assert!(widened_grant(&lacks(Uncovered::ClusterScoped), &agent(), &grants).is_none());
+    assert!(widened_grant(&lacks(Uncovered::Namespace("$(id)".into())), &agent(), &grants).is_none());
 }

@@ -63,7 +63,7 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
 /// added targets.
 async fn keep_as_targets(
     broker: &Broker,
-    write: &mut Write<'_>,
+    write: &mut Write,
     agent: AgentId,
     holds: &Holds,
 ) -> Result<Vec<(String, StackId)>, ApiError> {

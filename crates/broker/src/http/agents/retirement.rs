@@ -67,7 +67,7 @@ pub async fn abandon_agent(
     .await
 }
 
-async fn untarget(write: &mut Write<'_>, agent: &Agent) -> Result<(), ApiError> {
+async fn untarget(write: &mut Write, agent: &Agent) -> Result<(), ApiError> {
     for (project, stack) in agent_untarget_on_conn(write.conn(), agent.id).await? {
         write.notify(&project, OutboxNotification::Stack(stack)).await?;
     }

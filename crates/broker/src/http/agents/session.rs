@@ -6,11 +6,13 @@ use axum::extract::State;
 use axum::response::Response;
 use brokkr_api::agents::{OpenSession, OpenedSession, SessionVerdict};
 use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_api::protocol::{Capabilities, header};
 use http::StatusCode;
 use http::header::USER_AGENT;
 
 use crate::error::ApiError;
 use crate::http::change::Change;
+use crate::http::headers::text;
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
 use crate::store::agents::agent_open_session_on_conn;
@@ -29,7 +31,7 @@ pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> 
     if session.count < 1 {
         return Err(ApiError::unreadable("count must be at least 1"));
     }
-    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+    let mut response = write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
         let verdict = agent_open_session_on_conn(write.conn(), agent, session, version).await?;
         if verdict != SessionVerdict::Superseded {
@@ -44,7 +46,10 @@ pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> 
         }
         write.finish(StatusCode::OK, &OpenedSession { verdict }).await
     })
-    .await
+    .await?;
+    // Before its first report, the agent has to know what this broker reads.
+    response.headers_mut().insert(header::CAPABILITIES, text(&Capabilities::own().to_string()));
+    Ok(response)
 }
 
 /// Returns the version in `brokkr-agent/1.2.3`, if it looks like one.

@@ -14,7 +14,8 @@ use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::TargetObject;
 use brokkr_api::protocol::{
-    ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Session, header,
+    Capabilities, ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION,
+    Session, header,
 };
 use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, VARY};
@@ -27,7 +28,7 @@ use crate::access::origin::Origin;
 use crate::domain::envelope::desired;
 use crate::error::ApiError;
 use crate::http::agents::agent_facts;
-use crate::http::headers::{optional, position, preferred_wait, text};
+use crate::http::headers::{capabilities, optional, position, preferred_wait, text};
 use crate::state::Broker;
 use crate::state::long_poll::{PollResult, WaitInListener};
 
@@ -99,6 +100,7 @@ struct PollClaims {
     position: Option<Position>,
     session: Option<Session>,
     holds: Option<Checksum>,
+    capabilities: Capabilities,
     wait: Option<u64>,
 }
 
@@ -117,6 +119,7 @@ impl PollClaims {
             position: position(headers)?,
             session: optional(headers, header::SESSION)?,
             holds: optional(headers, header::HOLDS)?,
+            capabilities: capabilities(headers),
             wait: preferred_wait(headers).map(|seconds| seconds.min(LONGEST_WAIT_SECONDS)),
         })
     }

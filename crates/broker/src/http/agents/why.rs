@@ -76,6 +76,6 @@ pub async fn agent_why(
         broken: agent_trouble(&agent, &seen),
         evidence,
         stacks: stuck,
-        concerned: stacks.len() as u64,
+        affected_stacks: stacks.len() as u64,
     }))
 }

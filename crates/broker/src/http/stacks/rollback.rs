@@ -78,6 +78,9 @@ pub async fn roll_back(
             resources: back.object.resources,
             content: &back.content,
             submitted_by: &token.name,
+            // A reason that is not a valid message is stored with the bar only.
+            provenance: Provenance::new(Some(&request.reason), back.object.commit.as_deref())
+                .unwrap_or_default(),
         };
         write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
         let object = publish(&mut write, &locked, &new).await?;
@@ -97,7 +100,7 @@ pub async fn roll_back(
 /// Reads the version to roll back to. Uses the connection of the transaction: waiting for a second one could
 /// deadlock.
 async fn earlier(
-    write: &mut Write<'_>,
+    write: &mut Write,
     stack: &LockedStack,
     sequence_id: SequenceId,
 ) -> Result<StoredObject, ApiError> {

@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::page::Page;
+use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{SequenceCounts, StackStatus, StackSummary, State as StackState};
@@ -104,7 +105,7 @@ pub async fn stack_status(
         query.state.is_none_or(|state| status.state == state).then_some(status)
     };
     let read = |after: Option<String>, chunk| {
-        let (broker, stack) = (&broker, &stack);
+        let (broker, stack, source) = (&broker, &stack, &source);
         async move { source.rows(broker, stack, after.as_deref(), chunk).await }
     };
     let page = filtered_page(
@@ -127,7 +128,7 @@ pub struct StatusRow {
 }
 
 /// Where rows come from, by agent name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum RowSource {
     /// Agents with this last transition: no others can be in the requested state.
     Reported(Transition),
@@ -145,7 +146,8 @@ impl RowSource {
             Some(StackState::Degraded) => Some(Transition::Degraded),
             Some(StackState::Failed) => Some(Transition::Failed),
             Some(StackState::Blocked) => Some(Transition::Blocked),
-            Some(StackState::Pending | StackState::Removing | StackState::Removed) | None => None,
+            Some(StackState::Pending | StackState::Removing | StackState::Removed | StackState::Unknown)
+            | None => None,
         };
         if let Some(transition) = reported {
             return Ok(Self::Reported(transition));
@@ -156,7 +158,7 @@ impl RowSource {
     }
 
     async fn rows(
-        self,
+        &self,
         broker: &Broker,
         stack: &Stack,
         after: Option<&str>,
@@ -208,7 +210,7 @@ pub fn status(
     report: Option<LastReport>,
 ) -> StackStatus {
     let wanted = known.wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
-    let reported = report.as_ref().map(|report| (report.sequence_id, report.transition));
+    let reported = report.as_ref().map(|report| (report.sequence_id, &report.transition));
     let state = state(wanted, reported);
     let mut status = StackStatus {
         project: stack.project.clone(),
@@ -221,8 +223,8 @@ pub fn status(
         state,
         ready: 0,
         total: 0,
-        reason: String::new(),
-        message: String::new(),
+        reason: Reason::None,
+        message: Message::default(),
         objects: Vec::new(),
         conditions: Vec::new(),
         hops: Hops::default(),
@@ -244,8 +246,8 @@ pub fn status(
         status.hops.released.get_or_insert(wanted.released_at);
     }
     if !known.active && !about_wanted {
-        "AgentInactive".clone_into(&mut status.reason);
-        "the agent is INACTIVE and gets no deployment objects".clone_into(&mut status.message);
+        status.reason = Reason::AgentInactive;
+        status.message = status.reason.message();
     }
     status
 }

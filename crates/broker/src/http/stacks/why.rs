@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use crate::access::Caller;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
-use crate::domain::why::{Case, Past, Refused, Seen, why, widened_grant};
+use crate::domain::why::{AgentContact, Case, Past, Refused, why, widened_grant};
 use crate::error::ApiError;
 use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
@@ -55,9 +55,10 @@ pub async fn stack_why(
     let may_grant = matches!(&caller, Caller::Token(token) if token.role.includes(Role::Admin));
     if let Some(broken) =
         explained.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant)
+        && let Some(report) = report
     {
         broken.command =
-            widened_grant(broken, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
+            widened_grant(report, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
     }
     Ok(Json(explained))
 }
@@ -87,7 +88,7 @@ async fn named(
     stack: &str,
     agent: &str,
 ) -> Result<(Stack, AgentFacts), ApiError> {
-    let stack = find_stack(&broker, caller.project(), stack).await?;
+    let stack = find_stack(broker, caller.project(), stack).await?;
     let agent = agent_facts(&broker.index.snapshot(), agent)?.clone();
     // The project knows an agent that its stack names, even if the grant was withdrawn since.
     let is_named = stack.targets.agents.contains(&agent.name);
@@ -98,14 +99,14 @@ async fn named(
 }
 
 /// Returns when the agent was last seen, by this replica or by one that has stored it.
-pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<Seen, StoreError> {
+pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<AgentContact, StoreError> {
     let stored = presence_fetch(&broker.pool, agent.id).await?;
     let last_seen =
         stored.as_ref().and_then(|stored| stored.last_seen_at).max(broker.presence.last_seen(agent.id));
     let now = Timestamp::now();
     let poll_seconds = stored.as_ref().map_or(POLL_SECONDS, |stored| stored.poll_seconds);
     let refused = [broker.presence.last_refusal(agent.id), stored.and_then(|stored| stored.refused)];
-    Ok(Seen {
+    Ok(AgentContact {
         presence: presence(last_seen, poll_seconds, now),
         last_seen,
         poll_seconds,

@@ -37,25 +37,25 @@ pub struct StreamFilter {
 }
 
 impl StreamFilter {
-    fn takes(&self, project: &str, event: &StreamedEvent) -> bool {
+    fn matches(&self, project: &str, event: &StreamedEvent) -> bool {
         event.event.project == project
             && self.stack.is_none_or(|stack| stack == event.event.stack_id)
             && self.agent.is_none_or(|agent| agent == event.event.agent_id)
     }
 }
 
-/// The position of a client: `epoch.transaction.place`, the id of a message.
+/// The position of a client: `epoch.transaction.number`, the id of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resume {
     epoch: i64,
-    place: EventCursor,
+    cursor: EventCursor,
 }
 
 fn resume(headers: &HeaderMap) -> Result<Option<Resume>, ApiError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let read = value.to_str().ok().and_then(|text| {
-        let (epoch, place) = text.split_once('.')?;
-        Some(Resume { epoch: epoch.parse().ok()?, place: place.parse().ok()? })
+        let (epoch, cursor) = text.split_once('.')?;
+        Some(Resume { epoch: epoch.parse().ok()?, cursor: cursor.parse().ok()? })
     });
     read.map(Some).ok_or_else(|| ApiError::unreadable("invalid `Last-Event-ID`"))
 }
@@ -94,7 +94,7 @@ impl StreamReader {
         let known = match resume {
             None => None,
             Some(resume) => {
-                let wanted = Position { epoch: resume.epoch, horizon: resume.place.xid.saturating_add(1) };
+                let wanted = Position { epoch: resume.epoch, horizon: resume.cursor.xid.saturating_add(1) };
                 let is_ours = resume.epoch == broker.index.position().epoch;
                 match broker.progress(wanted).await {
                     Progress::Behind if is_ours => return Err(broker.behind(wanted)),
@@ -103,7 +103,7 @@ impl StreamReader {
                 }
             }
         };
-        let ticket = broker.streams.open(caller.principal()).ok_or_else(|| {
+        let permit = broker.streams.open(caller.principal()).ok_or_else(|| {
             ApiError::new(ErrorCode::BRK2020, "this replica has too many open streams").retry_after(5)
         })?;
         let (receiver, from) = broker.streams.subscribe();
@@ -117,12 +117,12 @@ impl StreamReader {
             epoch: from.epoch,
             receiver,
             tailed_from: from.horizon,
-            after: known.map_or_else(|| EventCursor::before(from.horizon), |resume| resume.place),
+            after: known.map_or_else(|| EventCursor::before(from.horizon), |resume| resume.cursor),
             catching_up: known.is_some(),
             waiting: VecDeque::new(),
             checked_at: Instant::now(),
             is_reset: resume.is_some() && known.is_none(),
-            _permit: ticket,
+            _permit: permit,
         })
     }
 
@@ -150,7 +150,7 @@ impl StreamReader {
                 () = tokio::time::sleep_until(self.checked_at + PERMISSION_TTL) => None,
             };
             match received {
-                Some(event) if self.is_new(event.place) && self.filter.takes(self.project(), &event) => {
+                Some(event) if self.is_new(event.place) && self.filter.matches(self.project(), &event) => {
                     self.waiting.push_back(event);
                 }
                 Some(_) => {}
@@ -161,8 +161,8 @@ impl StreamReader {
     }
 
     /// Returns whether the event was neither read from the database nor sent before.
-    fn is_new(&self, place: EventCursor) -> bool {
-        place.xid >= self.tailed_from && place > self.after
+    fn is_new(&self, cursor: EventCursor) -> bool {
+        cursor.xid >= self.tailed_from && cursor > self.after
     }
 
     async fn catch_up(&mut self) -> Result<(), ApiError> {
@@ -172,7 +172,7 @@ impl StreamReader {
         for recorded in batch {
             self.after = recorded.place;
             let event = StreamedEvent::new(recorded);
-            if self.filter.takes(project, &event) {
+            if self.filter.matches(project, &event) {
                 self.waiting.push_back(Arc::new(event));
             }
         }

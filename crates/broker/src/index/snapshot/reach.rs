@@ -7,7 +7,7 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::{AgentId, Selector, StackId};
 use roaring::RoaringBitmap;
 
-use super::{Snapshot, by_project, nothing_said};
+use super::{Snapshot, by_project, no_grants};
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::{GrantFacts, ProjectGrants};
 
@@ -66,7 +66,7 @@ impl Snapshot {
     /// Returns the grants of a project.
     #[must_use]
     pub fn project_grants(&self, project: &str) -> Arc<ProjectGrants> {
-        self.grants.get(project).cloned().unwrap_or_else(|| nothing_said(project))
+        self.grants.get(project).cloned().unwrap_or_else(|| no_grants(project))
     }
 
     /// Returns whether the snapshot has exactly these grants.

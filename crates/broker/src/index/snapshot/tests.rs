@@ -1,4 +1,4 @@
-//! The snapshot at the sizes of the design: what does not scale shows here, long before there is such a fleet.
+//! The snapshot at its design size: code that does not scale fails here.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use brokkr_api::{InstallationId, Position, SequenceId};
 use jiff::Timestamp;
 
 use super::*;
-use crate::domain::envelope::{answer, envelope};
+use crate::domain::envelope::{encode, envelope};
 use crate::domain::facts::{ObjectFacts, SelectorTarget, SessionFacts};
 use crate::domain::labels::Label;
 use crate::index::{Freshness, Index, Waiting};
@@ -45,7 +45,7 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
     stack
 }
 
-/// Changes `rounds` stacks one by one, and tells the time of each change and of each answer after it.
+/// Changes `rounds` stacks one by one, and prints the time of each change and of each envelope after it.
 fn measure(agents: usize, stacks: usize, rounds: usize) {
     let facts: Vec<StackFacts> = (0..stacks).map(|number| stack(number, number as i64)).collect();
     let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
@@ -67,24 +67,24 @@ fn measure(agents: usize, stacks: usize, rounds: usize) {
     let started = Instant::now();
     for slot in &affected {
         let facts = snapshot.at(slot);
-        let bytes = answer(&envelope(InstallationId(facts.id.0), facts, snapshot.candidates(facts))).bytes;
+        let bytes = encode(&envelope(InstallationId(facts.id.0), facts, snapshot.candidates(facts))).bytes;
         assert!(bytes.len() > 100);
     }
-    let answers = started.elapsed() / u32::try_from(affected.len()).expect("few");
+    let envelopes = started.elapsed() / u32::try_from(affected.len()).expect("few");
     println!(
-        "{agents} agents, {stacks} stacks: filed in {loaded:?}, a change {apply:?}, an answer {answers:?}"
+        "{agents} agents, {stacks} stacks: filed in {loaded:?}, a change {apply:?}, an answer {envelopes:?}"
     );
 }
 
 #[test]
-fn a_change_looks_only_at_those_it_concerns() {
+fn a_change_visits_only_affected_agents() {
     measure(10_000, 5_000, 100);
 }
 
 /// The sizes of the design, a minute unoptimised; `tests/broker/sizes.rs` has them with a real database.
 #[test]
 #[ignore = "takes a minute"]
-fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_looks_only_at_those_it_concerns() {
+fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_visits_only_affected_agents() {
     measure(1_000_000, 100_000, 20);
 }
 
@@ -102,7 +102,7 @@ fn a_change_for_10_of_50_000_that_wait_wakes_10() {
     assert_eq!((index.waiting(), index.woken()), (50_000, 0));
     index.apply(Changes { stacks: vec![newer], ..Changes::default() }, seen);
     assert_eq!(index.woken(), 10, "those of one site");
-    // A session and what it holds are its own affair.
+    // A session and holds affect only the agent itself.
     let mut restarted = index.snapshot().agent(ids[3]).expect("it is there").clone();
     restarted.session.count += 1;
     restarted.hold(vec![StackId::generate()]);

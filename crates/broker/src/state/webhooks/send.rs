@@ -126,7 +126,7 @@ impl Sender {
             .body(message.body.to_vec());
         match tokio::time::timeout(TIMEOUT, request.send()).await {
             Ok(Ok(response)) => judge(response).await,
-            Ok(Err(error)) => SendOutcome::failed(told(error)),
+            Ok(Err(error)) => SendOutcome::failed(describe(error)),
             Err(_) => SendOutcome::failed(format!("no answer within {} seconds", TIMEOUT.as_secs())),
         }
     }
@@ -172,7 +172,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
 }
 
 /// Returns the chain of causes without the URL, which may contain a secret.
-fn told(error: reqwest::Error) -> String {
+fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -34,7 +34,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::recorder::{Example, Recorder};
-use crate::house::{Agent, Caller, House, read};
+use crate::harness::{Agent, Caller, Harness, read};
 use crate::webhooks::receiver::{Answer, Receiver, Trust};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(3600);
 
 /// The callers of the tour, and the recorder.
 struct Tour {
-    house: House,
+    harness: Harness,
     /// The administrator of the installation.
     ops: Caller,
     receiver: Receiver,
@@ -66,12 +66,12 @@ impl Tour {
     async fn open() -> Result<Self> {
         let trust = Trust::new()?;
         let receiver = trust.receiver(Answer::Status(204)).await?;
-        let house = House::open_with(Postgres::shared().await?, trust.args(GRACE)?).await?;
+        let harness = Harness::open_with(Postgres::shared().await?, trust.args(GRACE)?).await?;
         let recorder = Recorder::start();
         let wanted = json!({ "name": "ops", "role": "admin" });
-        let made: NewApiToken = read(house.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
-        let ops = Caller::new(house.server.address, Some(made.token));
-        Ok(Self { house, ops, receiver, recorder, last: Cell::default(), _trust: trust })
+        let made: NewApiToken = read(harness.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
+        let ops = Caller::new(harness.server.address, Some(made.token));
+        Ok(Self { harness, ops, receiver, recorder, last: Cell::default(), _trust: trust })
     }
 
     fn end(self) -> Result<BTreeMap<String, Example>> {
@@ -111,7 +111,7 @@ impl Tour {
 
     /// Returns the report of an agent about a version, with its hops.
     fn report(&self, agent: &Agent, stack: StackId, sequence: SequenceId, transition: Transition) -> Report {
-        let mut report = agent.report(stack, sequence, transition, 0);
+        let mut report = agent.report(stack, sequence, transition.clone(), 0);
         (report.hops.fetched, report.hops.verified) = (Some(self.now()), Some(self.now()));
         if matches!(transition, Transition::Applied | Transition::Healthy) {
             report.hops.applied = Some(self.now());

@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 /// Where, and why not.
 pub fn misfits(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
-    let mut look = Look { document, misfits: Vec::new() };
-    let described = look.at("$", schema, value);
-    look.undescribed("$", &described, value);
-    look.misfits
+    let mut check = SchemaCheck { document, misfits: Vec::new() };
+    let described = check.at("$", schema, value);
+    check.undescribed("$", &described, value);
+    check.misfits
 }
 
-struct Look<'a> {
+struct SchemaCheck<'a> {
     document: &'a Value,
     misfits: Vec<String>,
 }
@@ -29,7 +29,7 @@ struct Described {
     all: bool,
 }
 
-impl Look<'_> {
+impl SchemaCheck<'_> {
     fn say(&mut self, at: &str, what: impl std::fmt::Display) {
         self.misfits.push(format!("{at}: {what}"));
     }
@@ -111,9 +111,9 @@ impl Look<'_> {
         let mut fits = Vec::new();
         let mut told = Vec::new();
         for schema in schemas.as_array().into_iter().flatten() {
-            let mut look = Look { document: self.document, misfits: Vec::new() };
-            let described = look.at(at, schema, value);
-            if look.misfits.is_empty() { fits.push(described) } else { told.extend(look.misfits) }
+            let mut check = SchemaCheck { document: self.document, misfits: Vec::new() };
+            let described = check.at(at, schema, value);
+            if check.misfits.is_empty() { fits.push(described) } else { told.extend(check.misfits) }
         }
         if fits.len() != 1 {
             self.say(at, format!("fits {} of several, not one: {told:?}", fits.len()));

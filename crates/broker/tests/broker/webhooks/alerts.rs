@@ -9,22 +9,24 @@ use serde_json::json;
 
 use super::create;
 use super::receiver::{Answer, Trust};
-use crate::house::{House, YAML};
+use crate::harness::{Harness, YAML};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_passes_never() -> Result<()> {
     let trust = Trust::new()?;
     let receiver = trust.receiver(Answer::Status(200)).await?;
-    let house = House::open_with(Postgres::shared().await?, trust.args(Duration::from_secs(2))?).await?;
-    create(&house, "pager", &receiver, json!({ "events": ["alert.failure", "alert.failure_over"] })).await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open_with(Postgres::shared().await?, trust.args(Duration::from_secs(2))?).await?;
+    create(&harness, "pager", &receiver, json!({ "events": ["alert.failure", "alert.failure_over"] }))
+        .await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let mut second = 1_800_000_000;
-    let mut report = |transition| {
+    let mut report = |transition: Transition| {
         second += 1;
+        let text = format!("it is {transition}");
         let mut report = agent.report(stack.id, object.sequence_id, transition, second);
-        report.message = format!("it is {transition}");
+        report.message = brokkr_api::reason::Message::new(text);
         report
     };
     // A failure that passes within the grace. In one batch: how fast this test is decides nothing.
@@ -56,11 +58,11 @@ async fn f7_drift_that_is_repaired_again_and_again_is_sent_once_with_the_count_a
     let trust = Trust::new()?;
     let receiver = trust.receiver(Answer::Status(200)).await?;
     let grace = Duration::from_secs(3);
-    let house = House::open_with(Postgres::shared().await?, trust.args(grace)?).await?;
-    create(&house, "pager", &receiver, json!({ "events": ["alert.drift", "alert.drift_over"] })).await?;
-    let agent = house.agent("shop-1", json!({})).await?;
-    let stack = house.stack("web", json!({ "agents": ["shop-1"] })).await?;
-    let object = house.submit("web", YAML).await?;
+    let harness = Harness::open_with(Postgres::shared().await?, trust.args(grace)?).await?;
+    create(&harness, "pager", &receiver, json!({ "events": ["alert.drift", "alert.drift_over"] })).await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = harness.submit("web", YAML).await?;
     let mut sent = 0;
     // Somebody fights over a field: it is put back until the broker has told so, and once more.
     while receiver.seen().is_empty() {

@@ -25,24 +25,24 @@ use serde_json::json;
 
 use super::receiver::{Answer, KEY, SOON, Trust};
 use super::{create, deliveries, newest, open};
-use crate::house::{Caller, YAML, read};
+use crate::harness::{Caller, YAML, read};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_48_a_receiver_that_hangs_holds_up_no_other_and_is_tried_again() -> Result<()> {
     let trust = Trust::new()?;
-    let house = open(&trust).await?;
+    let harness = open(&trust).await?;
     let (hanging, good) = (trust.receiver(Answer::Hang).await?, trust.receiver(Answer::Status(200)).await?);
-    create(&house, "hanging", &hanging, json!({})).await?;
-    create(&house, "good", &good, json!({})).await?;
-    house.stack("web", json!({ "agents": [] })).await?;
+    create(&harness, "hanging", &hanging, json!({})).await?;
+    create(&harness, "good", &good, json!({})).await?;
+    harness.stack("web", json!({ "agents": [] })).await?;
     for _ in 0..3 {
-        house.submit("web", YAML).await?;
+        harness.submit("web", YAML).await?;
     }
     good.got(3).await?;
-    let waiting = deliveries(&house, "hanging").await?;
+    let waiting = deliveries(&harness, "hanging").await?;
     assert!(waiting.iter().all(|delivery| delivery.last_attempt.is_none()), "the others were not waited for");
     let told = |text: &str| text.contains("no answer within 15 seconds");
-    let oldest = async || deliveries(&house, "hanging").await.ok()?.pop();
+    let oldest = async || deliveries(&harness, "hanging").await.ok()?.pop();
     let tried = brokkr_testkit::eventually(SOON, "the attempt is given up", async || {
         let attempt = oldest().await?.last_attempt?;
         attempt.error.filter(|error| told(error))
@@ -63,19 +63,19 @@ async fn row_48_a_receiver_that_hangs_holds_up_no_other_and_is_tried_again() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_48_redirects_are_not_followed_and_a_body_without_end_is_cut() -> Result<()> {
     let trust = Trust::new()?;
-    let house = open(&trust).await?;
+    let harness = open(&trust).await?;
     let elsewhere = trust.receiver(Answer::Status(200)).await?;
     let receiver = trust.receiver(Answer::Redirect(elsewhere.url.clone())).await?;
-    create(&house, "chat", &receiver, json!({})).await?;
-    house.stack("web", json!({ "agents": [] })).await?;
-    house.submit("web", YAML).await?;
-    let failed = newest(&house, "chat", |delivery| delivery.last_attempt.is_some()).await?;
+    create(&harness, "chat", &receiver, json!({})).await?;
+    harness.stack("web", json!({ "agents": [] })).await?;
+    harness.submit("web", YAML).await?;
+    let failed = newest(&harness, "chat", |delivery| delivery.last_attempt.is_some()).await?;
     let attempt = failed.last_attempt.context("an attempt")?;
     assert_eq!((failed.state, attempt.status), (DeliveryState::Pending, Some(302)));
     assert!(attempt.error.is_some_and(|error| error.contains("redirects are not followed")));
     assert!(elsewhere.seen().is_empty());
     receiver.answer(Answer::Endless);
-    let done = newest(&house, "chat", |delivery| delivery.state == DeliveryState::Delivered).await?;
+    let done = newest(&harness, "chat", |delivery| delivery.state == DeliveryState::Delivered).await?;
     assert_eq!(done.last_attempt.context("an attempt")?.answer, "x".repeat(1024));
     Ok(())
 }
@@ -83,32 +83,32 @@ async fn row_48_redirects_are_not_followed_and_a_body_without_end_is_cut() -> Re
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_seen_and_sent_again_and_a_receiver_that_is_gone_is_left_alone() -> Result<()> {
     let trust = Trust::new()?;
-    let (house, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(500)).await?);
-    create(&house, "chat", &receiver, json!({})).await?;
-    house.stack("web", json!({ "agents": [] })).await?;
-    house.submit("web", YAML).await?;
+    let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(500)).await?);
+    create(&harness, "chat", &receiver, json!({})).await?;
+    harness.stack("web", json!({ "agents": [] })).await?;
+    harness.submit("web", YAML).await?;
     receiver.got(1).await?;
-    newest(&house, "chat", |delivery| delivery.last_attempt.is_some()).await?;
+    newest(&harness, "chat", |delivery| delivery.last_attempt.is_some()).await?;
     // Three days pass.
-    let mut connection = house.database.connect().await?;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE webhook_deliveries SET attempts = 10, due_at = now()")
         .execute(&mut connection)
         .await?;
-    let dead = newest(&house, "chat", |delivery| delivery.state == DeliveryState::Dead).await?;
+    let dead = newest(&harness, "chat", |delivery| delivery.state == DeliveryState::Dead).await?;
     assert_eq!(dead.last_attempt.context("an attempt")?.status, Some(500));
-    let listed = house.admin.get("webhooks/chat/deliveries?state=pending").await?.text().await?;
+    let listed = harness.admin.get("webhooks/chat/deliveries?state=pending").await?.text().await?;
     assert!(listed.contains("\"items\":[]"), "{listed}");
     receiver.answer(Answer::Status(200));
     let resend = format!("webhooks/chat/deliveries/{}/resend", dead.id);
-    assert_eq!(house.admin.send(Method::POST, &resend, &json!({})).await?.status(), 204);
-    let done = newest(&house, "chat", |delivery| delivery.state == DeliveryState::Delivered).await?;
+    assert_eq!(harness.admin.send(Method::POST, &resend, &json!({})).await?.status(), 204);
+    let done = newest(&harness, "chat", |delivery| delivery.state == DeliveryState::Delivered).await?;
     assert!(receiver.seen().iter().all(|message| message.id() == done.id.to_string()), "always the same id");
 
     receiver.answer(Answer::Status(410));
-    house.submit("web", YAML).await?;
-    let last = newest(&house, "chat", |delivery| delivery.state == DeliveryState::Dead).await?;
+    harness.submit("web", YAML).await?;
+    let last = newest(&harness, "chat", |delivery| delivery.state == DeliveryState::Dead).await?;
     assert_eq!(last.attempts, 1, "not tried again");
-    let webhook: Webhook = house.admin.get_json("webhooks/chat").await?;
+    let webhook: Webhook = harness.admin.get_json("webhooks/chat").await?;
     assert!(!webhook.enabled && webhook.disabled_because.is_some_and(|because| because.contains("410")));
     Ok(())
 }
@@ -169,18 +169,18 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn s15_a_sender_whose_lease_has_ended_stores_nothing() -> Result<()> {
     let trust = Trust::new()?;
-    let (house, receiver) = (open(&trust).await?, trust.receiver(Answer::Hang).await?);
-    let webhook = create(&house, "chat", &receiver, json!({})).await?;
-    house.stack("web", json!({ "agents": [] })).await?;
-    house.submit("web", YAML).await?;
+    let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Hang).await?);
+    let webhook = create(&harness, "chat", &receiver, json!({})).await?;
+    harness.stack("web", json!({ "agents": [] })).await?;
+    harness.submit("web", YAML).await?;
     // The replica that holds it stops in the midst of it; two others come after each other.
     receiver.got(1).await?;
-    house.server.stop().await;
-    let mut connection = house.database.connect().await?;
+    harness.server.stop().await;
+    let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE webhook_deliveries SET due_at = now() + interval '1 hour'")
         .execute(&mut connection)
         .await?;
-    let pool = sqlx::PgPool::connect(&house.database.url()).await?;
+    let pool = sqlx::PgPool::connect(&harness.database.url()).await?;
     let hour = Duration::from_secs(3600);
     assert!(webhook_delivery_claim(&pool, &[], 10, 10, hour).await?.is_empty(), "leased");
     sqlx::query("UPDATE webhook_deliveries SET due_at = now()").execute(&mut connection).await?;

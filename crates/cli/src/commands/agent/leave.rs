@@ -85,5 +85,5 @@ pub async fn abandon(args: Abandon, client: &Client, printer: Printer) -> Result
 /// Returns how many stacks target the agent or are still on it.
 async fn stacks_of(id: &str, client: &Client) -> Result<usize, Failure> {
     let why = client.agent_why(id).await.while_trying("read the stacks of the agent")?;
-    Ok(usize::try_from(why.concerned).unwrap_or(usize::MAX))
+    Ok(usize::try_from(why.affected_stacks).unwrap_or(usize::MAX))
 }

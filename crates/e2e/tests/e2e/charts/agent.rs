@@ -1,4 +1,4 @@
-//! The agent's chart: everything that it gives is enough, and nothing else is there.
+//! The agent's chart: its permissions suffice, and it leaves nothing behind.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, deployment_yaml};
 const HOME: &str = "brokkr-home";
 const SHOP: &str = "shop";
 
-/// What a chart of an agent may leave outside of its namespace.
+/// The objects that the agent's chart may leave outside of its namespace.
 const KINDS: &str = "roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
                      validatingadmissionpolicybindings,customresourcedefinitions,namespaces";
 
@@ -35,7 +35,7 @@ impl Installation {
         Ok(Self { pods, fleet, cluster, scratch })
     }
 
-    /// `helm upgrade --install`, with what every agent needs and these values.
+    /// Runs `helm upgrade --install` with the values that every agent needs and these.
     async fn install(&self, chart: &Path, values: &[&str]) -> Result<()> {
         let (token, authority) = (self.scratch.join("token"), self.fleet.broker.authority_file());
         let given = [
@@ -58,11 +58,11 @@ impl Installation {
         self.pods.gone("brokkr-agent").await
     }
 
-    /// The id of the agent, once it is at work.
+    /// Waits until the agent is active, and returns its id.
     async fn at_work(&self) -> Result<String> {
         let pod = self.pods.running("brokkr-agent").await?;
         let agent = self.fleet.active("shop-1").await.with_context(|| pod.describe())?;
-        // What the kubelet would ask.
+        // The kubelet's readiness probe.
         let ready = format!("http://{}/readyz", pod.address("admin").context("a port for health checks")?);
         let http = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
         eventually(WAIT_TIMEOUT, &ready, async || match http.get(&ready).send().await {
@@ -73,7 +73,7 @@ impl Installation {
         Ok(agent["id"].as_str().context("an id")?.to_owned())
     }
 
-    /// Waits until another Pod than this one runs, and no other.
+    /// Waits until exactly one Pod runs, and it is another than this one.
     async fn follows(&self, earlier: &str) -> Result<()> {
         eventually(WAIT_TIMEOUT, "the agent's next Pod", async || {
             let pods = self.pods.pods();
@@ -94,7 +94,7 @@ impl Installation {
         Ok(maps.get_opt("one").await?.and_then(|map| map.data?.get("value").cloned()))
     }
 
-    /// What has Brokkr in its name.
+    /// Returns the objects with Brokkr in their names.
     async fn left(&self) -> Result<Vec<String>> {
         let all = self.cluster.kubectl(["get", KINDS, "-A", "-o", "name"]).await?.ok()?;
         Ok(all.stdout.lines().filter(|name| name.contains("brokkr")).map(ToOwned::to_owned).collect())
@@ -108,7 +108,7 @@ async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_re
     let agent = here.at_work().await?;
     here.fleet.apply("web", "env=prod", &here.shop("1")).await?;
 
-    // An upgrade of the chart with narrower rights: the same agent, and what was delivered is still its own.
+    // An upgrade with fewer permissions: the same agent, which still owns its objects.
     let before = here.pods.running("brokkr-agent").await?.name();
     let narrow = ["profile=namespaces", "targetNamespaces={shop}", "impersonate={shop/brokkr-shop}"];
     here.install(&chart("brokkr-agent"), &narrow).await?;
@@ -117,7 +117,7 @@ async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_re
     here.fleet.apply("web", "env=prod", &here.shop("2")).await?;
     assert_eq!(here.value().await?.as_deref(), Some("2"));
 
-    // Outside of its profile: no right, and the stack is told which one is missing.
+    // Outside of its profile: the stack reports the missing permission.
     let outside =
         here.fleet.try_apply("outside", "env=prod", &config_map_yaml("default", "two", "1"), "60s").await?;
     assert!(!outside.success(), "{}", outside.stdout);
@@ -126,14 +126,14 @@ async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_re
     here.fleet.delete("outside").await?;
     refused_by_the_fence(&here).await?;
 
-    // Gone, and nothing that it delivered stops. Back, and it is the same agent.
+    // Uninstalled, its delivered workloads continue. Reinstalled, it is the same agent.
     here.uninstall().await?;
     assert_eq!(here.value().await?.as_deref(), Some("2"));
     here.cluster.kubectl(["get", "deployment", "web", "-n", SHOP]).await?.ok()?;
     here.install(&chart("brokkr-agent"), &[]).await?;
     assert_eq!(here.at_work().await?, agent);
 
-    // Once the stacks are deleted, nothing is left but what the README names.
+    // Once the stacks are deleted, only the objects that the README names are left.
     here.fleet.delete("web").await?;
     assert_eq!(here.value().await?, None);
     here.uninstall().await?;
@@ -145,7 +145,7 @@ async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_re
     Ok(())
 }
 
-/// The policies of the chart stand, for the account that the chart made.
+/// Checks that the chart's admission policies apply to its account.
 async fn refused_by_the_fence(here: &Installation) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(here.cluster.client_for(HOME, "brokkr-agent").await?, SHOP);
     let unmarked = serde_json::from_value(json!({"metadata": {"name": "unmarked"}}))?;

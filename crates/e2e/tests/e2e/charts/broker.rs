@@ -1,4 +1,4 @@
-//! The broker's chart: it migrates, serves with TLS, goes on through an upgrade, and is fit for people.
+//! The broker's chart: it migrates, serves with TLS, and keeps serving during an upgrade.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -29,7 +29,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// A namespace with the address of an empty database in a Secret.
+    /// Creates a namespace with the address of an empty database in a Secret.
     async fn prepare() -> Result<Self> {
         let (cluster, home) = (Cluster::shared().await?, unique("brokkr-chart"));
         let database = Postgres::shared().await?.database().await?;
@@ -45,7 +45,7 @@ impl Installation {
         Ok(())
     }
 
-    /// What the chart tells whoever installs it to type next.
+    /// Returns the commands in the notes of the chart.
     async fn notes(&self) -> Result<String> {
         let output = self.upgrade(&chart("brokkr"), 2, &["--dry-run=server"]).await?.stdout;
         let (_, notes) = output.split_once("\nNOTES:\n").context("notes")?;
@@ -68,7 +68,7 @@ impl Installation {
         self.cluster.helm(arguments).await?.ok()
     }
 
-    /// Types the notes. Of kubectl only what needs a kubelet is played: what runs in the Pod, and the way to its port.
+    /// Types the commands of the notes. Only `kubectl exec` and `port-forward`, which need a kubelet, are simulated.
     async fn type_notes(&self) -> Result<String> {
         let address = self.pods.running(PROGRAM).await?.address("api").context("a port for the API")?;
         let (broker, kubectl) = (programs::program(PROGRAM)?, programs::kubectl_folder()?.join("kubectl"));
@@ -96,7 +96,7 @@ impl Installation {
         Ok(token.to_owned())
     }
 
-    /// Waits until so many brokers answer that they are ready.
+    /// Waits until this many brokers are ready.
     async fn ready(&self, wanted: usize) -> Result<()> {
         let http = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
         eventually(WAIT_TIMEOUT, &format!("{wanted} brokers that are ready"), async || {
@@ -125,7 +125,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
     here.install(&earlier_chart("brokkr", &here.scratch).await?, 2).await?;
     here.ready(2).await?;
 
-    // Log in as the notes of the chart say.
+    // Log in with the commands of the chart's notes.
     let token = here.type_notes().await?;
     let authority = here.certificate().await?;
     let authority_file = here.scratch.write("ca.crt", &authority.0)?;
@@ -140,7 +140,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
     };
     logged_in().await?;
 
-    // No token of the cluster is in reach of a broker, and its certificate is the one that it had.
+    // A broker has no token of the cluster, and keeps its certificate.
     here.install(&chart("brokkr"), 1).await?;
     here.ready(1).await?;
     assert_eq!(here.certificate().await?, authority);
@@ -152,7 +152,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
     here.pods.gone(PROGRAM).await
 }
 
-/// The API server takes everything that the chart can render, to the letter.
+/// The API server accepts everything that the chart can render, with strict validation.
 #[tokio::test]
 async fn the_api_server_accepts_the_rendered_broker_chart() -> Result<()> {
     let (cluster, home, scratch) = (Cluster::shared().await?, unique("brokkr-chart"), Scratch::new("chart")?);

@@ -1,4 +1,4 @@
-//! What the charts render, and which values they refuse.
+//! Rendered objects and rejected values of the charts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,8 +32,8 @@ fn by_name(objects: Vec<Value>) -> Objects {
     objects.into_iter().filter(|object| !object.is_null()).map(named).collect()
 }
 
-/// What `brokkr agent join` installs, without what differs by nature: Helm makes the namespace and is told to keep the
-/// record kind, and a token has no id there.
+/// Returns the objects that `brokkr agent join` installs, without expected differences: Helm creates the namespace and keeps
+/// the custom resource definition, and a token has no id there.
 fn joined(rights: &Rights, authorities: Option<&str>) -> Result<Objects> {
     let broker = "https://brokkr.example/".parse()?;
     let proxy = "http://proxy.example:3128/".parse()?;
@@ -102,7 +102,7 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
     Ok(())
 }
 
-/// A second agent brings only what is its own.
+/// A second agent installs only its own objects.
 #[tokio::test]
 async fn a_second_agent_of_a_cluster_brings_nothing_that_is_shared() -> Result<()> {
     let all = render("brokkr-agent", &[JOIN]).await?.ok()?.stdout;
@@ -125,7 +125,7 @@ async fn a_second_agent_of_a_cluster_brings_nothing_that_is_shared() -> Result<(
     Ok(())
 }
 
-/// The same alerts and dashboards as those that are tested on a real Prometheus; only runbooks are somewhere else.
+/// The alerts and dashboards are those that are tested on a real Prometheus, except for the links to runbooks.
 #[tokio::test]
 async fn the_brokers_chart_contains_the_alerts_and_dashboards_of_deploy() -> Result<()> {
     let all = ["evaluation.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true"];
@@ -151,7 +151,7 @@ async fn the_brokers_chart_contains_the_alerts_and_dashboards_of_deploy() -> Res
     assert_eq!(of_kind("ConfigMap")?["metadata"]["labels"], json!({"grafana_dashboard": "1"}));
 
     let without = render("brokkr", &["evaluation.enabled=true"]).await?.ok()?.stdout;
-    assert!(!without.contains("PrometheusRule") && !without.contains("grafana"), "asked for by nobody");
+    assert!(!without.contains("PrometheusRule") && !without.contains("grafana"), "disabled by default");
     Ok(())
 }
 
@@ -167,8 +167,7 @@ async fn the_charts_pass_helm_lint() -> Result<()> {
     Ok(())
 }
 
-/// A typing error, a value of the wrong form, something forbidden or something missing ends the installation with a
-/// message that names it.
+/// A typing error, an invalid, a forbidden or a missing value ends the installation with a message that names it.
 #[tokio::test]
 async fn invalid_values_are_rejected_and_named() -> Result<()> {
     let database = "database.existingSecret.name=d";
@@ -231,7 +230,7 @@ async fn invalid_values_are_rejected_and_named() -> Result<()> {
     Ok(())
 }
 
-/// Nothing that everybody could know: each installation makes its own, and none is in the files.
+/// Each installation generates its own credentials, and none is in the files.
 #[tokio::test]
 async fn two_evaluation_installs_share_no_credential() -> Result<()> {
     let mut passwords = Vec::new();

@@ -1,4 +1,4 @@
-//! Every hop to the broker fails for real. What is told about it is carried out, and then the agent joins.
+//! Every step on the way to the broker fails for real. The reported fix is applied, and then the agent joins.
 
 use anyhow::Result;
 use brokkr_testkit::forward_proxy::{ForwardProxy, ProxyAccess};
@@ -17,11 +17,11 @@ async fn a_failed_join_names_the_failed_step_and_what_to_do() -> Result<()> {
     let cases: [(&str, &str, &[&str], &str); 4] = [
         ("dns", "lookup", &["--broker-url", "https://broker.invalid"], "--broker-url"),
         ("connect", "refused", &["--broker-url", &closed], "firewall"),
-        // Somebody else answers there, by the word of an authority that nobody trusts.
+        // Another server answers there, with a certificate of an untrusted authority.
         ("tls", "certificate", &["--broker-url", stranger.url()], "--ca-file"),
         ("token", "join token", &["--ttl", "1s"], "run the command again: it makes a new token"),
     ];
-    // One after the other in one place: what an earlier attempt left is in nobody's way.
+    // All in one namespace: leftovers of an earlier attempt do not disturb the next one.
     let site = Site::new().await?;
     for (hop, reason, further, next) in cases {
         site.stops(hop, &[reason, next], further).await?;
@@ -32,15 +32,15 @@ async fn a_failed_join_names_the_failed_step_and_what_to_do() -> Result<()> {
 #[tokio::test]
 async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Result<()> {
     let site = Site::new().await?;
-    // By name: the API server, which is next door, is at the address.
+    // By name, because the API server is at the address.
     let broker = format!("localhost:{}", site.fleet.broker.port());
     let url = format!("https://{broker}");
-    let (nobody, closed) = (Port::free()?, ForwardProxy::start(ProxyAccess::Closed).await?);
+    let (unused, closed) = (Port::free()?, ForwardProxy::start(ProxyAccess::Closed).await?);
     let guarded = ForwardProxy::start(ProxyAccess::Password("shop:s3cret".into())).await?;
     let cases = [
-        (format!("localhost:{}", nobody.number()), "refused"),
-        (closed.address(), "the proxy was asked for a way there, and refused it"),
-        (guarded.address(), "the proxy wants a user and a password"),
+        (format!("localhost:{}", unused.number()), "refused"),
+        (closed.address(), "the proxy refused the connection"),
+        (guarded.address(), "the proxy requires a user name and password"),
     ];
     for (address, reason) in &cases {
         let proxy = format!("http://{address}");
@@ -70,12 +70,12 @@ async fn a_clock_outside_the_validity_of_the_certificate_is_named_and_smaller_er
     for (days, reason) in [(-3, "certificate not valid yet"), (60, "certificate expired")] {
         node_gives(&site, clock.shifted(days * DAY));
         let there = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(days * DAY);
-        let month = there.strftime("the clock here says %Y-%m-").to_string();
+        let month = there.strftime("the local clock says %Y-%m-").to_string();
         let next = "set the clock of the cluster's nodes; if it is right, renew the broker's certificate";
         site.stops("clock", &[reason, &month, next], &[]).await?;
     }
 
-    // An assertion lives for a minute, by the broker's clock; the agent learns how that one goes.
+    // An assertion is valid for a minute by the broker's clock, which the agent learns.
     node_gives(&site, clock.shifted(-600));
     site.succeeds(&["--label", "env=prod"]).await?;
     site.fleet

@@ -1,4 +1,4 @@
-//! Rights that are missing: of whoever installs, and of the agent that was installed.
+//! Missing permissions: of the user who installs, and of the installed agent.
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::{Attempt, Output, PodRunner, eventually};
@@ -6,7 +6,7 @@ use brokkr_testkit::{Attempt, Output, PodRunner, eventually};
 use super::{Site, assert_explained};
 use brokkr_testkit::world::WAIT_TIMEOUT;
 
-/// Rights of which each is needed: those on the whole cluster would stand in for others.
+/// Permissions that are all needed: cluster-wide ones would imply others.
 const LISTED: [&str; 4] = ["--profile", "namespaces", "--target-namespace", "default"];
 
 #[tokio::test]
@@ -17,14 +17,13 @@ async fn a_user_without_permission_to_install_is_refused_before_anything_is_crea
     site.cluster.kubectl(["create", "serviceaccount", "jo", "-n", &home]).await?.ok()?;
     let kubeconfig = site.cluster.kubeconfig_for(&home, "jo").await?;
     let bound = format!("--serviceaccount={home}:jo");
-    let asks =
-        "let an administrator of the cluster run this command, or what `brokkr agent join shop --print`";
+    let asks = "ask an administrator of the cluster to run this command, or the output of `brokkr agent join shop --print`";
 
-    // Not even whether an agent lives there can be seen.
+    // The user cannot even see whether an agent is installed.
     let blind = site.join_by(&kubeconfig, "shop", &[]).await?;
     assert_explained(&blind, "rights", &["- get resource \"secrets\"", asks])?;
 
-    // Everything in a namespace, and nothing that concerns the cluster.
+    // All permissions in a namespace, and none on cluster-wide objects.
     let edit = ["create", "clusterrolebinding", name, "--clusterrole=admin", &bound];
     site.cluster.kubectl(edit).await?.ok()?;
     let refused = site.join_by(&kubeconfig, "shop", &[]).await?;
@@ -34,7 +33,7 @@ async fn a_user_without_permission_to_install_is_refused_before_anything_is_crea
     let tokens = site.fleet.get("/api/v1/join-tokens").await?;
     assert_eq!(tokens["items"], serde_json::json!([]), "a token was made for nothing");
 
-    // Which is what somebody with the rights can do.
+    // A user with the permissions can do that.
     let rights = format!("{name}-all");
     let all = ["create", "clusterrolebinding", &rights, "--clusterrole=cluster-admin", &bound];
     site.cluster.kubectl(all).await?.ok()?;
@@ -44,7 +43,7 @@ async fn a_user_without_permission_to_install_is_refused_before_anything_is_crea
     Ok(())
 }
 
-/// Joins, and takes a right away between the installation and the agent's first breath.
+/// Joins, and removes a permission between the installation and the agent's first request.
 async fn joined_without(site: &mut Site, binding: &[&str]) -> Result<Output> {
     let here = &*site;
     let cut = async {
@@ -70,8 +69,9 @@ async fn an_agent_without_any_permission_is_detected_and_installing_again_fixes_
     let mut site = Site::without_pods().await?;
     let home = site.namespace.clone();
     let failed = joined_without(&mut site, &["rolebinding", "brokkr-agent", "-n", &home]).await?;
-    let reason =
-        format!("system:serviceaccount:{home}:brokkr-agent may not keep its key in its own namespace");
+    let reason = format!(
+        "system:serviceaccount:{home}:brokkr-agent is not allowed to store its key in its own namespace"
+    );
     let next = "run the command again: its account or roles are not as they were installed";
     assert_explained(&failed, "rights", &[&reason, next]).with_context(|| site.describe_pods())?;
     site.succeeds(&LISTED).await

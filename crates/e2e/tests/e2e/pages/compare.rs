@@ -1,11 +1,11 @@
-//! What a page shows, and what was printed: the same, but for times, ids, widths of columns, and what races.
+//! Compares the expected output of a page with the real one, except for times, ids, column widths and races.
 
 use std::ops::RangeInclusive;
 
 use super::page::{Command, Page};
 use super::shell::PageOutput;
 
-/// A line for each command whose output is another one.
+/// Returns a line for each command with a different output.
 pub fn differences(page: &Page, output: &PageOutput) -> Vec<String> {
     let ids = ids(output);
     let commands = page.commands();
@@ -37,7 +37,7 @@ fn difference(command: &Command, printed: &str) -> Option<String> {
     })
 }
 
-/// The lines that have to be the same. While something is waited for, indented lines tell what was seen on the way.
+/// Returns the lines that have to be equal. Indented lines of a command that waits show its progress and are left out.
 fn telling<'a>(command: &Command, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines
         .filter(|line| !(line.trim().is_empty() || (waits(command) && line.starts_with(' '))))
@@ -59,7 +59,7 @@ fn contains_in_order(seen: &[String], shown: &[String]) -> bool {
     shown.iter().all(|line| seen.any(|other| other == line))
 }
 
-/// One space between words, and one word for whatever differs from run to run.
+/// Normalises spaces, and replaces words that differ from run to run.
 pub fn normal(line: &str) -> String {
     let mut words: Vec<String> = line.split_whitespace().map(word).collect();
     for at in 1..words.len() {
@@ -108,14 +108,14 @@ fn is_timestamp(word: &str) -> bool {
     word.len() >= 20 && word.starts_with("20") && word.contains('T') && word.ends_with('Z')
 }
 
-/// Checksums, uuids and what else is named by digits.
+/// Returns whether a word is a checksum, a UUID or another generated id.
 fn is_hex(word: &str) -> bool {
     word.len() >= 12
         && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
         && word.contains(|c: char| c.is_ascii_digit())
 }
 
-/// The sequence ids that the page used.
+/// Returns the sequence ids that the page used.
 pub fn ids(output: &PageOutput) -> Option<RangeInclusive<u64>> {
     let all = output.outputs.join("\n");
     let used = all.split("ubmitted as ").skip(1).filter_map(|rest| {
@@ -125,7 +125,7 @@ pub fn ids(output: &PageOutput) -> Option<RangeInclusive<u64>> {
     Some(*used.iter().min()?..=*used.iter().max()?)
 }
 
-/// Counted from 1 on every page, however many versions there were before. Columns stay where they are.
+/// Renumbers sequence ids from 1 on every page. Columns keep their positions.
 pub fn renumbered(output: &str, ids: Option<&RangeInclusive<u64>>) -> String {
     let Some(ids) = ids else { return output.to_owned() };
     let characters: Vec<char> = output.chars().chain(['\n']).collect();

@@ -1,16 +1,16 @@
-//! What a page says: in which setting its commands are typed, the commands, and what they are said to print.
+//! Parses a page: the setting of its commands, the commands, and their expected output.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
-/// Where the commands of a page are typed; the page says it as `<!-- test: dev-fleet -->`.
+/// The setting of a page's commands: `<!-- test: dev-fleet -->`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Beside `cargo xtask dev`, with its settings.
+    /// The fleet of `cargo xtask dev`.
     DevFleet,
-    /// By a test of their own: the rehearsal in `restoring.rs`.
+    /// The test in `restoring.rs`.
     Restoring,
 }
 
@@ -28,9 +28,9 @@ pub struct Page {
 pub struct Block {
     /// Where it begins, counted from 1.
     pub line: usize,
-    /// What is behind the fence, such as `console,ignore-output`.
+    /// The info string of the fence, such as `console,ignore-output`.
     pub info: String,
-    /// Why nobody runs it: `<!-- not run: … -->` in the line above.
+    /// Why it is not run: `<!-- not run: … -->` in the line above.
     pub not_run: Option<String>,
     pub lines: Vec<String>,
 }
@@ -40,11 +40,11 @@ pub struct Block {
 pub struct Command {
     /// Where it is, counted from 1.
     pub line: usize,
-    /// As it is typed; several lines if it goes on behind `> `.
+    /// The text; several lines if it continues after `> `.
     pub text: String,
-    /// What the page says that it prints. Nothing shown is nothing said.
+    /// The expected output; empty if the page shows none.
     pub shown: Vec<String>,
-    /// Whether what is shown has to be what is printed.
+    /// Whether the output is compared.
     pub is_compared: bool,
 }
 
@@ -119,7 +119,7 @@ impl Page {
     }
 }
 
-/// What a comment says that begins so.
+/// Returns the rest of a comment with this prefix.
 fn comment<'a>(text: &'a str, begins: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<!-- {begins}"))?;
     Some(rest.split_once(" -->")?.0)

@@ -1,4 +1,4 @@
-//! Puts what was printed into the page, where the page shows what a command prints.
+//! Writes the real output into the page, where the page shows an output.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::compare::{ids, renumbered};
 use super::page::Page;
 use super::shell::PageOutput;
 
-/// The page with new outputs. Only where something was shown, and compared, something is shown.
+/// Returns the page with new outputs. Commands without a shown or compared output stay without.
 pub fn recorded(page: &Page, output: &PageOutput) -> String {
     let ids = ids(output);
     let commands = page.commands();
     let shown = commands.iter().zip(&output.outputs).filter(|(command, _)| {
         command.is_compared && !command.shown.is_empty() && !command.shown.iter().any(|line| line == "…")
     });
-    // By the line in which the output begins: how many lines go, and what comes.
+    // By the first line of the output: the number of lines to replace, and the new text.
     let changes: BTreeMap<usize, (usize, String)> = shown
         .map(|(command, output)| {
             let first = command.line + command.text.lines().count();

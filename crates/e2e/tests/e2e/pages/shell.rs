@@ -1,4 +1,4 @@
-//! Types the commands of a page into one bash, and hears what each prints and how it ends.
+//! Types the commands of a page into one bash, and reads the output and exit status of each.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,19 +10,19 @@ use brokkr_testkit::process::run;
 
 use super::page::{Command, Page};
 
-/// What was printed.
+/// The output of a page's commands.
 #[derive(Debug, Default)]
 pub struct PageOutput {
-    /// Of each command that was typed, in their order.
+    /// The output of each command, in order.
     pub outputs: Vec<String>,
-    /// A command that failed, and what was said.
+    /// A command that failed, and its output.
     pub complaint: Option<String>,
 }
 
-/// Begins the line between two commands; nobody else prints that.
+/// The start of the line between two commands, which no command prints.
 const MARK: &str = "\u{1}typed";
 
-/// Types the commands in this folder. What follows one that fails is not typed, unless it asks how that ended.
+/// Types the commands in this folder. Stops after a failed command, unless the next one prints its exit status.
 pub async fn type_in(page: &Page, folder: &Path, deadline: Duration) -> Result<PageOutput> {
     let commands = page.commands();
     std::fs::write(folder.join(".commands"), script(&commands))?;
@@ -34,7 +34,7 @@ fn script(commands: &[Command]) -> String {
     let mut text = String::from(". target/dev/env\nexec 2>&1\n__as() { return $1; }\n__last=0\n");
     for (command, next) in commands.iter().zip(commands.iter().skip(1).map(Some).chain([None])) {
         let may_fail = next.is_some_and(|next| next.text.contains("$?"));
-        // The command sees how the one before it ended, as it would when typed.
+        // The command sees the exit status of the one before it.
         let _ = writeln!(text, "__as $__last\n{}\n__last=$?\nprintf '{MARK} %s\\n' $__last", command.text);
         if !may_fail {
             text.push_str("[ $__last = 0 ] || exit\n");

@@ -1,11 +1,11 @@
-//! Situations 1 to 5: what is wrong is who gets the stack, the agent, or the way between it and the broker.
+//! Situations 1 to 5: problems of targets, of the agent, or of its connection to the broker.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_client::AgentKey;
 use brokkr_testkit::proxy::{Action, Matcher};
-use brokkr_testkit::{AgentOptions, Cluster, FaultProxy, Fleet, eventually, unique};
+use brokkr_testkit::{AgentOptions, Cluster, FaultProxy, Fleet, eventually};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -20,7 +20,7 @@ async fn g3_why_an_agent_that_is_not_targeted() -> Result<()> {
     let world = World::start().await?;
     world.fleet.submit("web", "env=dev", &world.manifest(&[("one", "1")])).await?;
     let explanation = explained(&world.fleet, "1", "web", "not_targeted").await?;
-    ensure!(explanation.evidence.contains("it wants env=dev, the agent has env=prod"), "{explanation:?}");
+    ensure!(explanation.evidence.contains("it requires env=dev, the agent has env=prod"), "{explanation:?}");
     follow(&world, &explanation, "web").await?;
     world.wait_for_value("one", "1").await
 }
@@ -44,13 +44,13 @@ async fn g3_why_an_agent_that_is_silent() -> Result<()> {
     world.fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(&world.fleet).await?;
     explained(&world.fleet, "3", "web", "agent_silent").await?;
-    // Whoever looks finds that it does not run.
+    // The operator finds that it does not run.
     world.agent.start()?;
     well(&world.fleet, "web").await?;
     world.wait_for_value("one", "2").await
 }
 
-/// On the agent's side it is seen when it was last heard of; on one's own, at which hop it ends.
+/// For the agent, its last contact is shown; for the caller, the step that fails.
 #[tokio::test]
 async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     let cluster = Cluster::shared().await?;
@@ -65,7 +65,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     fleet.submit("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     two_hours_later(fleet).await?;
     let away = explained(fleet, "3", "web", "agent_silent").await?;
-    ensure!(away.next.contains("whether the broker can be reached from there"), "{away:?}");
+    ensure!(away.next.contains("whether the broker is reachable from there"), "{away:?}");
     proxy.heal();
     well(fleet, "web").await?;
 
@@ -86,7 +86,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     let explanation = asks(&format!("brokkr --ca-file {} why web", foreign.display()), &[], "TLS").await?;
     ensure!(explanation.contains("--ca-file"), "{explanation}");
     let explanation = asks(ask, &[("HTTPS_PROXY", "http://127.0.0.1:9")], "proxy").await?;
-    ensure!(explanation.contains("the environment names the proxy 127.0.0.1:9"), "{explanation}");
+    ensure!(explanation.contains("the environment sets the proxy 127.0.0.1:9"), "{explanation}");
     fleet.broker.kill9();
     let explanation = asks(ask, &[], "connect").await?;
     ensure!(explanation.contains(&format!("https://127.0.0.1:{port}: ")), "{explanation}");
@@ -100,10 +100,10 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     Ok(())
 }
 
-/// Its key is not the one that it joined with: restored from somewhere, or of a stolen identity.
+/// Its key is not the one that it joined with: restored from a backup, or a stolen identity.
 #[tokio::test]
 async fn g3_why_an_agent_with_a_rejected_signature() -> Result<()> {
-    // Where agents live if nobody says otherwise, so that what is printed needs no more words.
+    // The default namespace of agents, so that the printed command needs no option.
     let options = AgentOptions { namespace: Some("brokkr-system".into()), ..AgentOptions::default() };
     let world = World::start_with(&options).await?;
     let fleet = &world.fleet;
@@ -119,7 +119,7 @@ async fn g3_why_an_agent_with_a_rejected_signature() -> Result<()> {
     let explanation = explained(fleet, "5", "web", "agent_refused").await?;
     ensure!(explanation.message.contains("a key that is not the agent's"), "{explanation:?}");
 
-    // The command waits for the agent. What a kubelet would do, the test does: hand over the new token, and start it.
+    // The command waits for the agent. The test replaces the kubelet: it passes the new token on and starts the agent.
     let typed = types(fleet, &world.cluster, explanation.command()?);
     let started = async {
         let token = eventually(WAIT_TIMEOUT, "the token for the agent", async || {

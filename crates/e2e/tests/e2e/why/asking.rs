@@ -1,4 +1,4 @@
-//! Asking `why` in every way there is, holding the answers against each other and against the page, and doing what they say.
+//! Calls `why` in every way, compares the answers with each other and with the page, and carries out the next step.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
 const TYPING: Duration = Duration::from_secs(180);
-/// In under a second: the question itself, not the time until there is something to tell.
+/// The longest time of one call of `why`.
 const PROMPTLY: Duration = Duration::from_secs(1);
 
-/// What is broken, as everybody was told it.
+/// The explanation of a problem.
 #[derive(Debug)]
 pub struct Explanation {
     pub hop: String,
@@ -26,13 +26,13 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The command to type; the situation has one.
+    /// Returns the command to type.
     pub fn command(&self) -> Result<&str> {
         self.command.as_deref().with_context(|| format!("no command: {self:?}"))
     }
 }
 
-/// Waits until the cause is told for the stack on shop-1, then asks in every way and compares with row `number` of the page.
+/// Waits for the cause of the stack on shop-1, then calls `why` in every way and compares with row `number` of the page.
 pub async fn explained(fleet: &Fleet, number: &str, stack: &str, cause: &str) -> Result<Explanation> {
     explained_in(fleet, number, "default", stack, cause).await
 }
@@ -52,7 +52,7 @@ pub async fn explained_in(
         }
     })
     .await?;
-    // The machine is small and shared: one of three.
+    // The best of three, because the machine is small and shared.
     let mut quickest = Duration::MAX;
     for _ in 0..3 {
         let begun = Instant::now();
@@ -62,7 +62,7 @@ pub async fn explained_in(
     ensure!(quickest < PROMPTLY, "the API took {quickest:?} to say why");
 
     let arguments = ["why", stack, "--agent", "shop-1", "--project", project];
-    // Counts in a message may move on between two questions.
+    // Counts in a message may change between two calls.
     let broken = eventually(WAIT_TIMEOUT, "command line and API to say the same", async || {
         let (api, cli) = (ask().await?, fleet.brokkr_json(&arguments).await?);
         ensure!(api["broken"] == cli["broken"], "{api} {cli}");
@@ -94,13 +94,13 @@ pub async fn explained_in(
     Ok(explanation)
 }
 
-/// Waits until nothing is wrong with the stack on shop-1 any more.
+/// Waits until the stack on shop-1 has no problem.
 pub async fn well(fleet: &Fleet, stack: &str) -> Result<Value> {
     well_in(fleet, "default", stack).await
 }
 
 pub async fn well_in(fleet: &Fleet, project: &str, stack: &str) -> Result<Value> {
-    eventually(WAIT_TIMEOUT, &format!("{stack} to be as it should be"), async || {
+    eventually(WAIT_TIMEOUT, &format!("{stack} to be in sync"), async || {
         match of_api(fleet, project, stack).await {
             Ok(why) if why["state"] == "healthy" && why["broken"].is_null() => Attempt::Done(why),
             other => Attempt::NotYet(format!("{other:?}")),
@@ -118,7 +118,7 @@ async fn of_api(fleet: &Fleet, project: &str, stack: &str) -> Result<Value> {
     Ok(serde_json::from_str(&body)?)
 }
 
-/// Types a line as an operator would who reaches broker, database and cluster.
+/// Types a command as an operator with access to broker, database and cluster.
 pub async fn types(fleet: &Fleet, cluster: &Cluster, line: &str) -> Result<Output> {
     types_with(fleet, cluster, line, &[]).await
 }
@@ -143,7 +143,7 @@ pub async fn types_with(
     run(launch, TYPING).await
 }
 
-/// Types what `why` gave as a command, exactly, and waits until nothing is wrong any more.
+/// Types the command that `why` gave, and waits until there is no problem.
 pub async fn follow(world: &World, explanation: &Explanation, stack: &str) -> Result<()> {
     let command = explanation.command()?;
     types(&world.fleet, &world.cluster, command).await?.ok().with_context(|| format!("$ {command}"))?;
@@ -176,7 +176,7 @@ pub fn row(number: &str) -> Result<Row> {
 }
 
 impl Row {
-    /// `…` in the page stands for what differs from one to the other.
+    /// `…` in the page matches any text.
     pub fn fits(&self, hop: &str, cause: &str, says: &str, next: &str) -> Result<()> {
         let explanation = (hop, cause, says, next);
         ensure!(
@@ -204,9 +204,9 @@ fn fits(pattern: &str, text: &str) -> bool {
     rest.is_empty() || pattern.ends_with('…')
 }
 
-/// As if the agents had last been seen two hours ago.
+/// Pretends that the agents were last seen two hours ago.
 pub async fn two_hours_later(fleet: &Fleet) -> Result<()> {
-    // What a replica has seen itself, it remembers.
+    // A replica remembers what it has seen itself.
     fleet.broker.kill9();
     let mut connection = fleet.database().connect().await?;
     sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours'")

@@ -1,5 +1,5 @@
-//! Situations 12 to 14: everything is written, and the Pods do not come up. No kubelet runs here, so what one would write into
-//! a Pod's status, the test writes; the scheduler is the real one.
+//! Situations 12 to 14: everything is applied, and the Pods do not become ready. No kubelet runs here, so the test writes the
+//! status of Pods; the scheduler is real.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::asking::{explained, follow};
 use brokkr_testkit::world::{World, deployment_yaml, set_container_status};
 
-/// A Deployment that is well, and then a version of it whose Pod is changed by `change`.
+/// Delivers a healthy Deployment, and then a version with a Pod that `change` has changed.
 async fn turn(change: impl Fn(String) -> String) -> Result<World> {
     let world = World::start().await?;
     let yaml = |deployment: String| format!("{}{deployment}", world.manifest(&[]));
@@ -21,7 +21,7 @@ fn in_pod(yaml: &str, line: &str) -> String {
     yaml.replace("    spec:\n      containers:", &format!("    spec:\n      {line}\n      containers:"))
 }
 
-/// On no node, so that nobody but the test touches its status.
+/// Keeps Pods off every node, so that only the test writes their status.
 fn nowhere(yaml: &str, image: &str) -> String {
     in_pod(yaml, "schedulerName: nobody").replace("registry.example/web:1", image)
 }

@@ -1,4 +1,4 @@
-//! Situations 6 to 11, and 20: the manifest, or what is in it, is refused.
+//! Situations 6 to 11, and 20: the manifest or one of its objects is refused.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::asking::{explained, follow, row, types_with, well};
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml};
 
-/// What stands is not touched by what never came to be.
+/// The running version is not affected by a rejected one.
 #[tokio::test]
 async fn g3_why_rejected_yaml() -> Result<()> {
     let world = World::start().await?;
@@ -37,7 +37,7 @@ async fn g3_why_rejected_yaml() -> Result<()> {
     ensure!(lines[0].ends_with("(BRK2004)"), "{refused:?}");
     let next = lines.iter().find_map(|line| line.strip_prefix("next: ")).unwrap_or_default();
 
-    // The API says the same to whoever does not come by the command line.
+    // The API returns the same error.
     let request = fleet.request(Method::POST, "/api/v1/stacks/web/deployment-objects");
     let request = request.header("content-type", "application/yaml").header("idempotency-key", unique("key"));
     let problem: Value = request.body(bad.clone()).send().await?.json().await?;
@@ -153,7 +153,7 @@ async fn g3_why_an_exhausted_quota() -> Result<()> {
     follow(&world, &explanation, "web").await
 }
 
-/// Refuses ConfigMaps with the value 2, as somebody's policy engine would.
+/// Refuses ConfigMaps with the value 2, as a policy engine would.
 async fn refuse(axum::Extension(word): axum::Extension<Arc<str>>, Json(review): Json<Value>) -> Json<Value> {
     let request = &review["request"];
     let allowed = request["object"]["data"]["value"] != "2";
@@ -182,7 +182,7 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
         }],
     });
     world.cluster.apply(&hook.to_string()).await?;
-    // The API server hears of it a moment later.
+    // The API server learns of it a moment later.
     let (dry, edit) =
         (PatchParams { dry_run: true, ..PatchParams::default() }, json!({"data": {"value": "2"}}));
     eventually(WAIT_TIMEOUT, "the webhook to refuse", async || {

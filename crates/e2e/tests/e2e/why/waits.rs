@@ -1,4 +1,4 @@
-//! Situations 15 to 18: something or somebody has to move first.
+//! Situations 15 to 18: the stack waits for something else.
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::{AgentOptions, Cluster, Fleet, eventually, unique};
@@ -46,11 +46,11 @@ async fn g3_why_a_contested_field() -> Result<()> {
     let explanation = explained(&world.fleet, "16", "web", "contested").await?;
     ensure!(explanation.message.contains("rival changes .data.value"), "{explanation:?}");
     ensure!(explanation.next.ends_with("the annotation brokkr.io/yield: data.value"), "{explanation:?}");
-    // The status tells it, too.
+    // The status shows it as well.
     let status = world.fleet.brokkr(["status", "web"]).await?.ok()?.stdout;
     ensure!(status.contains("rival changes .data.value"), "{status}");
 
-    // As it was told.
+    // The next step of the explanation.
     let yields = world.manifest(&[("one", "1")]).replace(
         "metadata:\n  name: one\n",
         "metadata:\n  name: one\n  annotations:\n    brokkr.io/yield: data.value\n",
@@ -58,7 +58,7 @@ async fn g3_why_a_contested_field() -> Result<()> {
     world.fleet.apply("web", "env=prod", &yields).await?;
     well(&world.fleet, "web").await?;
     take(100).await?;
-    // Left alone, though a later version comes by.
+    // Unchanged by a later version.
     world
         .fleet
         .apply("web", "env=prod", &format!("{yields}{}", config_map_yaml(&world.namespace, "two", "2")))
@@ -80,7 +80,7 @@ async fn g3_why_a_mass_prune_that_waits_for_approval() -> Result<()> {
     world.wait_until_gone("map-59").await
 }
 
-/// The account that the project `shop` is given, with all rights on ConfigMaps wherever they are.
+/// Returns the account of the project `shop`, with all permissions on ConfigMaps in every namespace.
 fn account(space: &str) -> String {
     format!(
         "{}---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: brokkr-shop, namespace: {space}}}\n\

@@ -160,7 +160,7 @@ async fn delete(typist: &mut Typist) -> Result<()> {
         row.split_whitespace().nth(1).unwrap_or_default().to_owned()
     };
     let states = SHOPS.map(state);
-    ensure!(states == ["gone", "gone", "owed"], "{states:?}: {deleted:?}");
+    ensure!(states == ["removed", "removed", "pending"], "{states:?}: {deleted:?}");
     typist.happens(&power(1)).await?.ok()?;
     let gone = typist.happens("brokkr wait hello --for deleted --timeout 90s").await?;
     ensure!(gone.success(), "the pending removal is done when the cluster returns: {gone:?}");

@@ -10,7 +10,7 @@ fn strict() -> EgressPolicy {
 
 #[test]
 fn only_public_https_addresses_are_good() {
-    let long = format!("https://example.com/{}", "a".repeat(LONGEST_URL));
+    let long = format!("https://example.com/{}", "a".repeat(MAX_URL));
     for (url, expected) in [
         ("https://hooks.example.com/brokkr?x=1", Ok(())),
         ("https://hooks.example.com:8443/", Ok(())),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
-use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Want, header};
+use brokkr_api::protocol::{Capabilities, Capability, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Want, header};
 use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -75,7 +75,8 @@ pub async fn poll(
         }
         let now = now?;
         // An operator waits for what the agent is asked for: the long poll ends.
-        let wants = matches!(caller, Caller::Agent(_)).then(|| wanted_of(broker, agent)).flatten();
+        let is_agent = matches!(caller, Caller::Agent(_));
+        let wants = is_agent.then(|| wanted_of(broker, agent, claims.capabilities)).flatten();
         if !same || over || wants.is_some() {
             let mut answer = answer(broker, &now, claims, !same);
             if let Some(wants) = wants {
@@ -133,8 +134,11 @@ fn check_restore_state(
     Err(broker.held())
 }
 
-/// Returns what the broker asks the agent for.
-fn wanted_of(broker: &Broker, agent: AgentId) -> Option<Want> {
+/// Returns what the broker requests from the agent, if the agent announced that it can do it.
+fn wanted_of(broker: &Broker, agent: AgentId, capabilities: Capabilities) -> Option<Want> {
+    if !capabilities.has(Capability::KeyRotation) {
+        return None;
+    }
     broker.index.snapshot().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
 }
 
@@ -173,6 +177,7 @@ fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) ->
     headers.insert(ETAG, text(&now.answer.etag));
     headers.insert(header::POSITION, text(&now.position.to_string()));
     headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
+    headers.insert(header::CAPABILITIES, text(&Capabilities::own().to_string()));
     headers.insert(header::SPREAD, HeaderValue::from(broker.reconnect_spread()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept, authorization, brokkr-holds"));

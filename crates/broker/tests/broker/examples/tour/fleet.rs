@@ -7,20 +7,21 @@ use reqwest::Method;
 use serde_json::{from_value, json};
 
 use super::Tour;
-use crate::house::{Agent, Caller, Key};
+use crate::harness::{Agent, Caller, Key};
 
 pub async fn walk(tour: &Tour, owner: &Caller) -> Result<(Agent, Agent)> {
-    let (house, ops) = (&tour.house, &tour.ops);
+    let (harness, ops) = (&tour.harness, &tour.ops);
     let wanted = json!({ "agent_name": "eu-1", "labels": { "env": "prod", "region": "eu" } });
     let token: JoinToken = from_value(tour.post(ops, "join-tokens", wanted).await?)?;
     let key = Key::generate()?;
     let wanted = json!({ "token": token.token, "public_key": key.public });
-    let joined: RegisteredAgent = from_value(tour.post(&house.anybody(), "agents/register", wanted).await?)?;
-    let eu = house.joined(&joined, key);
+    let joined: RegisteredAgent =
+        from_value(tour.post(&harness.without_credential(), "agents/register", wanted).await?)?;
+    let eu = harness.joined(&joined, key);
     let session = json!({ "count": eu.session.count, "instance": eu.session.instance });
     tour.post(&eu.caller(), &eu.path("session"), session).await?;
-    let us = house.agent("us-1", json!({ "env": "prod", "region": "us" })).await?;
-    let spare = house.join_token("us-2", json!({ "env": "prod", "region": "us" })).await?;
+    let us = harness.agent("us-1", json!({ "env": "prod", "region": "us" })).await?;
+    let spare = harness.join_token("us-2", json!({ "env": "prod", "region": "us" })).await?;
     tour.get(ops, "join-tokens").await?;
     tour.delete(ops, &format!("join-tokens/{}", spare.id)).await?;
 

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{from_value, json};
 
 use super::Tour;
-use crate::house::{Caller, read};
+use crate::harness::{Caller, read};
 
 /// Gives back who owns the project.
 pub async fn walk(tour: &Tour) -> Result<Caller> {
@@ -24,7 +24,7 @@ pub async fn walk(tour: &Tour) -> Result<Caller> {
     let wanted = json!({ "name": "pipeline", "role": "owner", "ttl_seconds": 30 * 24 * 3600 });
     let ask = ops.request(Method::POST, "api-tokens").header(header::PROJECT, "shop").json(&wanted);
     let made: NewApiToken = from_value(tour.recorder.ask(ask).await?)?;
-    let owner = Caller::new(tour.house.server.address, Some(made.token));
+    let owner = Caller::new(tour.harness.server.address, Some(made.token));
     tour.get(&owner, "whoami").await?;
     let wanted = json!({ "name": "dashboard", "role": "viewer" });
     let spare: NewApiToken = read(owner.send(Method::POST, "api-tokens", &wanted).await?).await?;

@@ -9,12 +9,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::{Tour, manifest};
-use crate::house::Agent;
+use crate::harness::Agent;
 use crate::restore::epoch;
 
 pub async fn walk(tour: &Tour, eu: &mut Agent, web: StackId) -> Result<()> {
     let ops = &tour.ops;
-    epoch(&tour.house.database, &["raise", "--by", "ops"]).await?;
+    epoch(&tour.harness.database, &["raise", "--by", "ops"]).await?;
     let (cart, search) = (StackId::generate(), StackId::generate());
     let held = [(web, "web", 40), (cart, "cart", 41), (search, "search", 42)].map(|(id, name, sequence)| {
         HeldStack {

@@ -3,12 +3,13 @@
 use anyhow::{Context as _, Result};
 use brokkr_api::StackId;
 use brokkr_api::objects::DeploymentObject;
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Report, Transition};
 use brokkr_api::stacks::Stack;
 use serde_json::{Value, from_value, json};
 
 use super::{Tour, manifest, submission, submit};
-use crate::house::{Agent, Caller};
+use crate::harness::{Agent, Caller};
 use crate::streams::Reader;
 
 pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Result<StackId> {
@@ -61,8 +62,8 @@ async fn deliver(
     healthy.conditions = vec![Condition {
         kind: ConditionKind::Ready,
         status: ConditionStatus::True,
-        reason: "AllReady".to_owned(),
-        message: String::new(),
+        reason: Reason::Ready,
+        message: "2/2 resources ready".into(),
         sequence_id: object.sequence_id,
         since: healthy.at,
     }];
@@ -76,12 +77,17 @@ async fn tell(agent: &Agent, report: Report) -> Result<()> {
 }
 
 fn failure(mut report: Report) -> Report {
-    report.reason = "ImagePullBackOff".to_owned();
-    report.message = "Deployment shop/web: 0/3 replicas ready".to_owned();
+    report.reason = Reason::ImagePullBackOff;
+    report.message = brokkr_api::reason::Message::new("Deployment shop/web: 0/3 replicas ready");
     report.objects = vec![ObjectNote {
-        object: "Deployment shop/web".to_owned(),
-        reason: "ImagePullBackOff".to_owned(),
-        message: "cannot pull shop/web:1.5.0: not found".to_owned(),
+        object: ObjectRef {
+            group: "apps".into(),
+            kind: "Deployment".into(),
+            namespace: Some("shop".into()),
+            name: "web".into(),
+        },
+        reason: Reason::ImagePullBackOff,
+        message: "cannot pull shop/web:1.5.0: not found".into(),
     }];
     (report.ready, report.total) = (0, 1);
     report

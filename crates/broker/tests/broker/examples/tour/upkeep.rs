@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{SOON, Tour, manifest, submit};
-use crate::house::{Agent, Caller, Key, read};
+use crate::harness::{Agent, Caller, Key, read};
 
 pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
     seen(tour, us).await?;
@@ -42,7 +42,7 @@ pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
 /// What each replica does every ten seconds: it stores when agents were last seen. A revocation answers what is stored.
 async fn seen(tour: &Tour, us: &Agent) -> Result<()> {
     us.poll().await?.envelope()?;
-    let broker = &tour.house.server.broker;
+    let broker = &tour.harness.server.broker;
     let at = broker.presence.last_seen(us.id).context("it was seen")?;
     presence_store(&broker.pool, &[SeenAgent { agent: us.id, at, poll_seconds: 30 }]).await?;
     Ok(())
@@ -50,7 +50,7 @@ async fn seen(tour: &Tour, us: &Agent) -> Result<()> {
 
 /// Waits until every entry of the project has its link.
 async fn chained(tour: &Tour, owner: &Caller) -> Result<()> {
-    let mut connection = tour.house.database.connect().await?;
+    let mut connection = tour.harness.database.connect().await?;
     let entries: i64 = sqlx::query_scalar("SELECT count(*) FROM audit WHERE project = 'shop'")
         .fetch_one(&mut connection)
         .await?;

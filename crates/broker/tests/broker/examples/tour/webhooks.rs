@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{SOON, Tour, manifest, submit};
-use crate::house::Caller;
+use crate::harness::Caller;
 
 pub async fn walk(tour: &Tour, owner: &Caller) -> Result<()> {
     let filter = json!({ "stacks": ["web"], "events": ["deployment_object.submitted", "alert.failure"] });

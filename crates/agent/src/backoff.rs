@@ -1,0 +1,54 @@
+//! Exponential back-off, the same for everything in the agent that tries again.
+//!
+//! A function of the number of failures, because most callers keep that number and not an iterator: the plan is pure,
+//! and a watch or a poll resets its count at any time.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use rand::RngExt as _;
+
+/// Every back-off of the agent has reached its longest delay by then.
+const MOST_DOUBLINGS: u32 = 32;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff(ExponentialBuilder);
+
+impl Backoff {
+    /// Doubles `first` with each failure, up to `longest`.
+    #[must_use]
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        let builder = ExponentialBuilder::new().with_factor(2.0).without_max_times();
+        Self(builder.with_min_delay(first).with_max_delay(longest))
+    }
+
+    /// Returns the delay after this many failures in a row; zero after none.
+    #[must_use]
+    pub fn delay(&self, failures: u32) -> Duration {
+        let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
+        let doublings = doublings.min(MOST_DOUBLINGS) as usize;
+        self.0.build().nth(doublings).unwrap_or_default()
+    }
+
+    /// Returns between half the delay and all of it. The jitter comes after the cap: otherwise everything that has
+    /// waited for long would come back at the same moment.
+    #[must_use]
+    pub fn jittered(&self, failures: u32) -> Duration {
+        self.delay(failures).mul_f64(rand::rng().random_range(0.5..1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d2_one_second_first_doubled_up_to_a_minute() {
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        let seconds: Vec<u64> = (0..10).map(|failures| backoff.delay(failures).as_secs()).collect();
+        assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(backoff.delay(u32::MAX).as_secs(), 60);
+        let jittered = backoff.jittered(7);
+        assert!(Duration::from_secs(30) <= jittered && jittered <= Duration::from_secs(60), "{jittered:?}");
+    }
+}

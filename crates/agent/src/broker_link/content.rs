@@ -1,0 +1,114 @@
+//! One deployment object: fetched as bytes, checked before it is parsed, read with the same crate as
+//! the broker's, and resolved against what this cluster serves.
+
+use std::sync::Arc;
+
+use brokkr_api::SequenceId;
+use brokkr_api::envelope::TargetStack;
+use brokkr_api::ids::Checksum;
+use brokkr_api::reason::Reason;
+use brokkr_client::Client as Broker;
+use brokkr_manifest::{Budget, parse};
+use jiff::Timestamp;
+
+use crate::content_cache::{ContentCache, ContentCacheError};
+use crate::execute::Cluster;
+use crate::execute::discovery::{Kinds, ResolveError};
+use crate::model::{Content, Failure, FailureClass, definitions};
+
+/// The source of contents: the cache in the cluster, otherwise the broker.
+#[derive(Clone)]
+pub struct ContentSource {
+    pub broker: Broker,
+    pub contents: ContentCache,
+    pub kinds: Kinds,
+}
+
+impl ContentSource {
+    /// A9: returns a content only after it is cached in the cluster, so that it can be repaired without the broker.
+    pub async fn fetch(&self, cluster: &Cluster, target: &TargetStack) -> Result<Arc<Content>, Failure> {
+        let kept = self.contents.load(target.stack_id, target.sequence_id).await;
+        let kept = kept.map_err(|error| not_cached(&error))?.filter(|kept| kept.checksum == target.checksum);
+        if let Some(kept) = kept {
+            return read(cluster, &self.kinds, target, &kept.bytes, kept.parsed_digest).await;
+        }
+        let bytes = self.ask(target).await?;
+        let content = read(cluster, &self.kinds, target, &bytes, target.parsed_digest).await?;
+        self.contents
+            .store(target.stack_id, target.sequence_id, target.checksum, target.parsed_digest, &bytes)
+            .await
+            .map_err(|error| not_cached(&error))?;
+        Ok(content)
+    }
+
+    /// Returns the previously applied content, if it is cached and readable.
+    pub async fn earlier(
+        &self,
+        cluster: &Cluster,
+        target: &TargetStack,
+        sequence: SequenceId,
+    ) -> Result<Option<Arc<Content>>, Failure> {
+        let kept = self.contents.load(target.stack_id, sequence).await.map_err(|error| not_cached(&error))?;
+        let Some(kept) = kept else { return Ok(None) };
+        let target = TargetStack { sequence_id: sequence, checksum: kept.checksum, ..target.clone() };
+        Ok(read(cluster, &self.kinds, &target, &kept.bytes, kept.parsed_digest).await.ok())
+    }
+
+    async fn ask(&self, target: &TargetStack) -> Result<bytes::Bytes, Failure> {
+        let asked = self.broker.deployment_object(target.sequence_id).await;
+        let bytes = asked.map_err(|error| Failure {
+            retry_after: error.retry_after(),
+            ..Failure::with_words(FailureClass::Transient, Reason::FetchFailed, &error)
+        })?;
+        let found = Checksum::of(&bytes);
+        if found != target.checksum {
+            // The answer may be truncated or altered: it is fetched again, and never applied.
+            let reason = Reason::ChecksumMismatch { expected: target.checksum, found };
+            return Err(Failure::new(FailureClass::Transient, reason));
+        }
+        Ok(bytes)
+    }
+}
+
+/// The content must be cached before it is applied, and evicted before its record is deleted.
+#[must_use]
+pub fn not_cached(error: &ContentCacheError) -> Failure {
+    Failure::with_words(FailureClass::Transient, Reason::ContentNotCached, error)
+}
+
+async fn read(
+    cluster: &Cluster,
+    kinds: &Kinds,
+    target: &TargetStack,
+    bytes: &[u8],
+    announced: Checksum,
+) -> Result<Arc<Content>, Failure> {
+    let fetched = Timestamp::now();
+    let manifest = parse(bytes, &Budget::default())
+        .map_err(|errors| Failure::with_words(FailureClass::Permanent, Reason::Unreadable, errors))?;
+    let digest = Checksum(manifest.digest());
+    if digest != announced {
+        return Err(Failure::new(FailureClass::Permanent, Reason::ParsedDifferently));
+    }
+    let objects = kinds.resolve_all(cluster, &manifest).await.map_err(|error| match error {
+        // Its definition may come with another stack.
+        ResolveError::UnknownKind { kind } => {
+            Failure::new(FailureClass::Missing, Reason::UnknownKind { kind })
+        }
+        ResolveError::NotNamespaced { object, kind } => {
+            Failure::with_words(FailureClass::Permanent, Reason::NotNamespaced { kind }, object)
+        }
+        ResolveError::Unreachable(words) => {
+            Failure::with_words(FailureClass::Transient, Reason::DiscoveryFailed, words)
+        }
+    })?;
+    let verified = Timestamp::now();
+    Ok(Arc::new(Content {
+        sequence: target.sequence_id,
+        checksum: target.checksum,
+        definitions: definitions(&objects),
+        objects,
+        fetched,
+        verified,
+    }))
+}

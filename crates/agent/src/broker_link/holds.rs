@@ -1,0 +1,128 @@
+//! The set of stacks that this agent holds, kept the same here and at the broker.
+//!
+//! A stack is in the set before the first write for it, and until its record is gone. All changes of
+//! the broker's copy go through one lock, so that an older set never overwrites a newer one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
+
+use brokkr_api::agents::{HeldStack, Holds};
+use brokkr_api::envelope::TargetStack;
+use brokkr_api::ids::{AgentId, Checksum, StackId};
+use brokkr_api::protocol::{Session, holds_digest};
+use brokkr_api::{ErrorCode, Position};
+use brokkr_client::{Client as Broker, ClientError};
+use tokio::sync::{Mutex, watch};
+
+use crate::model::Record;
+
+#[derive(Clone)]
+pub struct HeldStacks {
+    broker: Broker,
+    agent: AgentId,
+    session: Session,
+    held: Arc<watch::Sender<Held>>,
+    order: Arc<Mutex<()>>,
+    /// What the records say about them: sent when the broker asks, as it does after a restore.
+    records: Arc<Lock<BTreeMap<StackId, HeldStack>>>,
+}
+
+/// The held stacks, and the position from which on the broker's answers include them.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    pub stacks: BTreeSet<StackId>,
+    pub position: Position,
+}
+
+impl Held {
+    #[must_use]
+    pub fn digest(&self) -> Checksum {
+        holds_digest(self.stacks.iter().copied())
+    }
+}
+
+impl HeldStacks {
+    #[must_use]
+    pub fn new(broker: Broker, agent: AgentId, session: Session, stacks: BTreeSet<StackId>) -> Self {
+        let (held, _) = watch::channel(Held { stacks, position: Position::default() });
+        Self { broker, agent, session, held: Arc::new(held), order: Arc::default(), records: Arc::default() }
+    }
+
+    /// Notes the content of a record that was read or written.
+    pub fn note(&self, record: &Record) {
+        let held = HeldStack {
+            stack_id: record.stack,
+            project: record.project.clone(),
+            stack_name: record.stack_name.clone(),
+            sequence_id: record.sequence,
+            checksum: record.checksum.filter(|_| record.removal.is_none()),
+            removing: record.removal.is_some(),
+        };
+        self.records().insert(record.stack, held);
+    }
+
+    #[must_use]
+    pub fn contains(&self, stack: StackId) -> bool {
+        self.held.borrow().stacks.contains(&stack)
+    }
+
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<Held> {
+        self.held.subscribe()
+    }
+
+    /// Durable at the broker when this returns.
+    pub async fn hold(&self, stack: StackId) -> Result<(), ClientError> {
+        let _lock = self.order.lock().await;
+        let mut stacks = self.held.borrow().stacks.clone();
+        if !stacks.insert(stack) {
+            return Ok(());
+        }
+        let position = self.put(&stacks, Vec::new()).await?;
+        self.held.send_modify(|held| {
+            held.stacks.insert(stack);
+            held.position = held.position.max(position);
+        });
+        Ok(())
+    }
+
+    /// Sends the whole set to the broker.
+    pub async fn report(&self) -> Result<(), ClientError> {
+        let _lock = self.order.lock().await;
+        let stacks = self.held.borrow().stacks.clone();
+        let details: Vec<HeldStack> =
+            self.records().values().filter(|held| stacks.contains(&held.stack_id)).cloned().collect();
+        let position = match self.put(&stacks, details).await {
+            // An older broker does not know these details.
+            Err(error) if error.code() == Some(ErrorCode::BRK2003) => self.put(&stacks, Vec::new()).await?,
+            other => other?,
+        };
+        self.held.send_modify(|held| held.position = held.position.max(position));
+        Ok(())
+    }
+
+    /// Returns whether a target is older than what is held here: the broker's database was set back.
+    #[must_use]
+    pub fn are_ahead_of(&self, targets: &[TargetStack]) -> bool {
+        let records = self.records();
+        let held = |target: &TargetStack| records.get(&target.stack_id).map(|held| held.sequence_id);
+        targets.iter().any(|target| held(target).is_some_and(|held| target.sequence_id < held))
+    }
+
+    /// The stack is removed here; the broker learns it with the next poll.
+    pub fn forget(&self, stack: StackId) {
+        self.records().remove(&stack);
+        self.held.send_modify(|held| {
+            held.stacks.remove(&stack);
+        });
+    }
+
+    fn records(&self) -> MutexGuard<'_, BTreeMap<StackId, HeldStack>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn put(&self, stacks: &BTreeSet<StackId>, held: Vec<HeldStack>) -> Result<Position, ClientError> {
+        let holds = Holds { stacks: stacks.iter().copied().collect(), held };
+        self.broker.put_holds(self.agent, self.session, &holds).await
+    }
+}

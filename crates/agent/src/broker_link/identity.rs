@@ -1,0 +1,113 @@
+//! The identity of the agent: a key that is generated in the cluster and registered once with a join token.
+//!
+//! The key is stored before it is registered, so that a lost answer does no harm: the same token
+//! with the same key answers the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use brokkr_api::agents::RegisterAgent;
+use brokkr_client::{AgentIdentity, AgentKey, Client as Broker};
+use brokkr_install::IDENTITY;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::json;
+
+pub(super) const KEY: &str = "key.pem";
+/// The key that replaces the other one as soon as it is registered: see `keys`.
+pub(super) const NEXT_KEY: &str = "next-key.pem";
+/// The time from which the key is in use. Default: the creation of the Secret.
+pub(super) const KEY_SINCE: &str = "key-since";
+const AGENT_ID: &str = "agent-id";
+const INSTALLATION_ID: &str = "installation-id";
+
+/// The identity of this agent, and the state of its key.
+#[derive(Clone, Debug)]
+pub struct Identified {
+    pub identity: AgentIdentity,
+    pub key_since: Timestamp,
+    /// Another key is stored, and may already be registered.
+    pub next_key: bool,
+}
+
+/// Reads the identity from the cluster, or creates one and registers it with the join token.
+pub async fn identify(
+    client: &Client,
+    namespace: &str,
+    broker: &Broker,
+    join_token: Option<&Path>,
+) -> anyhow::Result<Identified> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let stored = match secrets.get_opt(IDENTITY).await.context("read the agent's identity")? {
+        Some(secret) => secret,
+        None => store_new_key(&secrets, namespace).await?,
+    };
+    let key = key_in(&stored, KEY)?.with_context(|| format!("Secret {namespace}/{IDENTITY} has no {KEY}"))?;
+    let made = stored.metadata.creation_timestamp.as_ref().map(|made| made.0);
+    let data = stored.data.unwrap_or_default();
+    let since = text(&data, KEY_SINCE).and_then(|since| since.parse().ok());
+    let (key_since, next_key) = (since.or(made).unwrap_or_else(Timestamp::now), data.contains_key(NEXT_KEY));
+    if let (Some(agent), Some(installation)) = (text(&data, AGENT_ID), text(&data, INSTALLATION_ID)) {
+        let identity = AgentIdentity {
+            agent_id: agent.parse().context("read the agent's id")?,
+            installation_id: installation.parse().context("read the installation's id")?,
+            key,
+        };
+        return Ok(Identified { identity, key_since, next_key });
+    }
+    let Some(file) = join_token else {
+        bail!(
+            "this agent has not joined yet and was given no join token: make one with \
+             `brokkr agent join-token NAME` and pass it with --join-token-file"
+        );
+    };
+    // Read each time: a wrong token may have been replaced.
+    let token = std::fs::read_to_string(file).map(SecretString::from);
+    let token = token.with_context(|| format!("read the join token from {}", file.display()))?;
+    let registered = broker
+        .register_agent(&RegisterAgent {
+            token: token.expose_secret().trim().to_owned(),
+            public_key: key.public_key_base64url(),
+        })
+        .await
+        .context("join the broker")?;
+    let patch = json!({"stringData": {
+        AGENT_ID: registered.agent_id.to_string(),
+        INSTALLATION_ID: registered.installation_id.to_string(),
+        "name": registered.name.to_string(),
+    }});
+    secrets
+        .patch(IDENTITY, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .context("store the agent's id")?;
+    tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined the broker");
+    let identity =
+        AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key };
+    Ok(Identified { identity, key_since, next_key })
+}
+
+async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result<Secret> {
+    let key = AgentKey::generate().context("make a key")?;
+    let pem = key.to_pkcs8_pem();
+    let secret: Secret = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": IDENTITY, "namespace": namespace},
+        "stringData": {KEY: pem.expose_secret()},
+    }))?;
+    secrets.create(&PostParams::default(), &secret).await.context("store the agent's key")
+}
+
+/// The key in this field of the Secret, if there is one.
+pub(super) fn key_in(secret: &Secret, field: &str) -> anyhow::Result<Option<AgentKey>> {
+    let pem = secret.data.as_ref().and_then(|data| text(data, field));
+    pem.map(|pem| AgentKey::from_pkcs8_pem(&pem)).transpose().context("read the agent's key")
+}
+
+fn text(data: &BTreeMap<String, ByteString>, field: &str) -> Option<String> {
+    String::from_utf8(data.get(field)?.0.clone()).ok()
+}

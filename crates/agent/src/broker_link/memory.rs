@@ -1,0 +1,136 @@
+//! The agent's own state between two runs: its session count, the highest position that it has seen, and its status.
+//!
+//! Stored in one ConfigMap in the agent's namespace. A value is written only when it changes, so that an idle fleet
+//! puts no load on its API servers. If the ConfigMap is deleted while the agent runs, it is created again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use brokkr_api::agents::{AgentStatus, OpenSession, SessionVerdict};
+use brokkr_api::ids::InstanceId;
+use brokkr_api::protocol::Session;
+use brokkr_api::{AgentId, Position};
+use brokkr_client::Client as Broker;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use crate::own_objects::{RequestError, with_deadline};
+
+pub const CONFIG_MAP: &str = "brokkr-agent-memory";
+const SESSION: &str = "session";
+const POSITION: &str = "position";
+const STATUS: &str = "status";
+
+type Data = BTreeMap<String, String>;
+
+#[derive(Clone)]
+pub struct Memory {
+    api: Api<ConfigMap>,
+    /// As it was last read or written.
+    data: Arc<Mutex<Data>>,
+}
+
+/// The stored state, with the session count of this run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    pub session: Session,
+    pub position: Position,
+    /// The last status from the broker; none before the first answer.
+    pub status: Option<AgentStatus>,
+}
+
+impl Memory {
+    #[must_use]
+    pub fn new(client: &Client, namespace: &str) -> Self {
+        Self { api: Api::namespaced(client.clone(), namespace), data: Arc::default() }
+    }
+
+    /// Raises the session count by one, above that of every earlier run, with the resourceVersion as precondition: two processes never
+    /// get the same count from one cluster.
+    pub async fn start(&self, earlier: i64) -> anyhow::Result<Remembered> {
+        loop {
+            let found =
+                with_deadline(self.api.get_opt(CONFIG_MAP)).await.context("read what the agent remembers")?;
+            let mut map = found.clone().unwrap_or_default();
+            map.metadata.name = Some(CONFIG_MAP.to_owned());
+            let data = map.data.get_or_insert_default();
+            let mut remembered = read(data);
+            remembered.session.count = remembered.session.count.max(earlier) + 1;
+            data.insert(SESSION.to_owned(), remembered.session.count.to_string());
+            let data = data.clone();
+            let written = match found {
+                None => with_deadline(self.api.create(&PostParams::default(), &map)).await,
+                Some(_) => with_deadline(self.api.replace(CONFIG_MAP, &PostParams::default(), &map)).await,
+            };
+            match written {
+                Ok(_) => {
+                    *self.data.lock().await = data;
+                    return Ok(remembered);
+                }
+                Err(error) if error.is(409) => {}
+                Err(error) => return Err(error).context("raise the session count"),
+            }
+        }
+    }
+
+    pub async fn keep_position(&self, position: Position) -> Result<(), RequestError> {
+        self.keep(POSITION, position.to_string()).await
+    }
+
+    pub async fn keep_status(&self, status: AgentStatus) -> Result<(), RequestError> {
+        self.keep(STATUS, status.to_string()).await
+    }
+
+    async fn keep(&self, field: &str, value: String) -> Result<(), RequestError> {
+        let mut data = self.data.lock().await;
+        if data.get(field) == Some(&value) {
+            return Ok(());
+        }
+        let mut changed = data.clone();
+        changed.insert(field.to_owned(), value.clone());
+        let patch = Patch::Merge(json!({"data": {field: value}}));
+        match with_deadline(self.api.patch(CONFIG_MAP, &PatchParams::default(), &patch)).await {
+            Err(error) if error.is(404) => {
+                let map = ConfigMap {
+                    metadata: ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() },
+                    data: Some(changed.clone()),
+                    ..ConfigMap::default()
+                };
+                with_deadline(self.api.create(&PostParams::default(), &map)).await?;
+            }
+            written => {
+                written?;
+            }
+        }
+        *data = changed;
+        Ok(())
+    }
+}
+
+/// A value that cannot be read counts as absent: the broker sends it again.
+fn read(data: &Data) -> Remembered {
+    let text = |field: &str| data.get(field).map(String::as_str).unwrap_or_default();
+    Remembered {
+        session: Session {
+            count: text(SESSION).parse().unwrap_or_default(),
+            instance: InstanceId::generate(),
+        },
+        position: text(POSITION).parse().unwrap_or_default(),
+        status: text(STATUS).parse().ok(),
+    }
+}
+
+/// Opens a session at the broker; the one with the highest count serves.
+pub async fn open_session(
+    broker: &Broker,
+    agent: AgentId,
+    session: Session,
+) -> anyhow::Result<SessionVerdict> {
+    let opening = OpenSession { count: session.count, instance: session.instance };
+    let opened = broker.open_session(agent, &opening).await.context("open a session at the broker")?;
+    Ok(opened.verdict)
+}

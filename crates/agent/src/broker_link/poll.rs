@@ -1,0 +1,229 @@
+//! The long poll: informs the reconciler of changes of the target state.
+
+use std::time::{Duration, Instant};
+
+use brokkr_api::agents::{AgentStatus, SessionVerdict};
+use brokkr_api::envelope::Envelope;
+use brokkr_api::ids::Checksum;
+use brokkr_api::protocol::{Session, Want};
+use brokkr_api::{AgentId, ErrorCode, Position};
+use brokkr_client::{Client as Broker, ClientError, Poll, PollRequest};
+use tokio::sync::{mpsc, watch};
+
+use super::holds::{Held, HeldStacks};
+use super::keys::Keys;
+use super::memory::{Memory, open_session};
+use crate::backoff::Backoff;
+use crate::metrics::Metrics;
+use crate::own_objects::RequestError;
+
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
+
+/// A message to the reconciler.
+#[derive(Debug)]
+pub enum BrokerMessage {
+    Target(Box<Envelope>),
+    /// Another process serves as this agent, or claims to: stop writing.
+    StopWriting(&'static str),
+    ResumeWriting,
+    /// The broker has not answered since this run began, and the agent was ACTIVE before.
+    BrokerUnreachable,
+}
+
+pub struct BrokerLink {
+    pub broker: Broker,
+    pub agent: AgentId,
+    pub session: Session,
+    pub memory: Memory,
+    pub position: Position,
+    /// Whether the last known status is ACTIVE.
+    pub may_continue_without_broker: bool,
+    pub interval: Duration,
+    pub news: mpsc::UnboundedSender<BrokerMessage>,
+    pub holds: HeldStacks,
+    pub keys: Keys,
+    pub metrics: Metrics,
+}
+
+impl BrokerLink {
+    pub async fn run(mut self) {
+        self.open_session().await;
+        let mut held = self.holds.subscribe();
+        let mut etag: Option<String> = None;
+        let mut failures = 0u32;
+        let mut writes_suspended = false;
+        loop {
+            let now_held = held.borrow_and_update().clone();
+            self.position = self.position.max(now_held.position);
+            let request = PollRequest {
+                position: self.position,
+                holds: now_held.digest(),
+                session: self.session,
+                etag: etag.clone(),
+                wait: self.interval,
+            };
+            let asked = Instant::now();
+            // A change of what is held makes the running poll's digest stale: ask again.
+            let poll = tokio::select! {
+                poll = self.broker.target_state(self.agent, &request) => poll,
+                () = changed(&mut held, request.holds) => continue,
+            };
+            match poll {
+                Ok(poll) => {
+                    failures = 0;
+                    self.metrics.heard();
+                    if !matches!(poll, Poll::Superseded | Poll::Tied | Poll::Ahead) && writes_suspended {
+                        writes_suspended = false;
+                        let _ = self.news.send(BrokerMessage::ResumeWriting);
+                    }
+                    match poll {
+                        Poll::NotModified { position, wants, .. } => {
+                            self.position = self.position.max(position);
+                            self.give(wants).await;
+                            // Answered early, by a broker that shuts down or a proxy that does not wait.
+                            if asked.elapsed() < self.interval / 2 {
+                                tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
+                            }
+                        }
+                        // A proxy ignores If-None-Match: not a change, and no reason to hurry.
+                        Poll::Changed { etag: tag, position, .. } if etag.as_ref() == Some(&tag) => {
+                            self.position = self.position.max(position);
+                            tokio::time::sleep(self.interval).await;
+                        }
+                        Poll::Changed { envelope, etag: tag, position, wants, .. } => {
+                            self.position = self.position.max(position);
+                            self.may_continue_without_broker = false;
+                            if let Err(error) = self.remember(envelope.status).await {
+                                tracing::warn!(%error, "failed to store the position; polling again");
+                                self.pause(&mut failures, None).await;
+                                continue;
+                            }
+                            etag = Some(tag);
+                            let ahead = self.holds.are_ahead_of(&envelope.stacks);
+                            if self.news.send(BrokerMessage::Target(envelope)).is_err() {
+                                return;
+                            }
+                            if ahead {
+                                self.report_holds().await;
+                            }
+                            self.give(wants).await;
+                        }
+                        Poll::HoldsWanted => self.report_holds().await,
+                        Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
+                        Poll::Held { retry_after } => {
+                            tracing::warn!(
+                                "the broker is on hold after a restore; keeping the last known state"
+                            );
+                            self.continue_without_broker();
+                            self.pause(&mut failures, retry_after).await;
+                        }
+                        Poll::Superseded => {
+                            self.stop_writing(&mut writes_suspended, "a newer session serves").await
+                        }
+                        Poll::Tied => {
+                            self.stop_writing(&mut writes_suspended, "another process has the same session")
+                                .await;
+                        }
+                        Poll::Ahead => {
+                            self.stop_writing(
+                                &mut writes_suspended,
+                                "the broker's database is older than what was seen",
+                            )
+                            .await;
+                        }
+                    }
+                }
+                Err(error) => self.on_poll_failed(&error, &mut failures).await,
+            }
+        }
+    }
+
+    /// Until the broker answers, the last known state is kept and repaired.
+    async fn open_session(&mut self) {
+        let mut failures = 0;
+        loop {
+            match open_session(&self.broker, self.agent, self.session).await {
+                Ok(SessionVerdict::Serves) => return,
+                Ok(verdict) => {
+                    tracing::error!(?verdict, "another process uses this agent's identity");
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!("failed to open a session: {error:#}; retrying");
+                    self.metrics.unheard();
+                    // A broker that refuses is reachable.
+                    let refused = matches!(
+                        error.downcast_ref(),
+                        Some(ClientError::Problem { problem, .. }) if !problem.code.is_transient()
+                    );
+                    if refused {
+                        self.keys.refused().await;
+                    } else {
+                        self.continue_without_broker();
+                    }
+                    self.pause(&mut failures, None).await;
+                }
+            }
+        }
+    }
+
+    /// A9: if the broker has not answered since this run began, the records are the target state.
+    fn continue_without_broker(&mut self) {
+        if std::mem::take(&mut self.may_continue_without_broker) {
+            let _ = self.news.send(BrokerMessage::BrokerUnreachable);
+        }
+    }
+
+    /// Replaces the key, if the broker asks for it or if it is due.
+    async fn give(&mut self, desired: Option<Want>) {
+        self.keys.look(desired == Some(Want::Key)).await;
+    }
+
+    async fn remember(&self, status: AgentStatus) -> Result<(), RequestError> {
+        self.memory.keep_position(self.position).await?;
+        self.memory.keep_status(status).await
+    }
+
+    async fn report_holds(&mut self) {
+        if let Err(error) = self.holds.report().await {
+            tracing::warn!(%error, "failed to send the list of held stacks; retrying");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn stop_writing(&mut self, writes_suspended: &mut bool, why: &'static str) {
+        if !*writes_suspended {
+            tracing::error!(why, "writes are suspended");
+            *writes_suspended = true;
+            let _ = self.news.send(BrokerMessage::StopWriting(why));
+        }
+        tokio::time::sleep(self.interval.max(Duration::from_secs(1))).await;
+    }
+
+    /// The poll failed: nothing changes, and it is retried.
+    async fn on_poll_failed(&mut self, error: &ClientError, failures: &mut u32) {
+        tracing::warn!(%error, "failed to get the target state; keeping the last known state");
+        self.metrics.unheard();
+        if error.code() == Some(ErrorCode::BRK1001) {
+            self.keys.refused().await;
+        }
+        self.pause(failures, error.retry_after()).await;
+    }
+
+    /// Waits before the next attempt, with jitter, so that a fleet does not come back at the same moment.
+    async fn pause(&mut self, failures: &mut u32, asked: Option<Duration>) {
+        *failures = failures.saturating_add(1);
+        tokio::time::sleep(asked.unwrap_or_default().max(BACKOFF.jittered(*failures))).await;
+    }
+}
+
+async fn changed(holds: &mut watch::Receiver<Held>, sent: Checksum) {
+    loop {
+        if holds.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if holds.borrow().digest() != sent {
+            return;
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The objects in a namespace, or of a definition: listed just before a deletion.
+
+use brokkr_api::reason::Reason;
+use brokkr_manifest::Key;
+use serde::Deserialize;
+
+use super::request::Cluster;
+use crate::model::{Failure, FailureClass, StepResult};
+use crate::resource::{Kind, KindName, Served};
+
+/// The number of objects that are named; the rest are counted.
+const NAMED: usize = 3;
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMetadata,
+    /// The API server writes null where there is nothing.
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListMetadata {
+    r#continue: String,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ItemMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemMetadata {
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    owner_references: Vec<serde::de::IgnoredAny>,
+}
+
+impl Cluster {
+    /// Lists the objects that would be deleted with a namespace or definition.
+    pub async fn list_contained(&self, key: &Key) -> StepResult {
+        match foreign(self, key).await {
+            Ok(foreign) => StepResult::Contained(foreign),
+            Err(failure) => StepResult::Failed(failure),
+        }
+    }
+}
+
+/// Returns the names of objects of others; empty if there are none.
+async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
+    let name = KindName::of(key);
+    let (kinds, namespace) = if name.is_namespace() {
+        (namespaced_kinds(cluster).await?, Some(key.name.as_str()))
+    } else {
+        (defined_kind(cluster, key).await?, None)
+    };
+    let (mut named, mut more) = (Vec::new(), 0);
+    for kind in kinds {
+        for item in list(cluster, &kind, namespace).await? {
+            if item.owner_references.is_empty() && !comes_by_itself(&kind, &item.name) {
+                let place = item.namespace.filter(|_| namespace.is_none());
+                let label = place.map_or_else(
+                    || format!("{} {}", kind.kind, item.name),
+                    |place| format!("{} {place}/{}", kind.kind, item.name),
+                );
+                if named.len() < NAMED { named.push(label) } else { more += 1 }
+            }
+        }
+    }
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    Ok(named)
+}
+
+/// Kubernetes creates these in every namespace, or derives them from other objects.
+fn comes_by_itself(kind: &Kind, name: &str) -> bool {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "ServiceAccount") => name == "default",
+        ("", "ConfigMap") => name == "kube-root-ca.crt",
+        ("", "Event" | "Endpoints") | ("events.k8s.io", "Event") | ("metrics.k8s.io", _) => true,
+        _ => false,
+    }
+}
+
+async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
+    let mut kinds = Vec::new();
+    for root in ["/api", "/apis"] {
+        let reply = cluster.get(root, AGGREGATED).await?;
+        if !reply.status.is_success() {
+            return Err(unreadable(&format!("discovery at {root} was answered {}", reply.status)));
+        }
+        let served: Groups = serde_json::from_slice(&reply.body)
+            .map_err(|error| unreadable(&format!("what {root} serves cannot be read: {error}")))?;
+        for group in served.items {
+            kinds.extend(group.namespaced()?);
+        }
+    }
+    Ok(kinds)
+}
+
+/// What the API server serves. Read here and not by kube's discovery, which does not show when a group is missing
+/// because its API server is unavailable.
+#[derive(Deserialize)]
+struct Groups {
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupMetadata,
+    /// The preferred one first.
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GroupMetadata {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+    #[serde(default)]
+    resources: Vec<Resource>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    resource: String,
+    scope: String,
+    verbs: Vec<String>,
+    response_kind: ResponseKind,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    kind: String,
+}
+
+impl Group {
+    /// Each resource once, in the version that comes first.
+    fn namespaced(self) -> Result<Vec<Kind>, Failure> {
+        let group = self.metadata.name;
+        let mut kinds: Vec<Kind> = Vec::new();
+        for version in self.versions {
+            if version.freshness == "Stale" {
+                let what = format!("the server behind {group}/{} is away", version.version);
+                return Err(unreadable(&format!("{what}, so what is inside cannot be listed")));
+            }
+            for resource in version.resources {
+                let listed =
+                    resource.scope == "Namespaced" && resource.verbs.iter().any(|verb| verb == "list");
+                if listed && kinds.iter().all(|kind| kind.plural != resource.resource) {
+                    kinds.push(Kind::from(Served {
+                        group: group.clone(),
+                        version: version.version.clone(),
+                        kind: resource.response_kind.kind,
+                        plural: resource.resource,
+                        namespaced: true,
+                    }));
+                }
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+/// Returns the kind of a definition.
+async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure> {
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", key.name);
+    let reply = cluster.get(&path, "application/json").await?;
+    if reply.status == http::StatusCode::NOT_FOUND {
+        return Ok(Vec::new());
+    }
+    if !reply.status.is_success() {
+        return Err(unreadable(&format!("reading {} was answered {}", key.name, reply.status)));
+    }
+    let definition: serde_json::Value =
+        serde_json::from_slice(&reply.body).map_err(|error| unreadable(&error.to_string()))?;
+    let spec = &definition["spec"];
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
+    let version =
+        served.ok_or_else(|| unreadable("it serves no version, so what is inside cannot be listed"))?;
+    Ok(vec![Kind::from(Served {
+        group: text(&spec["group"]),
+        version: text(&version["name"]),
+        kind: text(&spec["names"]["kind"]),
+        plural: text(&spec["names"]["plural"]),
+        namespaced: spec["scope"] == "Namespaced",
+    })])
+}
+
+async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result<Vec<ItemMetadata>, Failure> {
+    let mut found = Vec::new();
+    let mut next = String::new();
+    loop {
+        let path = format!("{}?limit=500{next}", kind.path(namespace, None));
+        let reply = cluster.get(&path, METADATA_LIST).await?;
+        match reply.status.as_u16() {
+            200 => {
+                let list: List = serde_json::from_slice(&reply.body)
+                    .map_err(|error| unreadable(&format!("the list of {kind} cannot be read: {error}")))?;
+                found.extend(list.items.into_iter().flatten().map(|item| item.metadata));
+                if list.metadata.r#continue.is_empty() {
+                    return Ok(found);
+                }
+                next = format!("&continue={}", list.metadata.r#continue);
+            }
+            // Not served after all, or not listable: nothing of it can be lost.
+            404 | 405 => return Ok(found),
+            code => return Err(unreadable(&format!("listing {kind} was answered {code}"))),
+        }
+    }
+}
+
+/// A namespace or definition that cannot be inspected is not deleted.
+fn unreadable(what: &str) -> Failure {
+    Failure::with_words(FailureClass::Transient, Reason::CannotInspect, what)
+}

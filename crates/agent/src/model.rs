@@ -1,0 +1,28 @@
+//! The data that decisions are made on, and the steps that they lead to.
+//!
+//! | file        | contents                                                        |
+//! |-------------|-----------------------------------------------------------------|
+//! | `object`    | a live object, reduced to what decisions need                   |
+//! | `content`   | a deployment object, parsed and resolved                        |
+//! | `record`    | the record of a stack, with its inventory                       |
+//! | `failure`   | failed requests, and causes of unready workloads                |
+//! | `step`      | the requests of a plan, and their results                       |
+//! | `progress`  | what this process has done for the current goal                 |
+//! | `situation` | everything that a plan is a function of                         |
+
+pub mod content;
+pub mod failure;
+pub mod object;
+pub mod progress;
+pub mod record;
+pub mod situation;
+pub mod step;
+
+pub use brokkr_api::reason::Prerequisite;
+pub use content::{Body, Content, DesiredObject, Goal, definitions};
+pub use failure::{Cause, Failure, FailureClass, RetryState};
+pub use object::{Fingerprint, Owner, SeenObject, Uid};
+pub use progress::{Fight, Progress, Rival};
+pub use record::{Entry, Made, Origin, Outcome, Record};
+pub use situation::{Holder, Intent, Observed, OtherStacks, Situation};
+pub use step::{ApplyReason, Plan, Stage, Step, StepResult, prerequisite_kind};

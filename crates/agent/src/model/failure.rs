@@ -1,0 +1,71 @@
+//! Failed requests and when to try them again; and the causes of unready workloads.
+
+use brokkr_api::reason::{Message, Reason};
+use jiff::Timestamp;
+
+/// Why a step did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub class: FailureClass,
+    pub reason: Reason,
+    pub message: Message,
+    /// The server's Retry-After.
+    pub retry_after: Option<std::time::Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// May succeed later without any change.
+    Transient,
+    /// Will fail again until someone changes something.
+    Permanent,
+    /// A prerequisite is missing: a namespace, or its kind. An event resolves it, not time.
+    Missing,
+    /// The change needs a new value for an immutable field.
+    Immutable,
+    /// The object differs from what was known: read it again.
+    Conflict,
+}
+
+/// A failure, and when to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryState {
+    pub failure: Failure,
+    /// The failed request was an apply or a dry run: only another one of these resolves it, not a read.
+    pub of_apply: bool,
+    pub attempts: u32,
+    pub since: Timestamp,
+    pub retry_at: Timestamp,
+}
+
+impl Failure {
+    /// Returns a failure with the sentence of its reason.
+    #[must_use]
+    pub fn new(class: FailureClass, reason: Reason) -> Self {
+        Self { class, message: reason.message(), reason, retry_after: None }
+    }
+
+    /// The same, followed by what others said about it.
+    #[must_use]
+    pub fn with_words(class: FailureClass, reason: Reason, words: impl std::fmt::Display) -> Self {
+        Self { class, message: reason.message_with(words), reason, retry_after: None }
+    }
+}
+
+/// The longest message of a cause: controllers put whole stack traces into theirs.
+const LONGEST: usize = 400;
+
+/// Why a workload is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub reason: Reason,
+    /// One sentence for people, in the words of the kubelet or the controller.
+    pub message: Message,
+}
+
+impl Cause {
+    #[must_use]
+    pub fn new(reason: Reason, message: &str) -> Self {
+        Self { reason, message: Message::new(message.trim()).clipped(LONGEST) }
+    }
+}

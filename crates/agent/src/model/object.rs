@@ -1,0 +1,216 @@
+//! A live object, reduced to what decisions need, and its owner.
+//!
+//! There may be ten thousand of these, so equal values are shared, and ids are stored in their short form.
+
+use std::fmt;
+use std::sync::Arc;
+
+use brokkr_api::{AgentId, StackId};
+use brokkr_manifest::Key;
+use hex::FromHex as _;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::health::{Health, HealthState};
+
+/// The hash of our managedFields entry: while it is unchanged, no field of ours was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Fingerprint([u8; 16]);
+
+impl Fingerprint {
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut short = [0; 16];
+        short.copy_from_slice(&Sha256::digest(text.as_bytes())[..16]);
+        Self(short)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Fingerprint> for String {
+    fn from(fingerprint: Fingerprint) -> Self {
+        fingerprint.to_string()
+    }
+}
+
+impl From<String> for Fingerprint {
+    /// Records once held the longer text that is hashed now; hashing it makes the two equal.
+    fn from(text: String) -> Self {
+        <[u8; 16]>::from_hex(&text).map_or_else(|_| Self::of(&text), Self)
+    }
+}
+
+/// An id that is opaque by contract and a UUID in practice: 16 bytes if it is one, the text if not.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Uid(Form);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Form {
+    Uuid([u8; 16]),
+    Text(Arc<str>),
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        // Only what comes out again exactly as it went in.
+        match text.parse::<Uuid>() {
+            Ok(uuid) if uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text => {
+                Self(Form::Uuid(uuid.into_bytes()))
+            }
+            _ => Self(Form::Text(text.into())),
+        }
+    }
+}
+
+impl From<String> for Uid {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<AgentId> for Uid {
+    fn from(id: AgentId) -> Self {
+        Self(Form::Uuid(id.0.into_bytes()))
+    }
+}
+
+impl From<StackId> for Uid {
+    fn from(id: StackId) -> Self {
+        Self(Form::Uuid(id.0.into_bytes()))
+    }
+}
+
+impl From<Uid> for String {
+    fn from(uid: Uid) -> Self {
+        uid.to_string()
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Form::Uuid(bytes) => Uuid::from_bytes(*bytes).fmt(f),
+            Form::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A live object, reduced to what decisions need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenObject {
+    pub uid: Uid,
+    pub version: u64,
+    pub agent: Option<Uid>,
+    pub stack: Option<Uid>,
+    /// Its ownership metadata names this object; it is not a copy from another one.
+    pub names_itself: bool,
+    pub keep: bool,
+    pub has_owner: bool,
+    pub deleting: bool,
+    pub fields: Option<Fingerprint>,
+    pub finalizers: Vec<String>,
+    pub health: Arc<Health>,
+    /// Its health after a grace period ends.
+    pub later: Option<Box<(Timestamp, Arc<Health>)>>,
+    /// The field manager that wrote to it since our last apply, how and when.
+    pub writer: Option<Arc<str>>,
+}
+
+impl SeenObject {
+    #[must_use]
+    pub fn health_at(&self, now: Timestamp) -> &Health {
+        match self.later.as_deref() {
+            Some((at, health)) if *at <= now => health,
+            _ => &self.health,
+        }
+    }
+
+    #[must_use]
+    pub fn is_ready(&self, now: Timestamp) -> bool {
+        !self.deleting && self.health_at(now).state == HealthState::Ready
+    }
+
+    /// Returns whether the object carries the ownership metadata of this stack, not a copy from another object.
+    #[must_use]
+    pub fn belongs_to(&self, agent: AgentId, stack: StackId, _key: &Key) -> bool {
+        self.names_itself && self.agent == Some(agent.into()) && self.stack == Some(stack.into())
+    }
+
+    /// Returns the owner, if that is another stack or agent.
+    #[must_use]
+    pub fn other_owner(&self, agent: AgentId, stack: StackId, _key: &Key) -> Option<Owner> {
+        if !self.names_itself {
+            return None;
+        }
+        match (&self.agent, &self.stack) {
+            (Some(other), _) if *other != agent.into() => Some(Owner::Agent(other.to_string())),
+            (_, Some(other)) if *other != stack.into() => Some(Owner::Stack(other.to_string())),
+            _ => None,
+        }
+    }
+}
+
+/// The other owner of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Agent(String),
+    Stack(String),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(id) => write!(f, "agent {id}"),
+            Self::Stack(id) => write!(f, "stack {id}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_fingerprints_are_written_as_they_were_read() {
+        for text in [
+            "0199c5a7-0000-7000-8000-000000000001",
+            "0199C5A7-0000-7000-8000-000000000001",
+            "0199c5a700007000800000000000000a",
+            "uid-1",
+            "",
+        ] {
+            assert_eq!(Uid::from(text).to_string(), text);
+            assert_eq!(serde_json::to_string(&Uid::from(text)).unwrap(), format!("\"{text}\""));
+        }
+        assert_ne!(
+            Uid::from("0199c5a7-0000-7000-8000-00000000000a"),
+            Uid::from("0199C5A7-0000-7000-8000-00000000000A")
+        );
+        let fingerprint = Fingerprint::of("apps/v1:00ff");
+        let written = serde_json::to_string(&fingerprint).unwrap();
+        assert_eq!(serde_json::from_str::<Fingerprint>(&written).unwrap(), fingerprint);
+        let as_once_recorded = "\"apps/v1:00ff\"";
+        assert_eq!(serde_json::from_str::<Fingerprint>(as_once_recorded).unwrap(), fingerprint);
+    }
+}

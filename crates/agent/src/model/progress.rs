@@ -1,0 +1,103 @@
+//! What this process has done for the current goal.
+//!
+//! Losing it costs requests, never correctness: everything that must survive is in the record.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use brokkr_api::reason::LeftBecause;
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::failure::{Cause, RetryState};
+use super::object::SeenObject;
+
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    pub lookups: Lookups,
+    pub delivery: Delivery,
+    pub failures: Failures,
+    pub cleanup: Cleanup,
+    pub repairs: Repairs,
+    pub readiness: Readiness,
+    /// Since when the current stage waits.
+    pub waiting_since: Option<Timestamp>,
+}
+
+/// Answers of the API server that no watch gives.
+#[derive(Clone, Debug, Default)]
+pub struct Lookups {
+    /// Objects that do not carry our label; none if there is no such object.
+    pub objects: HashMap<Key, Option<SeenObject>>,
+    /// The rights that are missing; none before the check.
+    pub missing_rights: Option<Vec<ObjectNote>>,
+    /// Definitions with kinds that discovery shows.
+    pub served: HashSet<Key>,
+    /// Objects in a namespace, or of a definition, that are not ours: listed just before a deletion.
+    pub contained: HashMap<Key, Vec<String>>,
+}
+
+/// How far the delivery of the current content has come.
+#[derive(Clone, Debug, Default)]
+pub struct Delivery {
+    pub validated: HashSet<Key>,
+    pub written: HashSet<Key>,
+    /// Objects with a change to an immutable field that may be recreated.
+    pub replace: HashSet<Key>,
+    /// The content that was applied before was already asked for.
+    pub earlier_requested: bool,
+}
+
+/// Failed requests.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    pub objects: BTreeMap<Key, RetryState>,
+    /// Failures to put an earlier content back. They say nothing about the newest content.
+    pub put_back: BTreeMap<Key, RetryState>,
+    /// Why the content could not be fetched or read.
+    pub fetch: Option<RetryState>,
+}
+
+/// What a prune or removal has done.
+#[derive(Clone, Debug, Default)]
+pub struct Cleanup {
+    /// Deletions that the server accepted.
+    pub deleted: HashSet<Key>,
+    /// Objects that stay in the cluster on purpose, with the reason.
+    pub left: BTreeMap<Key, LeftBecause>,
+}
+
+/// Repairs of objects that others changed.
+#[derive(Clone, Debug, Default)]
+pub struct Repairs {
+    /// Objects that the running sweep has not checked yet.
+    pub unswept: BTreeSet<Key>,
+    /// How often each object was repaired recently.
+    pub fights: HashMap<Key, Fight>,
+    /// The field managers that change our fields, as far as the API server names them.
+    pub rivals: HashMap<Key, Vec<Rival>>,
+    /// Repairs since the last report of repairs.
+    pub count: u32,
+    pub reported_at: Option<Timestamp>,
+}
+
+/// What is known about workloads that are not ready.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness {
+    /// The cause, and when it was looked up.
+    pub causes: HashMap<Key, (Timestamp, Option<Cause>)>,
+    pub unready_since: Option<Timestamp>,
+}
+
+/// A field manager that changes fields of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    pub manager: String,
+    pub fields: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Fight {
+    pub rounds: u32,
+    pub last: Timestamp,
+}

@@ -1,0 +1,116 @@
+//! The record of a stack in the cluster (`stacks.brokkr.io`): what the agent owns there, and what it has to report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brokkr_api::envelope::{Grant, TargetStack};
+use brokkr_api::ids::Checksum;
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::{Condition, Hops, Report, Transition};
+use brokkr_api::{SequenceId, StackId};
+use brokkr_manifest::Key;
+use serde::{Deserialize, Serialize};
+
+use super::object::{Fingerprint, Uid};
+use crate::resource::Kind;
+
+/// Whether an object existed before Brokkr. Decides whether a Namespace may be deleted at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Created,
+    Adopted,
+}
+
+/// One entry of the inventory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub kind: Kind,
+    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Uid>,
+    /// Digest of the manifest's object as it was last applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Checksum>,
+    /// Hash of our managedFields entry in the answer to our last apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Fingerprint>,
+}
+
+/// What the cluster knows about a stack: the record `stacks.brokkr.io`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub project: String,
+    pub stack: StackId,
+    pub stack_name: String,
+    /// The highest sequence id that was ever intended. Never decreases.
+    pub sequence: SequenceId,
+    /// Set while the stack is being removed.
+    pub removal: Option<brokkr_api::envelope::Removal>,
+    /// The checksum in the annotations of the objects.
+    pub checksum: Option<Checksum>,
+    pub stamp: SequenceId,
+    /// The sequence id that was applied completely.
+    pub applied: Option<SequenceId>,
+    pub inventory: BTreeMap<Key, Entry>,
+    /// The grant of the last write: needed while the broker is unreachable.
+    pub grant: Option<Grant>,
+    pub made: Made,
+    pub hops: Hops,
+    pub outcome: Option<Outcome>,
+    /// The conditions of the stack.
+    pub conditions: Vec<Condition>,
+    pub ready: u32,
+    pub total: u32,
+    /// Reports that the broker has not acknowledged yet.
+    pub reports: Vec<Report>,
+    /// The session that wrote it.
+    pub session: i64,
+    /// The resourceVersion to be replaced; none before the record was created.
+    pub version: Option<String>,
+}
+
+/// The Namespaces and definitions that were absent when a deployment object was first intended: what depends on them
+/// was absent, too; and D1 takes these Namespaces back, once, if it fails for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    pub sequence: SequenceId,
+    pub prerequisites: BTreeSet<Key>,
+}
+
+/// The last reported outcome, so that only changes are reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub transition: Transition,
+    pub sequence: SequenceId,
+    #[serde(flatten)]
+    pub reason: Reason,
+    pub message: Message,
+}
+
+impl Record {
+    /// Returns the record of a stack that has none yet.
+    #[must_use]
+    pub fn new(target: &TargetStack, session: i64) -> Self {
+        Self {
+            project: target.project.clone(),
+            stack: target.stack_id,
+            stack_name: target.stack_name.clone(),
+            sequence: target.sequence_id,
+            removal: None,
+            checksum: None,
+            stamp: SequenceId::default(),
+            applied: None,
+            inventory: BTreeMap::default(),
+            grant: None,
+            made: Made::default(),
+            hops: Hops::default(),
+            outcome: None,
+            conditions: Vec::new(),
+            ready: 0,
+            total: 0,
+            reports: Vec::new(),
+            session,
+            version: None,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Everything that a plan is a function of.
+
+use std::collections::HashSet;
+
+use brokkr_api::AgentId;
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::content::Goal;
+use super::object::SeenObject;
+use super::progress::Progress;
+use super::record::{Origin, Record};
+use crate::resource::KindName;
+
+/// The live objects that the watches have observed.
+pub trait Observed {
+    fn seen(&self, key: &Key) -> Option<&SeenObject>;
+    /// Whether everything of this kind that carries our label is known.
+    fn synced(&self, kind: &KindName) -> bool;
+}
+
+/// What a plan has to know about the other stacks of this agent.
+pub trait OtherStacks {
+    /// Returns another stack that has this object in its record, or is about to, and its intent.
+    fn holder(&self, key: &Key) -> Option<Holder>;
+    /// Returns the name of another stack, if its newest content contains this object.
+    fn successor(&self, key: &Key) -> Option<String>;
+    /// Returns whether another stack's newest content has an object in this Namespace, or of this definition: it may put it
+    /// there at any moment, also after the contained objects were listed.
+    fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool;
+    /// Returns whether the newest content of some other stack is not fetched yet: it may contain any object.
+    fn has_pending_content(&self) -> bool;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub name: String,
+    pub intent: Intent,
+    /// Passed on to the successor: only a Namespace that Brokkr created may be deleted.
+    pub origin: Option<Origin>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    Keeps,
+    /// Unknown until its newest content is fetched, or its own request is answered.
+    Undecided,
+    LetsGo,
+}
+
+/// Everything a plan is a function of.
+pub struct Situation<'a> {
+    pub agent: AgentId,
+    pub session: i64,
+    pub goal: &'a Goal,
+    pub record: Option<&'a Record>,
+    /// Whether the broker knows that this agent holds the stack.
+    pub held: bool,
+    pub progress: &'a Progress,
+    pub observed: &'a dyn Observed,
+    pub other_stacks: &'a dyn OtherStacks,
+    pub busy: &'a HashSet<Key>,
+    pub now: Timestamp,
+}
+
+impl Situation<'_> {
+    /// Returns the record as this run would write it; a new one if there is none.
+    #[must_use]
+    pub fn current_record(&self) -> Record {
+        let record = self.record.cloned();
+        let mut record = record.unwrap_or_else(|| Record::new(&self.goal.target, self.session));
+        record.session = self.session;
+        record
+    }
+}

@@ -1,0 +1,273 @@
+//! The requests of a plan, and their results.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use brokkr_api::SequenceId;
+use brokkr_api::reason::{LeftBecause, Message, Prerequisite};
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::content::{Content, DesiredObject};
+use super::failure::{Cause, Failure};
+use super::object::{SeenObject, Uid};
+use super::progress::Rival;
+use super::record::Record;
+use crate::ownership::Stamp;
+use crate::resource::{Kind, Served};
+
+/// One request.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Announce to the broker that this agent holds the stack, before the first write for it.
+    Hold,
+    /// Get, verify, parse and resolve the content.
+    Fetch,
+    /// Get the previously applied content from the cache: its objects are still repaired.
+    FetchEarlier {
+        sequence: SequenceId,
+    },
+    WriteRecord(Box<Record>),
+    /// Delete the record: the stack is gone and the broker knows it.
+    DropRecord,
+    /// Evict the cached contents of this stack, except this one.
+    ForgetContents {
+        keep: SequenceId,
+    },
+    /// Read one object that does not carry our label.
+    ReadObject {
+        key: Key,
+        kind: Kind,
+    },
+    /// Wait until discovery shows the kinds of an established definition.
+    Resolve {
+        key: Key,
+        kinds: Vec<Kind>,
+    },
+    /// Ask which rights are missing for what the content names.
+    CheckRights {
+        content: Arc<Content>,
+    },
+    /// List the objects in a namespace, or of a definition.
+    ListContained {
+        key: Key,
+        kind: Kind,
+    },
+    DryRun {
+        desired: Arc<DesiredObject>,
+        uid: Option<Uid>,
+        stamp: Stamp,
+    },
+    Apply {
+        desired: Arc<DesiredObject>,
+        uid: Option<Uid>,
+        stamp: Stamp,
+        why: ApplyReason,
+        /// It was seen before, with our ownership metadata.
+        ours: bool,
+    },
+    /// Find the field managers that change our fields: a dry run without force names them.
+    FindRivals {
+        desired: Arc<DesiredObject>,
+        stamp: Stamp,
+    },
+    /// Read its Pods and events to find out why it is not ready.
+    Diagnose {
+        desired: Arc<DesiredObject>,
+    },
+    Delete {
+        key: Key,
+        kind: Kind,
+        uid: Uid,
+    },
+    /// Remove our ownership metadata and leave the object.
+    Release {
+        key: Key,
+        kind: Kind,
+        uid: Uid,
+        because: LeftBecause,
+    },
+}
+
+impl Step {
+    /// Returns the object that the step is about, if any.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::ReadObject { key, .. }
+            | Self::ListContained { key, .. }
+            | Self::Resolve { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Release { key, .. } => Some(key),
+            Self::DryRun { desired, .. }
+            | Self::Apply { desired, .. }
+            | Self::FindRivals { desired, .. }
+            | Self::Diagnose { desired } => Some(&desired.key),
+            Self::Hold
+            | Self::Fetch
+            | Self::WriteRecord(_)
+            | Self::DropRecord
+            | Self::CheckRights { .. }
+            | Self::FetchEarlier { .. }
+            | Self::ForgetContents { .. } => None,
+        }
+    }
+
+    /// One word for logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Fetch => "fetch",
+            Self::FetchEarlier { .. } => "fetch-earlier",
+            Self::WriteRecord(_) => "write-record",
+            Self::DropRecord => "drop-record",
+            Self::ForgetContents { .. } => "forget-contents",
+            Self::ReadObject { .. } => "read-object",
+            Self::CheckRights { .. } => "check-rights",
+            Self::Resolve { .. } => "resolve",
+            Self::ListContained { .. } => "list-contained",
+            Self::DryRun { .. } => "dry-run",
+            Self::Apply { .. } => "apply",
+            Self::FindRivals { .. } => "find-rivals",
+            Self::Diagnose { .. } => "diagnose",
+            Self::Delete { .. } => "delete",
+            Self::Release { .. } => "release",
+        }
+    }
+}
+
+/// Why something is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyReason {
+    /// It is part of a delivery.
+    Deliver,
+    /// Someone else changed it.
+    Repair,
+    /// Someone else changed it, and an earlier content is put back: the newest one is refused, or not yet applied.
+    PutBack,
+    /// A periodic check; no change was observed. It had this version before.
+    Sweep { version: u64 },
+}
+
+/// The result of a step.
+#[derive(Clone, Debug)]
+pub enum StepResult {
+    Held,
+    Fetched(Arc<Content>),
+    FetchedEarlier(Option<Arc<Content>>),
+    RecordWritten {
+        version: String,
+    },
+    RecordDropped,
+    ContentsForgotten,
+    ObjectRead(Option<SeenObject>),
+    Contained(Vec<String>),
+    /// The dry run succeeded; `exists` says whether the object exists.
+    Valid {
+        exists: bool,
+    },
+    Resolved,
+    RightsChecked(Vec<ObjectNote>),
+    Applied {
+        seen: SeenObject,
+        created: bool,
+    },
+    RivalsFound(Vec<Rival>),
+    Diagnosed(Option<Cause>),
+    DeleteAccepted,
+    Gone,
+    Released,
+    Failed(Failure),
+}
+
+/// The stage of a delivery or removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Announce,
+    Fetch,
+    Inspect,
+    Intend,
+    Prerequisites,
+    Validate,
+    Apply,
+    Prune,
+    Settle,
+    Steady,
+    Stopped,
+    Remove,
+    Done,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub stage: Stage,
+    /// Steps that may run concurrently.
+    pub steps: Vec<Step>,
+    /// Kinds that have to be watched to go on.
+    pub watch: BTreeSet<Kind>,
+    /// What has to change before it can continue.
+    pub blocked_on: BTreeSet<Prerequisite>,
+    /// When to plan again even if nothing happens.
+    pub wake_at: Option<Timestamp>,
+    /// What it waits for, for logs.
+    pub waiting_for: Option<Message>,
+    /// Something that was applied is not ready.
+    pub unready: bool,
+    /// It depends on the plans of other stacks of this agent: plan again when they change.
+    pub depends_on_others: bool,
+}
+
+impl Plan {
+    #[must_use]
+    pub fn new(stage: Stage) -> Self {
+        Self {
+            stage,
+            steps: Vec::new(),
+            watch: BTreeSet::new(),
+            blocked_on: BTreeSet::new(),
+            wake_at: None,
+            waiting_for: None,
+            unready: false,
+            depends_on_others: false,
+        }
+    }
+
+    #[must_use]
+    pub fn with(stage: Stage, steps: Vec<Step>) -> Self {
+        Self { steps, ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn waiting(stage: Stage, what: impl Into<Message>) -> Self {
+        Self { waiting_for: Some(what.into()), ..Self::new(stage) }
+    }
+
+    #[must_use]
+    pub fn wake(mut self, at: Option<Timestamp>) -> Self {
+        self.wake_at = match (self.wake_at, at) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        self
+    }
+}
+
+/// Returns the kind to watch for a prerequisite.
+#[must_use]
+pub fn prerequisite_kind(prerequisite: Prerequisite) -> Kind {
+    let (group, kind, plural) = match prerequisite {
+        Prerequisite::Definition => {
+            ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
+        }
+        Prerequisite::Namespace => ("", "Namespace", "namespaces"),
+    };
+    Kind::from(Served {
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        namespaced: false,
+    })
+}

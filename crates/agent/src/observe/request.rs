@@ -1,0 +1,194 @@
+//! The requests of a watch to the API server: list and watch.
+//!
+//! Plain requests, so that every phase has its own deadline and every refusal its own meaning:
+//! a watch that hangs looks exactly like a cluster without changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+
+use super::timing::WatchTiming;
+use super::tracked::{self, Line, Page};
+use crate::resource::Kind;
+
+const PAGE: u32 = 250;
+/// No object is larger: etcd takes 1.5 MiB, and managedFields come on top.
+const LONGEST_LINE: usize = 16 << 20;
+
+/// What is watched: one kind, everywhere or in one namespace.
+#[derive(Clone)]
+pub struct Source {
+    pub client: Client,
+    pub kind: Kind,
+    pub namespace: Option<Arc<str>>,
+    /// None: every object of the kind, whatever its owner.
+    pub selector: Option<String>,
+    pub metadata_only: bool,
+    pub timing: WatchTiming,
+}
+
+/// Why the API server refused a request.
+#[derive(Debug)]
+pub enum Refusal {
+    /// 410: the resourceVersion is too old.
+    Expired,
+    /// 404, 405: there is no such kind, or it cannot be listed.
+    NotServed,
+    /// 403
+    Denied(String),
+    /// 400, 422: the request is invalid.
+    Unfit(String),
+    /// Anything else; may work the next time.
+    Failed(String, Option<Duration>),
+}
+
+impl Refusal {
+    pub fn failed(what: impl std::fmt::Display) -> Self {
+        Self::Failed(what.to_string(), None)
+    }
+
+    /// Returns what a status means, in an answer or in a stream.
+    fn of(code: u16, message: String, wait: Option<Duration>) -> Self {
+        match code {
+            410 => Self::Expired,
+            404 | 405 => Self::NotServed,
+            403 => Self::Denied(message),
+            400 | 422 => Self::Unfit(message),
+            _ => Self::Failed(format!("{code} {message}"), wait),
+        }
+    }
+}
+
+impl Source {
+    /// Returns one page of a consistent list.
+    pub async fn page(&self, next: &str) -> Result<Page, Refusal> {
+        let mut query = format!("limit={PAGE}");
+        add(&mut query, "continue", next);
+        let asked = async {
+            let body = self.get(query, "List").await?.into_body().collect().await.map_err(Refusal::failed)?;
+            tracked::read_page(&body.to_bytes(), &self.kind.name(), Timestamp::now()).map_err(Refusal::failed)
+        };
+        within(self.timing.answer, asked).await
+    }
+
+    /// Watches changes after `version`.
+    pub async fn watch(&self, version: &str) -> Result<Lines, Refusal> {
+        let mut query = String::new();
+        add(&mut query, "resourceVersion", version);
+        self.open(query).await
+    }
+
+    /// Lists and watches in one request, without pages in memory.
+    pub async fn stream(&self) -> Result<Lines, Refusal> {
+        self.open("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned()).await
+    }
+
+    async fn open(&self, query: String) -> Result<Lines, Refusal> {
+        let lasts = self.timing.watch();
+        let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={}{query}", lasts.as_secs());
+        let body = within(self.timing.answer, self.get(query, "")).await?.into_body();
+        let chunks = body.into_data_stream().map(|chunk| chunk.map_err(|error| error.to_string())).boxed();
+        Ok(Lines {
+            chunks,
+            pending: BytesMut::new(),
+            patience: lasts + self.timing.margin,
+            kind: self.kind.clone(),
+        })
+    }
+
+    async fn get(&self, mut query: String, list: &str) -> Result<Response<Body>, Refusal> {
+        if let Some(selector) = &self.selector {
+            add(&mut query, "labelSelector", selector);
+        }
+        let accept = if self.metadata_only {
+            format!("application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1")
+        } else {
+            "application/json".to_owned()
+        };
+        let path = self.kind.path(self.namespace.as_deref(), None);
+        let request = Request::get(format!("{path}?{query}"))
+            .header(http::header::ACCEPT, accept)
+            .body(Body::empty())
+            .map_err(Refusal::failed)?;
+        let response = self.client.send(request).await.map_err(Refusal::failed)?;
+        if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
+    }
+}
+
+fn add(query: &mut String, name: &str, value: &str) {
+    if !value.is_empty() {
+        let encoded: String = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
+        query.push_str(&format!("&{name}={encoded}"));
+    }
+}
+
+pub async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    tokio::time::timeout(limit, asked)
+        .await
+        .unwrap_or_else(|_| Err(Refusal::Failed(format!("no answer within {limit:?}"), None)))
+}
+
+async fn refusal(response: Response<Body>) -> Refusal {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Status {
+        message: String,
+    }
+    let code: StatusCode = response.status();
+    let wait = response
+        .headers()
+        .get(http::header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok())
+        .map(Duration::from_secs);
+    let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let status: Status = serde_json::from_slice(&body).unwrap_or_default();
+    Refusal::of(code.as_u16(), status.message, wait)
+}
+
+/// The lines of an open watch.
+pub struct Lines {
+    chunks: futures::stream::BoxStream<'static, Result<Bytes, String>>,
+    pending: BytesMut,
+    /// The server ends every watch; one that lasts longer is dead.
+    patience: Duration,
+    kind: Kind,
+}
+
+impl Lines {
+    /// Returns the next line with the version to continue from; `None` when the server ended the watch.
+    pub async fn next(&mut self) -> Result<Option<(Line, String)>, Refusal> {
+        loop {
+            if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                let line = self.pending.split_to(end + 1);
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                return match tracked::read_line(&line, &self.kind.name(), Timestamp::now()) {
+                    Ok((Line::Error { code, message }, _)) => Err(Refusal::of(code, message, None)),
+                    Ok(read) => Ok(Some(read)),
+                    Err(error) => Err(Refusal::Failed(format!("a line that cannot be read: {error}"), None)),
+                };
+            }
+            if self.pending.len() > LONGEST_LINE {
+                return Err(Refusal::failed("a line that does not end"));
+            }
+            match tokio::time::timeout(self.patience, self.chunks.next()).await {
+                Err(_) => return Err(Refusal::Failed(format!("silent for {:?}", self.patience), None)),
+                Ok(None) => return Ok(None),
+                Ok(Some(Ok(chunk))) => self.pending.extend_from_slice(&chunk),
+                Ok(Some(Err(error))) => return Err(Refusal::Failed(error, None)),
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The ownership metadata that Brokkr puts on every object that it applies.
+//!
+//! Watches select by the label; the annotations name the stack that owns the object. The `id`
+//! annotation names the resource itself, because controllers copy labels and annotations onto
+//! children, and a copy must not look like ours.
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::Key;
+use serde_json::{Map, Value, json};
+
+use crate::model::object::Uid;
+
+pub const FIELD_MANAGER: &str = "brokkr";
+pub const AGENT_LABEL: &str = "brokkr.io/agent";
+pub const STACK_ID: &str = "brokkr.io/stack-id";
+pub const CHECKSUM: &str = "brokkr.io/checksum";
+pub const SEQUENCE: &str = "brokkr.io/sequence";
+pub const ID: &str = "brokkr.io/id";
+pub const PRUNE: &str = "brokkr.io/prune";
+/// `recreate`: the object may be deleted and created again where an immutable field changes.
+pub const REPLACE: &str = "brokkr.io/replace";
+
+/// What is written on every resource of one deployment object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub agent: AgentId,
+    pub stack: StackId,
+    pub checksum: Checksum,
+    /// Changes only together with the checksum: equal content again writes nothing.
+    pub sequence: SequenceId,
+}
+
+/// Returns the body of an apply: the manifest's object, our metadata, and the uid where the object must exist
+/// already (the server then refuses to create another one).
+#[must_use]
+pub fn apply_metadata(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&Uid>) -> Value {
+    let Some(root) = body.as_object_mut() else { return body };
+    let metadata = object_in(root, "metadata");
+    if let Some(namespace) = &key.namespace {
+        metadata.insert("namespace".into(), json!(namespace));
+    }
+    if let Some(uid) = uid {
+        metadata.insert("uid".into(), json!(uid));
+    }
+    object_in(metadata, "labels").insert(AGENT_LABEL.into(), json!(stamp.agent.to_string()));
+    let annotations = object_in(metadata, "annotations");
+    annotations.insert(STACK_ID.into(), json!(stamp.stack.to_string()));
+    annotations.insert(CHECKSUM.into(), json!(stamp.checksum.to_string()));
+    annotations.insert(SEQUENCE.into(), json!(stamp.sequence.to_string()));
+    annotations.insert(ID.into(), json!(key.to_string()));
+    body
+}
+
+/// Returns a merge patch that removes our metadata and leaves everything else.
+#[must_use]
+pub fn remove_metadata(uid: &Uid) -> Value {
+    json!({"metadata": {
+        "uid": uid,
+        "labels": {AGENT_LABEL: null},
+        "annotations": {STACK_ID: null, CHECKSUM: null, SEQUENCE: null, ID: null},
+    }})
+}
+
+fn object_in<'a>(parent: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
+    let slot = parent.entry(field).or_insert_with(|| json!({}));
+    if !slot.is_object() {
+        *slot = json!({});
+    }
+    slot.as_object_mut().expect("made an object above")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b4_every_applied_resource_carries_stack_id_and_checksum_beside_what_the_user_wrote() {
+        let key: Key = "/ConfigMap/shop/settings".parse().unwrap();
+        let stamp = Stamp {
+            agent: AgentId::generate(),
+            stack: StackId::generate(),
+            checksum: Checksum::of(b"content"),
+            sequence: SequenceId(7),
+        };
+        let body = json!({"kind": "ConfigMap", "metadata": {"name": "settings", "labels": {"app": "shop"}}});
+        let applied = apply_metadata(body, &key, &stamp, Some(&"u-1".into()));
+        let metadata = &applied["metadata"];
+        assert_eq!(metadata["labels"]["app"], "shop");
+        assert_eq!(metadata["labels"][AGENT_LABEL], stamp.agent.to_string());
+        assert_eq!(metadata["annotations"][STACK_ID], stamp.stack.to_string());
+        assert_eq!(metadata["annotations"][CHECKSUM], stamp.checksum.to_string());
+        assert_eq!(metadata["annotations"][ID], "/ConfigMap/shop/settings");
+        assert_eq!(metadata["namespace"], "shop");
+        assert_eq!(metadata["uid"], "u-1");
+    }
+}

@@ -1,0 +1,67 @@
+//! B1: Namespaces and definitions are applied, and ready, before anything that needs them.
+
+use std::collections::BTreeSet;
+
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::ObjectNote;
+
+use super::stop::{stop, stop_on_failures};
+use super::timing::{PREREQUISITE_TIMEOUT, due};
+use super::write;
+use crate::model::{Content, Plan, Situation, Stage, Step};
+use crate::resource::{Kind, KindName, is_prerequisite, object_ref};
+
+pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    let prerequisites: Vec<_> =
+        content.objects.values().filter(|desired| is_prerequisite(&desired.key)).collect();
+    if let Some(plan) =
+        write::objects(situation, Stage::Prerequisites, content, prerequisites.iter().copied())
+    {
+        return Some(plan);
+    }
+    if let Some(plan) = stop_on_failures(situation, prerequisites.iter().copied()) {
+        return Some(plan);
+    }
+    let unready = prerequisites.iter().find(|desired| {
+        situation.observed.seen(&desired.key).is_none_or(|seen| !seen.is_ready(situation.now))
+    });
+    let Some(unready) = unready else { return resolve(situation, content) };
+    let since = situation.progress.waiting_since.unwrap_or(situation.now);
+    let deadline = since + PREREQUISITE_TIMEOUT;
+    if due(deadline, situation.now) {
+        let reason = Reason::NotReady;
+        let message = reason.message_with(format!("after {PREREQUISITE_TIMEOUT:#}"));
+        let note = ObjectNote { object: object_ref(&unready.key), reason: reason.clone(), message };
+        return Some(stop(situation, &reason, vec![note]));
+    }
+    let what = format!("waiting for {} to become ready", unready.key.for_people());
+    Some(Plan::waiting(Stage::Prerequisites, what).wake(Some(deadline)))
+}
+
+/// An established definition takes a moment to appear in discovery; until then its kinds are answered with 404.
+fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
+    let mut plan = Plan::new(Stage::Prerequisites);
+    for (name, definition) in &content.definitions {
+        if situation.progress.lookups.served.contains(definition) {
+            continue;
+        }
+        let kinds: BTreeSet<&Kind> = content
+            .objects
+            .values()
+            .filter(|desired| KindName::of(&desired.key) == *name)
+            .map(|desired| &desired.kind)
+            .collect();
+        match situation.progress.failures.objects.get(definition) {
+            _ if kinds.is_empty() => {}
+            Some(retry) if !due(retry.retry_at, situation.now) => {
+                plan = plan.wake(Some(retry.retry_at));
+                plan.waiting_for =
+                    Some(Message::new(format!("waiting for {} to be served", definition.for_people())));
+            }
+            _ => plan
+                .steps
+                .push(Step::Resolve { key: definition.clone(), kinds: kinds.into_iter().cloned().collect() }),
+        }
+    }
+    (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
+}

@@ -1,0 +1,175 @@
+//! The record of each transition.
+
+use std::sync::Arc;
+
+use brokkr_api::SequenceId;
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::{Hops, ObjectNote, Transition};
+use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use super::report::{announced, note, report, summary};
+use super::{dispose, readiness};
+use crate::model::{Content, DesiredObject, Entry, Made, Origin, Record, SeenObject, Situation};
+use crate::resource::is_prerequisite;
+
+/// Returns the value of `brokkr.io/sequence`: it changes only together with the checksum.
+pub(super) fn stamp_sequence(record: Option<&Record>, content: &Content) -> SequenceId {
+    match record {
+        Some(record) if record.checksum == Some(content.checksum) => record.stamp,
+        _ => content.sequence,
+    }
+}
+
+/// Returns the record with the union of old and new objects.
+pub(super) fn intention<'a>(
+    situation: &Situation<'_>,
+    content: &Content,
+    existing: impl Fn(&Key) -> Option<&'a SeenObject>,
+) -> Record {
+    let mut record = situation.current_record();
+    let target = &situation.goal.target;
+    record.stamp = stamp_sequence(situation.record, content);
+    record.checksum = Some(content.checksum);
+    if record.sequence != content.sequence || record.hops.published.is_none() || record.removal.is_some() {
+        record.hops = Hops {
+            fetched: Some(content.fetched.max(target.released_at)),
+            verified: Some(content.verified.max(content.fetched).max(target.released_at)),
+            ..announced(target)
+        };
+    }
+    if record.made.sequence != content.sequence {
+        let absent =
+            |desired: &&Arc<DesiredObject>| is_prerequisite(&desired.key) && existing(&desired.key).is_none();
+        let prerequisites =
+            content.objects.values().filter(absent).map(|desired| desired.key.clone()).collect();
+        record.made = Made { sequence: content.sequence, prerequisites };
+    }
+    record.grant.clone_from(&target.grant);
+    record.sequence = content.sequence;
+    record.removal = None;
+    record.total = u32::try_from(content.objects.len()).unwrap_or(u32::MAX);
+    for desired in content.objects.values() {
+        let seen = existing(&desired.key);
+        let entry = record.inventory.entry(desired.key.clone()).or_insert_with(|| Entry {
+            kind: desired.kind.clone(),
+            // Also if it carries our metadata: without a record it is unknown whether it existed before.
+            origin: if seen.is_none() { Origin::Created } else { Origin::Adopted },
+            uid: None,
+            digest: None,
+            fields: None,
+        });
+        entry.kind = desired.kind.clone();
+        // Not the object that was applied: only its uid is known.
+        if let Some(seen) = seen
+            && entry.uid.as_ref() != Some(&seen.uid)
+        {
+            if is_news(situation, &desired.key, entry, seen) {
+                let heritage = situation.other_stacks.holder(&desired.key).and_then(|holder| holder.origin);
+                entry.origin = heritage.unwrap_or(Origin::Adopted);
+            }
+            entry.uid = Some(seen.uid.clone());
+            entry.digest = None;
+            entry.fields = None;
+        }
+    }
+    record
+}
+
+/// Returns whether the object is not the recorded one, and not ours: it existed before.
+pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen: &SeenObject) -> bool {
+    entry.uid.as_ref() != Some(&seen.uid)
+        && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
+}
+
+/// D1 is done: the namespaces are deleted, or were left, and are not deleted a second time.
+pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    for key in std::mem::take(&mut record.made.prerequisites) {
+        if situation.observed.seen(&key).is_none()
+            && let Some(entry) = record.inventory.get_mut(&key)
+        {
+            (entry.uid, entry.digest, entry.fields) = (None, None, None);
+        }
+    }
+    record
+}
+
+pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
+    let mut record = situation.current_record();
+    let target = &situation.goal.target;
+    record.removal = target.removal;
+    record.sequence = record.sequence.max(target.sequence_id);
+    record.applied = None;
+    record.outcome = None;
+    record.hops = announced(target);
+    record
+}
+
+/// Returns the record of a complete delivery.
+pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
+    record.applied = Some(content.sequence);
+    let after =
+        |earlier: Option<Timestamp>| earlier.map_or(situation.now, |earlier| earlier.max(situation.now));
+    record.hops.applied = Some(after(record.hops.verified));
+    record.hops.pruned = Some(after(record.hops.applied));
+    let left: Vec<String> = situation
+        .progress
+        .cleanup
+        .left
+        .iter()
+        .map(|(key, because)| format!("{}: {}", key.for_people(), Reason::Left(because.clone()).sentence()))
+        .collect();
+    let (ready, worst) = readiness::of(situation, content);
+    record.ready = ready;
+    let left = Message::new(left.join("; "));
+    report(situation, &mut record, Transition::Applied, &Reason::None, &left, Vec::new());
+    if worst.is_none() {
+        record.hops.healthy = Some(after(record.hops.pruned));
+        report(situation, &mut record, Transition::Healthy, &Reason::None, &Message::default(), Vec::new());
+    }
+    record
+}
+
+/// Returns the record without the objects that another stack took over.
+pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
+    record
+}
+
+pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
+    let mut record = Record { session: situation.session, ..record.clone() };
+    let inventory = std::mem::take(&mut record.inventory);
+    let gone: Vec<ObjectNote> = inventory
+        .iter()
+        .filter(|(key, _)| !situation.progress.cleanup.left.contains_key(key))
+        .filter_map(|(key, entry)| gone(key, entry))
+        .collect();
+    record.ready = 0;
+    record.total = u32::try_from(gone.len()).unwrap_or(u32::MAX);
+    record.hops.pruned =
+        Some(record.hops.released.map_or(situation.now, |released| released.max(situation.now)));
+    let notes: Vec<ObjectNote> = situation
+        .progress
+        .cleanup
+        .left
+        .iter()
+        .map(|(key, because)| note(key, Reason::Left(because.clone())))
+        .collect();
+    let message = summary(&notes);
+    // Objects that are left come first; deleted ones follow as far as the limit allows.
+    let notes = [notes, gone].concat();
+    // The sequence id of the removal; for an untargeted stack it is the applied one.
+    record.sequence = record.sequence.max(situation.goal.target.sequence_id);
+    report(situation, &mut record, Transition::Removed, &Reason::None, &message, notes);
+    record
+}
+
+/// Returns the receipt for one deleted object; none if it never existed.
+fn gone(key: &Key, entry: &Entry) -> Option<ObjectNote> {
+    let uid = entry.uid.as_ref()?;
+    Some(note(key, Reason::Gone { uid: uid.to_string() }))
+}

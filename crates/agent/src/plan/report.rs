@@ -1,0 +1,194 @@
+//! The reports about a stack.
+//!
+//! A report is stored in the record, with its time, before it is sent: made again after a crash, it
+//! is the same report with the same id.
+
+use std::collections::BTreeSet;
+
+use brokkr_api::EventId;
+use brokkr_api::envelope::TargetStack;
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
+use brokkr_manifest::Key;
+use jiff::{SignedDuration, Timestamp};
+
+use super::timing::{SLOW_AFTER, due};
+use crate::model::{Failure, Outcome, Plan, Record, Situation, Stage, Step};
+use crate::resource::{Kind, object_ref};
+
+pub(super) const LONGEST_MESSAGE: usize = 800;
+const LONGEST_NOTE: usize = 400;
+/// The maximum number of stored reports while the broker is unreachable.
+const KEPT_REPORTS: usize = 50;
+
+/// Returns the hops that the broker has announced.
+pub(super) fn announced(target: &TargetStack) -> Hops {
+    Hops {
+        published: Some(target.published_at),
+        targeted: Some(target.targeted_at.max(target.published_at)),
+        released: Some(target.released_at.max(target.targeted_at)),
+        ..Hops::default()
+    }
+}
+
+/// Reports a failure, once for each distinct reason.
+pub(super) fn failed(situation: &Situation<'_>, reason: &Reason, notes: Vec<ObjectNote>) -> Plan {
+    let message = summary(&notes);
+    report_once(situation, Stage::Stopped, Transition::Failed, reason, &message, notes)
+}
+
+pub(super) fn blocked(
+    situation: &Situation<'_>,
+    stage: Stage,
+    reason: &Reason,
+    message: &Message,
+    notes: Vec<ObjectNote>,
+) -> Plan {
+    let mut plan = report_once(situation, stage, Transition::Blocked, reason, message, notes);
+    plan.waiting_for = Some(message.clone());
+    plan
+}
+
+/// Waits; what lasts longer than `patience` is reported once.
+pub(super) fn wait(
+    situation: &Situation<'_>,
+    stage: Stage,
+    patience: SignedDuration,
+    reason: &Reason,
+    message: &Message,
+    notes: Vec<ObjectNote>,
+) -> Plan {
+    let until = situation.progress.waiting_since.unwrap_or(situation.now) + patience;
+    if due(until, situation.now) {
+        blocked(situation, stage, reason, message, notes)
+    } else {
+        Plan::waiting(stage, message.clone()).wake(Some(until))
+    }
+}
+
+/// Waits for the watches of these kinds.
+pub(super) fn unwatched(situation: &Situation<'_>, stage: Stage, kinds: BTreeSet<Kind>) -> Plan {
+    let first = kinds.first().map(ToString::to_string).unwrap_or_default();
+    let reason = Reason::CannotWatch { kind: first };
+    Plan { watch: kinds, ..wait(situation, stage, SLOW_AFTER, &reason, &reason.message(), Vec::new()) }
+}
+
+/// Writes a report, unless the record already says the same.
+fn report_once(
+    situation: &Situation<'_>,
+    stage: Stage,
+    transition: Transition,
+    reason: &Reason,
+    message: &Message,
+    notes: Vec<ObjectNote>,
+) -> Plan {
+    let mut record = situation.current_record();
+    let sequence = situation.goal.target.sequence_id;
+    let message = &message.clipped(LONGEST_MESSAGE);
+    let already = record.version.is_some()
+        && record.outcome.as_ref().is_some_and(|outcome| {
+            outcome.transition == transition
+                && outcome.sequence == sequence
+                && outcome.reason == *reason
+                && outcome.message == *message
+        });
+    if already {
+        return Plan::waiting(stage, message.clone());
+    }
+    // The record may still be about the previous version, with other hops.
+    let recorded = record.hops;
+    if record.sequence != sequence || record.hops.published.is_none() {
+        record.hops = so_far(situation);
+    }
+    report(situation, &mut record, transition, reason, message, notes);
+    record.hops = recorded;
+    Plan::with(stage, vec![Step::WriteRecord(Box::new(record))])
+}
+
+/// Returns the hops of a version that is not recorded yet.
+fn so_far(situation: &Situation<'_>) -> Hops {
+    let target = &situation.goal.target;
+    let (fetched, verified) = match (&situation.goal.content, &situation.progress.failures.fetch) {
+        (Some(content), _) => (Some(content.fetched), Some(content.verified)),
+        // Parsed, but its kinds are unknown; or fetched, but not parsed.
+        (None, Some(retry)) => match &retry.failure.reason {
+            Reason::UnknownKind { .. } | Reason::DiscoveryFailed => (Some(retry.since), Some(retry.since)),
+            Reason::Unreadable | Reason::ParsedDifferently | Reason::NotNamespaced { .. } => {
+                (Some(retry.since), None)
+            }
+            _ => (None, None),
+        },
+        (None, None) => (None, None),
+    };
+    let after = |at: Option<Timestamp>| at.map(|at| at.max(target.released_at));
+    Hops { fetched: after(fetched), verified: after(verified), ..announced(target) }
+}
+
+/// Returns a note about an object, with the sentence of its reason.
+pub(super) fn note(key: &Key, reason: Reason) -> ObjectNote {
+    ObjectNote { object: object_ref(key), message: reason.message(), reason }
+}
+
+/// Returns a note about a failed request.
+pub(super) fn failure_note(key: &Key, failure: &Failure) -> ObjectNote {
+    let Failure { reason, message, .. } = failure.clone();
+    ObjectNote { object: object_ref(key), reason, message }
+}
+
+/// Names the first object; counts the others.
+pub(super) fn summary(notes: &[ObjectNote]) -> Message {
+    match notes {
+        [] => Message::default(),
+        [first, rest @ ..] => and_more(format!("{}: {}", first.object, first.message), rest.len()),
+    }
+}
+
+pub(super) fn and_more(sentence: String, more: usize) -> Message {
+    Message::new(if more == 0 { sentence } else { format!("{sentence} (and {more} more)") })
+}
+
+pub(super) fn report(
+    situation: &Situation<'_>,
+    record: &mut Record,
+    transition: Transition,
+    reason: &Reason,
+    message: &Message,
+    mut objects: Vec<ObjectNote>,
+) {
+    objects.truncate(NOTES);
+    for note in &mut objects {
+        note.message = note.message.clipped(LONGEST_NOTE);
+    }
+    let message = &message.clipped(LONGEST_MESSAGE);
+    let sequence = situation.goal.target.sequence_id;
+    // Each report is later than the one before, so that their times give their order.
+    let at = record.reports.iter().map(|report| report.at + SignedDuration::from_micros(1)).max();
+    let mut report = Report {
+        id: EventId(Default::default()),
+        stack_id: record.stack,
+        sequence_id: sequence,
+        transition: transition.clone(),
+        at: at.map_or(microseconds(situation.now), |at| at.max(microseconds(situation.now))),
+        hops: record.hops,
+        reason: reason.clone(),
+        message: message.clone(),
+        objects,
+        conditions: record.conditions.clone(),
+        dropped: 0,
+        ready: record.ready,
+        total: record.total,
+    };
+    report.id = report.derived_id(situation.agent);
+    record.outcome = Some(Outcome { transition, sequence, reason: reason.clone(), message: message.clone() });
+    record.reports.push(report);
+    // Bounded; the next report counts the ones that were dropped.
+    while record.reports.len() > KEPT_REPORTS {
+        let lost = record.reports.remove(0);
+        record.reports[0].dropped += lost.dropped + 1;
+    }
+}
+
+/// The database stores microseconds; a truncated time would change the derived id.
+fn microseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}

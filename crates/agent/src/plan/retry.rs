@@ -1,0 +1,111 @@
+//! Requests that may have failed before: when each is made again, and when a failure is reported.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use brokkr_api::reason::Message;
+use brokkr_api::report::ObjectNote;
+use brokkr_manifest::Key;
+
+use super::report;
+use super::timing::{MISSING_PATIENCE, TRANSIENT_PATIENCE, due};
+use crate::model::{
+    DesiredObject, Failure, FailureClass, Plan, Prerequisite, RetryState, SeenObject, Situation, Stage, Step,
+};
+use crate::resource::Kind;
+
+/// The live object, if there is one: labelled ones are observed, others were asked for.
+pub(super) fn existing<'a>(situation: &'a Situation<'_>, key: &Key) -> Option<&'a SeenObject> {
+    situation
+        .observed
+        .seen(key)
+        .or_else(|| situation.progress.lookups.objects.get(key).and_then(Option::as_ref))
+}
+
+/// Waits until everything of these kinds that carries our label is known.
+pub(super) fn sync<'a>(
+    situation: &Situation<'_>,
+    stage: Stage,
+    kinds: impl Iterator<Item = &'a Kind>,
+) -> Option<Plan> {
+    let missing: BTreeSet<Kind> =
+        kinds.filter(|kind| !situation.observed.synced(&kind.name())).cloned().collect();
+    (!missing.is_empty()).then(|| report::unwatched(situation, stage, missing))
+}
+
+/// Returns one request for each object, except where the last failure is too recent.
+pub(super) fn requests<'a>(
+    situation: &Situation<'_>,
+    stage: Stage,
+    objects: impl Iterator<Item = &'a Arc<DesiredObject>>,
+    step: impl Fn(&Arc<DesiredObject>) -> Step,
+) -> Option<Plan> {
+    let mut plan = Plan::new(stage);
+    for desired in objects {
+        match situation.progress.failures.objects.get(&desired.key) {
+            Some(retry) if !due(retry.retry_at, situation.now) => {
+                plan = block_on_prerequisite(plan, &retry.failure).wake(Some(report_at(retry)));
+                plan = plan.wake(Some(retry.retry_at));
+                plan.waiting_for =
+                    Some(Message::new(format!("{}: {}", desired.key.for_people(), retry.failure.message)));
+            }
+            _ => plan.steps.push(step(desired)),
+        }
+    }
+    if plan.steps.is_empty() && plan.wake_at.is_some() {
+        let lasting = overdue(situation);
+        if let Some(reason) = lasting.first().map(|note| note.reason.clone()) {
+            // Reported while it is still tried: the stage stays what it is.
+            let failed = report::failed(situation, &reason, lasting).wake(plan.wake_at);
+            return Some(Plan { stage, blocked_on: plan.blocked_on, ..failed });
+        }
+    }
+    (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
+}
+
+/// What is missing comes with an event, not with time.
+pub(super) fn block_on_prerequisite(mut plan: Plan, failure: &Failure) -> Plan {
+    plan.blocked_on.extend(waits_for(failure));
+    plan
+}
+
+/// What has to come before this can succeed.
+#[must_use]
+pub fn waits_for(failure: &Failure) -> Option<Prerequisite> {
+    let missing = failure.class == FailureClass::Missing;
+    missing.then(|| failure.reason.waits_for().unwrap_or(Prerequisite::Definition))
+}
+
+pub(super) fn is_final(failure: &Failure) -> bool {
+    matches!(failure.class, FailureClass::Permanent | FailureClass::Immutable)
+}
+
+/// Will fail again until someone changes something.
+pub(super) fn has_failed_for_good(situation: &Situation<'_>, key: &Key) -> bool {
+    situation.progress.failures.objects.get(key).is_some_and(|retry| is_final(&retry.failure))
+}
+
+/// Transient failures that have lasted too long are reported, while they are still retried. A missing prerequisite
+/// (a namespace that no stack contains) is reported sooner: it rarely resolves by itself.
+#[must_use]
+pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
+    if !situation.progress.failures.objects.values().any(|retry| due(report_at(retry), situation.now)) {
+        return Vec::new();
+    }
+    // B2: all of them, not only the one that is overdue.
+    situation
+        .progress
+        .failures
+        .objects
+        .iter()
+        .map(|(key, retry)| report::failure_note(key, &retry.failure))
+        .collect()
+}
+
+fn report_at(retry: &RetryState) -> jiff::Timestamp {
+    let patience = match retry.failure.class {
+        FailureClass::Missing => MISSING_PATIENCE,
+        _ => TRANSIENT_PATIENCE,
+    };
+    retry.since + patience
+}

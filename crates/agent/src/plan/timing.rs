@@ -1,0 +1,47 @@
+//! How long to wait for what.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::backoff::Backoff;
+
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+
+/// How long a finalizer may block a deletion before it is reported.
+pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
+/// The same for deletions that only take time, such as namespaces.
+pub const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(20);
+/// How often to check a deletion that is blocked for long.
+pub const SLOW_CHECKS: SignedDuration = SignedDuration::from_secs(10);
+/// How often to check for objects that no event reports.
+pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
+/// How long a Namespace or definition may take to become ready.
+pub const PREREQUISITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
+/// When a stopped stack is tried again from the start.
+pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
+/// The same if rights are missing. An API server that has just started refuses all requests for some seconds.
+pub const RIGHTS_CYCLE: SignedDuration = SignedDuration::from_secs(30);
+/// How long transient errors are retried before they are reported.
+pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// A missing prerequisite that no stack contains is reported after this.
+pub const MISSING_PATIENCE: SignedDuration = SignedDuration::from_secs(3);
+/// A step that waits for a prerequisite is retried after this, even without an event.
+pub const PARKED: SignedDuration = SignedDuration::from_secs(600);
+/// Repairs are reported together, at most this often.
+pub const REPAIR_REPORTS: SignedDuration = SignedDuration::from_secs(30);
+/// How long a healthy stack may be unready before it counts as degraded.
+pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+
+/// D2: returns the delay after failed attempts: 1 s first, doubled, 60 s at most; a longer Retry-After counts.
+#[must_use]
+pub fn backoff(attempts: u32, retry_after: Option<Duration>) -> SignedDuration {
+    let delay = BACKOFF.delay(attempts.max(1)).max(retry_after.unwrap_or_default());
+    SignedDuration::try_from(delay).unwrap_or(SignedDuration::from_secs(60))
+}
+
+/// Returns whether a time has come.
+#[must_use]
+pub fn due(at: Timestamp, now: Timestamp) -> bool {
+    at <= now
+}

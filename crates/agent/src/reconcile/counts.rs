@@ -1,0 +1,49 @@
+//! The state of the reconciler in numbers, for metrics and health checks.
+
+use std::collections::BTreeMap;
+
+use brokkr_api::report::{ConditionKind, ConditionStatus};
+use strum::IntoEnumIterator as _;
+
+/// The phase of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::EnumIter)]
+#[strum(serialize_all = "snake_case")]
+pub enum StackPhase {
+    /// Not mentioned by the broker since this run began.
+    Idle,
+    Delivering,
+    /// Stopped, or retrying a failed request.
+    Failing,
+    /// Applied, but not everything is ready.
+    Unready,
+    Healthy,
+    Removing,
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    pub stacks: BTreeMap<StackPhase, i64>,
+    pub conditions: BTreeMap<(ConditionKind, ConditionStatus), i64>,
+    pub objects: usize,
+    pub watches: usize,
+    pub unsynced: usize,
+    pub active: bool,
+    /// A target state was received, or the agent continues without one.
+    pub has_target_state: bool,
+    /// Why writes are suspended, if they are.
+    pub writes_suspended: Option<&'static str>,
+}
+
+impl Counts {
+    /// Returns every series with the value zero: series must not come and go.
+    #[must_use]
+    pub fn none() -> Self {
+        let mut none =
+            Self { stacks: StackPhase::iter().map(|state| (state, 0)).collect(), ..Self::default() };
+        for kind in ConditionKind::KNOWN {
+            none.conditions.extend(ConditionStatus::iter().map(|status| ((kind.clone(), status), 0)));
+        }
+        none
+    }
+}

@@ -1,0 +1,71 @@
+//! The layering of the agent: a module imports only modules of its own layer or of a layer below it.
+
+use std::path::Path;
+
+use brokkr_archtest::Modules;
+
+/// From top to bottom. A name includes the modules below it; the longest name that matches counts.
+const LAYERS: &[&[&str]] = &[
+    &["crate"],
+    // Entry points and wiring.
+    &["run", "install", "start"],
+    // The loop, and what carries its decisions out.
+    &["reconcile"],
+    &["diagnose", "broker_link"],
+    // The listener for health checks, and the metrics that everything below counts with.
+    &["admin"],
+    &["execute"],
+    &["metrics"],
+    &["reconcile::counts", "reconcile::passes"],
+    // Decisions. Pure: no client, no clock, no await.
+    &["plan"],
+    &["grant"],
+    // The cluster as it is watched and as it is recorded.
+    &["observe", "inventory", "content_cache", "fence", "yields"],
+    // Data.
+    &["model"],
+    &["model::step"],
+    &["ownership"],
+    &[
+        "model::object",
+        "model::content",
+        "model::failure",
+        "model::record",
+        "model::progress",
+        "model::situation",
+    ],
+    &["health"],
+    &["resource"],
+    &["intern", "own_objects", "proxy", "args", "backoff"],
+];
+
+fn modules() -> Modules {
+    Modules::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+}
+
+#[test]
+fn no_module_imports_from_a_higher_layer() {
+    assert_eq!(modules().upward_imports(LAYERS), Vec::<String>::new());
+}
+
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    assert_eq!(modules().cycles(|_| true), Vec::<Vec<String>>::new());
+}
+
+/// The plan is pure: it must not even be able to reach what talks to a server.
+#[test]
+fn the_plan_imports_only_data_and_the_grant() {
+    let modules = modules();
+    for module in ["plan", "plan::deliver", "plan::steady", "plan::report", "plan::stop", "plan::readiness"] {
+        let imports = modules.imports_of(module);
+        assert!(!imports.is_empty(), "{module} is gone; name another one here");
+        for imported in imports {
+            let pure = ["plan", "model", "resource", "ownership", "health", "grant"];
+            assert!(
+                pure.iter().any(|name| imported == *name || imported.starts_with(&format!("{name}::"))),
+                "{module} imports {imported}"
+            );
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! A test harness: a database, a replica, and callers with every kind of credential.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use brokkr_api::agents::{OpenedSession, RegisteredAgent, SessionVerdict};
+use brokkr_api::ids::Checksum;
+use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_api::objects::DeploymentObject;
+use brokkr_api::protocol::{Capabilities, ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
+use brokkr_api::reason::{Message, Reason};
+use brokkr_api::report::{Report, Transition};
+use brokkr_api::stacks::Stack;
+use brokkr_api::tokens::{JoinToken, Role};
+use brokkr_api::{
+    AgentId, ErrorCode, InstallationId, InstanceId, Position, Problem, SequenceId, StackId, TokenId,
+};
+use brokkr_broker::access::secret::{Secret, SecretKind};
+use brokkr_broker::args::ServeArgs;
+use brokkr_broker::args::webhooks::WebhookArgs;
+use brokkr_broker::serve::Server;
+use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
+use brokkr_broker::store::schema::schema_migrate;
+use brokkr_testkit::{Database, Postgres};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
+
+/// A replica with its own database, which is deleted with the harness.
+pub struct Harness {
+    pub server: Server,
+    pub admin: Caller,
+    pub database: Database,
+    _postgres: Arc<Postgres>,
+}
+
+impl Harness {
+    pub async fn open() -> Result<Self> {
+        Self::open_on(Postgres::shared().await?).await
+    }
+
+    /// Uses a separate PostgreSQL, for tests that kill it.
+    pub async fn open_on(postgres: Arc<Postgres>) -> Result<Self> {
+        Self::open_with(postgres, WebhookArgs::default()).await
+    }
+
+    /// Enables webhooks.
+    pub async fn open_with(postgres: Arc<Postgres>, webhooks: WebhookArgs) -> Result<Self> {
+        let database =
+            postgres.database_like("broker_schema", async |url| Ok(schema_migrate(url).await?)).await?;
+        let server = serve_all(&database, None, webhooks).await?;
+        let secret = token(&database, Role::Admin).await?;
+        let admin = Caller::new(server.address, Some(secret));
+        Ok(Self { server, admin, database, _postgres: postgres })
+    }
+
+    /// Starts a second replica on the same database.
+    pub async fn replica(&self) -> Result<Server> {
+        serve(&self.database).await
+    }
+
+    pub fn without_credential(&self) -> Caller {
+        Caller::new(self.server.address, None)
+    }
+
+    pub async fn with_role(&self, role: Role) -> Result<Caller> {
+        Ok(Caller::new(self.server.address, Some(token(&self.database, role).await?)))
+    }
+
+    /// Creates a project and a token in it.
+    pub async fn project(&self, name: &str, role: Role) -> Result<Caller> {
+        let made = self.admin.send(Method::PUT, &format!("projects/{name}"), &json!({})).await?;
+        anyhow::ensure!(made.status().is_success(), "{}", made.text().await?);
+        Ok(Caller::new(self.server.address, Some(token_in(&self.database, name, role).await?)))
+    }
+
+    /// Creates a stack and sets its targets.
+    pub async fn stack(&self, name: &str, targets: Value) -> Result<Stack> {
+        self.admin.send(Method::PUT, &format!("stacks/{name}"), &json!({})).await?;
+        self.target(name, targets).await
+    }
+
+    pub async fn target(&self, name: &str, targets: Value) -> Result<Stack> {
+        let path = format!("stacks/{name}/targets");
+        let response = self.admin.send(Method::PUT, &path, &targets).await?;
+        if response.status() != StatusCode::CONFLICT {
+            return read(response).await;
+        }
+        // It takes the stack from agents, and that is meant here.
+        let problem: Problem = response.json().await?;
+        let expect = problem.expect.with_context(|| problem.to_string())?;
+        read(self.admin.send(Method::PUT, &format!("{path}?expect={expect}"), &targets).await?).await
+    }
+
+    pub async fn submit(&self, stack: &str, yaml: &str) -> Result<DeploymentObject> {
+        let path = format!("stacks/{stack}/deployment-objects");
+        let response = self.admin.request(Method::POST, &path).body(yaml.to_owned()).send().await?;
+        read(response.error_for_status()?).await
+    }
+
+    pub async fn delete(&self, stack: &str) -> Result<DeploymentObject> {
+        read(self.admin.request(Method::DELETE, &format!("stacks/{stack}")).send().await?).await
+    }
+
+    pub async fn join_token(&self, name: &str, labels: Value) -> Result<JoinToken> {
+        let wanted = json!({ "agent_name": name, "labels": labels });
+        read(self.admin.send(Method::POST, "join-tokens", &wanted).await?).await
+    }
+
+    /// Registers an agent and opens its first session.
+    pub async fn agent(&self, name: &str, labels: Value) -> Result<Agent> {
+        let token = self.join_token(name, labels).await?;
+        let key = Key::generate()?;
+        let registered: RegisteredAgent =
+            read(register(&self.without_credential(), &token.token, &key).await?).await?;
+        let mut agent = self.joined(&registered, key);
+        assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves);
+        Ok(agent)
+    }
+
+    /// Returns an agent registered with this key, before its first session.
+    pub fn joined(&self, registered: &RegisteredAgent, key: Key) -> Agent {
+        Agent {
+            id: registered.agent_id,
+            installation: registered.installation_id,
+            key,
+            session: Session { count: 1, instance: InstanceId::generate() },
+            holds: Vec::new(),
+            address: self.server.address,
+        }
+    }
+}
+
+async fn serve(database: &Database) -> Result<Server> {
+    serve_with(database, None).await
+}
+
+/// Starts a replica, with TLS if a certificate and its key are given.
+pub async fn serve_with(database: &Database, tls: Option<(PathBuf, PathBuf)>) -> Result<Server> {
+    serve_all(database, tls, WebhookArgs::default()).await
+}
+
+pub async fn serve_all(
+    database: &Database,
+    tls: Option<(PathBuf, PathBuf)>,
+    webhooks: WebhookArgs,
+) -> Result<Server> {
+    let (tls_cert, tls_key) = tls.unzip();
+    // A second time says that it is there already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let args = ServeArgs { tls_cert, tls_key, webhooks, ..ServeArgs::on_loopback(&database.url()) };
+    Ok(Server::start(args).await?)
+}
+
+pub async fn token(database: &Database, role: Role) -> Result<String> {
+    token_in(database, DEFAULT_PROJECT, role).await
+}
+
+pub async fn token_in(database: &Database, project: &str, role: Role) -> Result<String> {
+    let secret = Secret::generate(SecretKind::ApiToken);
+    let mut connection = database.connect().await?;
+    let token = NewApiToken {
+        project,
+        id: TokenId::generate(),
+        name: "test",
+        role,
+        hash: &secret.hash(),
+        created_by: None,
+        expires_at: None,
+    };
+    api_token_insert_on_conn(&mut connection, token).await?;
+    Ok(secret.expose().to_owned())
+}
+
+/// A caller, with or without a credential.
+#[derive(Clone)]
+pub struct Caller {
+    http: reqwest::Client,
+    pub base: String,
+    credential: Option<String>,
+}
+
+impl Caller {
+    pub fn new(address: SocketAddr, credential: Option<String>) -> Self {
+        let http = reqwest::Client::builder().no_proxy().no_gzip().build().expect("a plain client");
+        Self { http, base: format!("http://{address}"), credential }
+    }
+
+    /// The same caller at another replica.
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { base: format!("http://{address}"), ..self.clone() }
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/api/v1/{path}") };
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        match &self.credential {
+            Some(credential) => request.bearer_auth(credential),
+            None => request,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Response> {
+        Ok(self.request(Method::GET, path).send().await?)
+    }
+
+    pub async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        read(self.get(path).await?).await
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Response> {
+        Ok(self.request(method, path).json(body).send().await?)
+    }
+}
+
+/// A key pair of an agent.
+pub struct Key {
+    private: EncodingKey,
+    pub public: String,
+}
+
+impl Key {
+    pub fn generate() -> Result<Self> {
+        let document = Ed25519KeyPair::generate_pkcs8(&aws_lc_rs::rand::SystemRandom::new())?;
+        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref())?;
+        let public = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+        Ok(Self { private: EncodingKey::from_ed_der(document.as_ref()), public })
+    }
+
+    /// Returns the public key as stored in the database.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        Ok(URL_SAFE_NO_PAD.decode(&self.public)?)
+    }
+
+    pub fn sign(&self, claims: &Value) -> Result<String> {
+        Ok(jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), claims, &self.private)?)
+    }
+}
+
+pub async fn register(caller: &Caller, token: &str, key: &Key) -> Result<Response> {
+    caller.send(Method::POST, "agents/register", &json!({ "token": token, "public_key": key.public })).await
+}
+
+/// A simulated agent: it speaks the protocol and has no cluster.
+pub struct Agent {
+    pub id: AgentId,
+    pub installation: InstallationId,
+    pub key: Key,
+    pub session: Session,
+    pub holds: Vec<StackId>,
+    address: SocketAddr,
+}
+
+/// The response to a poll.
+#[derive(Debug)]
+pub struct Polled {
+    pub status: StatusCode,
+    pub etag: String,
+    pub position: Option<Position>,
+    pub body: Vec<u8>,
+    pub headers: reqwest::header::HeaderMap,
+}
+
+impl Polled {
+    pub fn envelope(&self) -> Result<brokkr_api::envelope::Envelope> {
+        assert_eq!(self.status, StatusCode::OK, "{}", String::from_utf8_lossy(&self.body));
+        assert_eq!(
+            self.etag,
+            format!("\"{}\"", Checksum::of(&self.body)),
+            "the tag is the digest of the bytes"
+        );
+        Ok(serde_json::from_slice(&self.body)?)
+    }
+
+    pub fn code(&self) -> Result<ErrorCode> {
+        Ok(serde_json::from_slice::<Problem>(&self.body)?.code)
+    }
+}
+
+impl Agent {
+    pub fn claims(&self) -> Value {
+        let now = jiff::Timestamp::now().as_second();
+        json!({ "iss": self.id, "sub": self.id, "aud": self.installation, "iat": now, "exp": now + 300 })
+    }
+
+    pub fn caller(&self) -> Caller {
+        self.at(self.address)
+    }
+
+    /// The same agent, calling another replica.
+    pub fn at(&self, address: SocketAddr) -> Caller {
+        Caller::new(address, Some(self.key.sign(&self.claims()).expect("it can sign")))
+    }
+
+    pub fn path(&self, rest: &str) -> String {
+        format!("agents/{}/{rest}", self.id)
+    }
+
+    pub async fn open_session(&mut self, count: i64) -> Result<SessionVerdict> {
+        self.session.count = count;
+        let body = json!({ "count": count, "instance": self.session.instance });
+        let opened: OpenedSession =
+            read(self.caller().send(Method::POST, &self.path("session"), &body).await?).await?;
+        Ok(opened.verdict)
+    }
+
+    pub async fn hold(&mut self, stacks: &[StackId]) -> Result<()> {
+        self.holds = stacks.to_vec();
+        let response =
+            self.caller().send(Method::PUT, &self.path("holds"), &json!({ "stacks": stacks })).await?;
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
+        Ok(())
+    }
+
+    pub fn poll_request(&self) -> RequestBuilder {
+        self.poll_request_at(self.address)
+    }
+
+    pub fn poll_request_at(&self, address: SocketAddr) -> RequestBuilder {
+        self.at(address)
+            .request(Method::GET, &self.path("target-state"))
+            .header("accept", ENVELOPE_MEDIA_TYPE)
+            .header(header::PROTOCOL, "1")
+            .header(header::CAPABILITIES, Capabilities::own().to_string())
+            .header(header::SESSION, self.session.to_string())
+            .header(header::HOLDS, holds_digest(self.holds.iter().copied()).to_string())
+    }
+
+    pub async fn poll(&self) -> Result<Polled> {
+        polled(self.poll_request()).await
+    }
+
+    /// A long poll.
+    pub async fn wait(&self, etag: &str, seconds: u64) -> Result<Polled> {
+        polled(self.poll_request().header("if-none-match", etag).header("prefer", format!("wait={seconds}")))
+            .await
+    }
+
+    pub fn report(
+        &self,
+        stack: StackId,
+        sequence: SequenceId,
+        transition: Transition,
+        second: i64,
+    ) -> Report {
+        let mut report = Report {
+            id: brokkr_api::EventId::generate(),
+            stack_id: stack,
+            sequence_id: sequence,
+            transition,
+            at: jiff::Timestamp::from_second(second).expect("a time"),
+            hops: brokkr_api::report::Hops::default(),
+            reason: Reason::None,
+            message: Message::default(),
+            objects: Vec::new(),
+            conditions: Vec::new(),
+            dropped: 0,
+            ready: 1,
+            total: 1,
+        };
+        report.id = report.derived_id(self.id);
+        report
+    }
+
+    pub async fn send_reports(&self, reports: &[Report]) -> Result<Response> {
+        self.caller().send(Method::POST, &self.path("reports"), &json!({ "reports": reports })).await
+    }
+}
+
+pub async fn polled(request: RequestBuilder) -> Result<Polled> {
+    let response = request.send().await?;
+    let text =
+        |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Ok(Polled {
+        status: response.status(),
+        etag: text("etag").unwrap_or_default(),
+        position: text(header::POSITION).and_then(|text| text.parse().ok()),
+        headers: response.headers().clone(),
+        body: response.bytes().await?.to_vec(),
+    })
+}
+
+/// Reads a successful response; fails with the body of any other.
+pub async fn read<T: DeserializeOwned>(response: Response) -> Result<T> {
+    let (status, url) = (response.status(), response.url().clone());
+    let body = response.bytes().await?;
+    anyhow::ensure!(status.is_success(), "{url}: {status}: {}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).with_context(|| format!("{url}: {}", String::from_utf8_lossy(&body)))
+}
+
+/// Returns the code of a refusal.
+pub async fn refused(response: Response) -> Result<ErrorCode> {
+    let status = response.status();
+    let kind = response.headers().get("content-type").cloned();
+    let body = response.bytes().await?;
+    anyhow::ensure!(!status.is_success(), "it was not refused: {}", String::from_utf8_lossy(&body));
+    assert_eq!(kind.as_ref().and_then(|kind| kind.to_str().ok()), Some("application/problem+json"));
+    let problem: Problem = serde_json::from_slice(&body)?;
+    assert_eq!(problem.status, status.as_u16());
+    assert!(!problem.request_id.is_empty());
+    Ok(problem.code)
+}
+
+pub fn position(response: &Response) -> Option<Position> {
+    response.headers().get(header::POSITION)?.to_str().ok()?.parse().ok()
+}
