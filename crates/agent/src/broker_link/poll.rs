@@ -118,7 +118,7 @@ impl BrokerLink {
                             self.pause(&mut failures, retry_after).await;
                         }
                         Poll::Superseded => {
-                            self.stop_writing(&mut writes_suspended, "a newer session serves").await
+                            self.stop_writing(&mut writes_suspended, "a newer session serves").await;
                         }
                         Poll::Tied => {
                             self.stop_writing(&mut writes_suspended, "another process has the same session")

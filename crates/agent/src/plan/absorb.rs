@@ -63,7 +63,7 @@ pub fn absorb(
         }
         (Step::DropRecord, StepResult::RecordDropped) => *record = None,
         (Step::FetchEarlier { .. }, StepResult::FetchedEarlier(_)) => {
-            progress.delivery.earlier_requested = true
+            progress.delivery.earlier_requested = true;
         }
         (Step::ReadObject { key, .. }, StepResult::ObjectRead(seen)) => {
             // A read only answers reads: otherwise a failing apply would never be waited for, or reported.
@@ -81,7 +81,7 @@ pub fn absorb(
         }
         // No verdict: the writes themselves will show.
         (Step::CheckRights { .. }, StepResult::Failed(_)) => {
-            progress.lookups.missing_rights = Some(Vec::new())
+            progress.lookups.missing_rights = Some(Vec::new());
         }
         (Step::Resolve { key, .. }, StepResult::Resolved) => {
             progress.failures.objects.remove(key);
