@@ -34,7 +34,7 @@ fn well() -> PreflightData {
             epoch: 1,
             position: "1.7".into(),
             hold: None,
-            agents_to_tell: 0,
+            agents_to_report: 0,
             stacks_ahead: 0,
             stacks_unknown: 0,
             targets_kept: 0,
@@ -176,7 +176,7 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
             system(data).stacks_unknown = 1;
         }),
         ("restore", Verdict::Warning, "3 of the agents", "brokkr admin status", |data| {
-            system(data).agents_to_tell = 3;
+            system(data).agents_to_report = 3;
         }),
         (
             "agents-silent",
