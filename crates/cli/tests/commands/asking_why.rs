@@ -42,7 +42,7 @@ fn without_an_agent_those_that_are_not_in_sync_are_found() {
 #[test]
 fn an_agent_is_explained() {
     let silent = json!({"agent_id": STACK_ID, "agent_name": "eu-1", "status": "ACTIVE", "presence": "silent",
-        "last_seen_at": null, "events": [], "evidence": [], "stacks": [], "concerned": 3,
+        "last_seen_at": null, "events": [], "evidence": [], "stacks": [], "affected_stacks": 3,
         "broken": {"hop": "fetched", "cause": "agent_silent", "message": "it is silent", "next": "look at it"}});
     let broker = FakeBroker::start().on("GET /api/v1/agents/eu-1/why", 200, silent);
     let ran =

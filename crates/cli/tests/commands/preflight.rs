@@ -21,7 +21,7 @@ pub fn broker() -> FakeBroker {
         .on("GET /api/v1/agents", 200, agents)
         .on("GET /api/v1/agents/eu-1/why", 200, json!({"agent_id": STACK_ID, "agent_name": "eu-1", "status": "ACTIVE",
             "presence": "silent", "last_seen_at": TIME, "events": [], "broken": null, "evidence": [], "stacks": [],
-            "concerned": 0}))
+            "affected_stacks": 0}))
         .on("GET /api/v1/stacks", 200, page(&[]))
         .on("GET /api/v1/errors", 200, page(&[]))
         .on("GET /api/v1/api-tokens", 200, page(&[]))
