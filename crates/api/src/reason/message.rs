@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 ///
 /// It has no string methods on purpose: a program that needs to know something about it needs a [`super::Reason`].
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// let message = brokkr_api::reason::Message::new("would delete 60 of 100 objects");
 /// message.contains("would delete");
 /// ```
