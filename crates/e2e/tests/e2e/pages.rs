@@ -145,7 +145,12 @@ struct DevFleet {
 impl DevFleet {
     async fn start(root: &Path) -> Result<Self> {
         let scratch = Scratch::new("pages")?;
-        std::os::unix::fs::symlink(root.join("examples"), scratch.join("examples"))?;
+        // A copy outside the work tree: otherwise the history would show its current commit.
+        fs::create_dir_all(scratch.join("examples/hello"))?;
+        for entry in fs::read_dir(root.join("examples/hello"))? {
+            let entry = entry?;
+            fs::copy(entry.path(), scratch.join("examples/hello").join(entry.file_name()))?;
+        }
         let launch = Launch::new("dev-fleet", program("dev-fleet")?).folder(scratch.path());
         let process = Process::start(launch, scratch.path())?;
         let fleet = Self { process, scratch };
