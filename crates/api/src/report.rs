@@ -14,20 +14,9 @@ pub const BATCH: usize = 500;
 pub const NOTES: usize = 20;
 
 /// What happened to a stack on an agent.
-#[derive(
-    Clone,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::Display,
-    strum::EnumString,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Transition {
     /// Everything is written, and what no longer belongs is gone.
