@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::builder::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::exchange::Call;
 use crate::response::Response;
 
@@ -95,7 +95,7 @@ impl std::fmt::Debug for RetryPolicy {
 
 impl Client {
     /// Sends a call until it succeeds, is refused, or the policy's time is up.
-    pub(crate) async fn send(&self, call: Call) -> Result<Response, ClientError> {
+    pub(crate) async fn send(&self, call: Call) -> Result<Response> {
         let policy = self.retry_policy();
         let begun = Instant::now();
         let deadline = begun + policy.limit;
