@@ -9,6 +9,7 @@ use super::{Printer, yaml};
 use crate::args::Output;
 use crate::failure::{Exit, Failure};
 use crate::view::Listed;
+use crate::view::table::Table;
 
 const VERSION: u32 = 1;
 
@@ -54,7 +55,9 @@ impl Stream {
             });
         }
         if matches!(self.output, Output::Table | Output::Wide) && !items.is_empty() {
-            texts.push(T::table(items, &self.printer.render_options()).print_after(&mut self.widths));
+            let options = self.printer.render_options();
+            let table = T::columns(Table::new(&options, items));
+            texts.push(table.print_after(&mut self.widths));
         }
         if texts.is_empty() { Ok(true) } else { self.printer.offer(&texts.join("\n")) }
     }
