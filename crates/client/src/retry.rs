@@ -25,13 +25,6 @@ impl IdempotencyKey {
         Self(Uuid::new_v4().to_string())
     }
 
-    /// Returns a key that a later run can use again: 1 to 128 visible ASCII characters.
-    #[must_use]
-    pub fn new(text: &str) -> Option<Self> {
-        let good = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        good.then(|| Self(text.to_owned()))
-    }
-
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
