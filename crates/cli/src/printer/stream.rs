@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Printer, yaml};
 use crate::args::Output;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::view::Listed;
 use crate::view::table::Table;
 
@@ -41,7 +41,7 @@ impl Stream {
     }
 
     /// Prints items. Returns whether stdout is still open.
-    pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<bool, Failure> {
+    pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<bool> {
         let mut texts = Vec::new();
         if !std::mem::replace(&mut self.has_begun, true) && self.output == Output::Json {
             texts.push(line(&Typed { kind: "version", item: &Version { stream: VERSION } })?);
@@ -63,7 +63,7 @@ impl Stream {
     }
 }
 
-fn line(item: &impl Serialize) -> Result<String, Failure> {
+fn line(item: &impl Serialize) -> Result<String> {
     serde_json::to_string(item)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))
 }
