@@ -8,8 +8,26 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-macro_rules! uuid_id {
-    ($(#[$doc:meta])* $name:ident) => {
+/// Reads and writes an id as the value in it.
+macro_rules! text_of_inner {
+    ($name:ident($inner:ty)) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = <$inner as FromStr>::Err;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    };
+}
+
+macro_rules! uuid_ids {
+    ($($(#[$doc:meta])* $name:ident,)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
         #[serde(transparent)]
@@ -23,58 +41,30 @@ macro_rules! uuid_id {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = uuid::Error;
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                text.parse().map(Self)
-            }
-        }
-    };
+        text_of_inner!($name(Uuid));
+    )*};
 }
 
-uuid_id!(
+uuid_ids! {
     /// One cluster's Brokkr.
-    AgentId
-);
-uuid_id!(
+    AgentId,
     /// A named set of resources that is delivered together.
-    StackId
-);
-uuid_id!(
+    StackId,
     /// What a project may do on some agents.
-    GrantId
-);
-uuid_id!(
+    GrantId,
     /// An API token or join token (not its secret).
-    TokenId
-);
-uuid_id!(
+    TokenId,
     /// One run of an agent process: tells two processes with the same session count apart.
-    InstanceId
-);
-uuid_id!(
+    InstanceId,
     /// This broker installation; the audience of every agent assertion.
-    InstallationId
-);
-uuid_id!(
+    InstallationId,
     /// One event. Derived by the sender, so that a report made again is the same event.
-    EventId
-);
-
-uuid_id!(
+    EventId,
     /// One receiver of what happens in a project.
-    WebhookId
-);
-uuid_id!(
+    WebhookId,
     /// One message to one webhook: its `webhook-id`, the same however often it is sent.
-    DeliveryId
-);
+    DeliveryId,
+}
 
 impl EventId {
     /// The id of a transition: the same inputs give the same id, whoever computes it and however often.
@@ -105,18 +95,7 @@ impl EventId {
 #[serde(transparent)]
 pub struct SequenceId(pub i64);
 
-impl fmt::Display for SequenceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for SequenceId {
-    type Err = std::num::ParseIntError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
-    }
-}
+text_of_inner!(SequenceId(i64));
 
 /// SHA-256, written as 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,7 +110,7 @@ impl Checksum {
 
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -148,15 +127,8 @@ pub struct BadChecksum;
 impl FromStr for Checksum {
     type Err = BadChecksum;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(BadChecksum);
-        }
-        let mut bytes = [0u8; 32];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| BadChecksum)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| BadChecksum)?;
-        }
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| BadChecksum)?;
         Ok(Self(bytes))
     }
 }

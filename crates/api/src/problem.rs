@@ -6,23 +6,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use strum::IntoEnumIterator as _;
+use strum::{Display, EnumIter, EnumString, IntoEnumIterator as _};
 use utoipa::ToSchema;
 
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    ToSchema,
-    strum::EnumIter,
-    strum::Display,
-    strum::EnumString,
-    strum::AsRefStr,
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, Display, EnumIter, EnumString,
 )]
 pub enum ErrorCode {
     /// The request carries no valid credential.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumIter};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -14,20 +15,9 @@ pub const BATCH: usize = 500;
 pub const NOTES: usize = 20;
 
 /// What happened to a stack on an agent.
-#[derive(
-    Clone,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    strum::Display,
-    strum::EnumString,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Transition {
     /// Everything is written, and what no longer belongs is gone.
@@ -139,7 +129,7 @@ impl Hops {
 }
 
 /// What is said of a stack on an agent, always and at a glance.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, strum::Display)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Display)]
 pub enum ConditionKind {
     /// The content is valid and taken.
     Accepted,
@@ -175,18 +165,7 @@ impl PartialSchema for ConditionKind {
 impl ToSchema for ConditionKind {}
 
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    ToSchema,
-    strum::Display,
-    strum::EnumIter,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema, Display, EnumIter,
 )]
 pub enum ConditionStatus {
     True,

@@ -8,20 +8,9 @@ use crate::reason::{Message, Reason};
 use crate::report::{Condition, Hops, ObjectNote};
 
 /// Where a stack is on an agent, in one word.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    ToSchema,
-    strum::Display,
-    strum::EnumString,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
     /// Targeted; the agent has reported nothing of the wanted object yet.

@@ -22,21 +22,9 @@ pub const LONGEST_JOIN_TOKEN_SECONDS: u32 = 7 * 24 * 3600;
 
 /// What a person or machine may do: viewer, deployer and owner in a project, admin and auditor over the
 /// installation. There is no order between all of them: ask [`Role::includes`].
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    ToSchema,
-    strum::Display,
-    strum::EnumString,
-    strum::EnumIter,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::EnumString, strum::EnumIter)]
 #[strum(serialize_all = "snake_case")]
 pub enum Role {
     /// Reads its project, without the values of Secrets.

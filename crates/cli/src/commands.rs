@@ -4,7 +4,7 @@ use brokkr_client::Client;
 
 use crate::args::{AdminCommand, AgentCommand, Args, Command, StackCommand};
 use crate::connect::{connect, connect_at_once};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Outcome, Result};
 use crate::printer::Printer;
 
 mod admin;
@@ -33,7 +33,7 @@ mod wait;
 mod webhook;
 mod why;
 
-pub async fn run(args: Args, printer: Printer) -> Result<Outcome, Failure> {
+pub async fn run(args: Args, printer: Printer) -> Result<Outcome> {
     let Args { global, command } = args;
     match everyday(command) {
         Command::Version(args) => Box::pin(version::run(args, &global, printer)).await.map(success),
@@ -79,7 +79,7 @@ fn everyday(command: Command) -> Command {
 }
 
 /// Runs the commands that only need a client.
-async fn with_client(command: Command, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
+async fn with_client(command: Command, client: &Client, printer: Printer) -> Result<Outcome> {
     match command {
         Command::Diff(args) => return diff::run(args, client, printer).await,
         Command::Webhook(args) => return webhook::run(args, client, printer).await,
@@ -110,7 +110,7 @@ async fn with_client(command: Command, client: &Client, printer: Printer) -> Res
     .map(success)
 }
 
-async fn manage_stack(command: StackCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn manage_stack(command: StackCommand, client: &Client, printer: Printer) -> Result {
     match command {
         StackCommand::List(args) => stack::list(args, client, printer).await,
         StackCommand::Show { stack } => stack::show(&stack, client, printer).await,

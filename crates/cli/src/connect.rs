@@ -12,7 +12,7 @@ use url::{Host, Url};
 
 use crate::args::Global;
 use crate::config::{Config, ConfigError, Context, Folder};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::printer::Printer;
 
 mod replicas;
@@ -25,29 +25,22 @@ const LONGEST_TOKEN: u64 = 4096;
 const LOG_IN: &str = "log in with `brokkr login URL`";
 
 /// Returns a client for the selected context, server and token.
-pub fn connect(global: &Global, printer: Printer) -> Result<Client, Failure> {
+pub fn connect(global: &Global, printer: Printer) -> Result<Client> {
     connect_for(RETRY_TIME, global, printer).map(|(client, _)| client)
 }
 
 /// Like [`connect`], and also returns the additional certificate authorities. One function does both, because a token from
 /// stdin can be read only once.
-pub fn connect_with_authorities(
-    global: &Global,
-    printer: Printer,
-) -> Result<(Client, Option<String>), Failure> {
+pub fn connect_with_authorities(global: &Global, printer: Printer) -> Result<(Client, Option<String>)> {
     connect_for(RETRY_TIME, global, printer)
 }
 
 /// Like [`connect`], without retries.
-pub fn connect_at_once(global: &Global, printer: Printer) -> Result<Client, Failure> {
+pub fn connect_at_once(global: &Global, printer: Printer) -> Result<Client> {
     connect_for(Duration::ZERO, global, printer).map(|(client, _)| client)
 }
 
-fn connect_for(
-    patience: Duration,
-    global: &Global,
-    printer: Printer,
-) -> Result<(Client, Option<String>), Failure> {
+fn connect_for(patience: Duration, global: &Global, printer: Printer) -> Result<(Client, Option<String>)> {
     let folder = Folder::of_this_user().map_err(of_config)?;
     let Found { context, token } = find(global, &folder)?;
     if let Some(path) = folder.has_open_credentials() {
@@ -63,7 +56,7 @@ fn connect_for(
 }
 
 /// Like [`connect`], without retries and messages. Also returns a digest of broker, project and token as a cache key.
-pub fn connect_once(global: &Global) -> Result<(Client, Checksum), Failure> {
+pub fn connect_once(global: &Global) -> Result<(Client, Checksum)> {
     let Found { context, token } = find(global, &Folder::of_this_user().map_err(of_config)?)?;
     let project = global.project.as_ref().map(Name::as_str).unwrap_or_default();
     let cache_key = [context.server.as_str(), project, token.expose_secret()].join("\0");
@@ -76,7 +69,7 @@ pub fn client(
     token: SecretString,
     project: Option<&Name>,
     retry: RetryPolicy,
-) -> Result<Client, Failure> {
+) -> Result<Client> {
     let mut builder = Client::builder(context.server.clone())
         .credential(Credential::Token(token))
         .user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION")))
@@ -104,7 +97,7 @@ struct Found {
     token: SecretString,
 }
 
-fn find(global: &Global, folder: &Folder) -> Result<Found, Failure> {
+fn find(global: &Global, folder: &Folder) -> Result<Found> {
     let config = folder.config().map_err(of_config)?;
     let name = match (&global.context, &global.server) {
         (Some(name), _) => Some(name.clone()),
@@ -161,7 +154,7 @@ fn no_token(server: &Url) -> Failure {
 }
 
 /// Reads a token from a file or from stdin.
-pub fn token_from(path: &Path) -> Result<SecretString, Failure> {
+pub fn token_from(path: &Path) -> Result<SecretString> {
     let token = if path.as_os_str() == "-" {
         read_token(Ok(std::io::stdin()), "stdin")?
     } else {
@@ -173,7 +166,7 @@ pub fn token_from(path: &Path) -> Result<SecretString, Failure> {
     Ok(token)
 }
 
-pub fn read_token(source: std::io::Result<impl std::io::Read>, name: &str) -> Result<SecretString, Failure> {
+pub fn read_token(source: std::io::Result<impl std::io::Read>, name: &str) -> Result<SecretString> {
     let mut text = String::new();
     source
         .and_then(|source| source.take(LONGEST_TOKEN).read_to_string(&mut text))
@@ -189,7 +182,7 @@ pub fn token_from_environment() -> Option<SecretString> {
         .map(Into::into)
 }
 
-pub fn read_authorities(path: &Path) -> Result<String, Failure> {
+pub fn read_authorities(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display())))
 }

@@ -3,6 +3,9 @@
 use brokkr_api::{ErrorCode, Problem};
 use brokkr_client::{ClientError, InvalidResponse, Stage};
 
+/// The result of a command or a part of it.
+pub type Result<T = (), E = Failure> = std::result::Result<T, E>;
+
 /// Exit statuses other than 0, documented in `docs/exit-codes.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -153,7 +156,7 @@ fn stopped_at(stage: Stage, behind_proxy: bool) -> (&'static str, &'static str) 
 
 /// `.while_trying("read the stacks")?`
 pub trait WhileTrying<T> {
-    fn while_trying(self, action: &str) -> Result<T, Failure>;
+    fn while_trying(self, action: &str) -> Result<T>;
 }
 
 /// `.while_trying("read the stack web").about(Noun::Stack, "web")?`
@@ -161,14 +164,14 @@ pub trait About {
     fn about(self, noun: Noun, name: impl ToString) -> Self;
 }
 
-impl<T> About for Result<T, Failure> {
+impl<T> About for Result<T> {
     fn about(self, noun: Noun, name: impl ToString) -> Self {
         self.map_err(|failure| failure.about(noun, name))
     }
 }
 
 impl<T> WhileTrying<T> for Result<T, ClientError> {
-    fn while_trying(self, action: &str) -> Result<T, Failure> {
+    fn while_trying(self, action: &str) -> Result<T> {
         self.map_err(|error| Failure::of_client(action, error))
     }
 }

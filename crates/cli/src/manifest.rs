@@ -7,7 +7,7 @@ use brokkr_api::ErrorCode;
 use brokkr_manifest::{Budget, Problem};
 
 use crate::args::Content;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::printer::Printer;
 use crate::render;
 
@@ -18,7 +18,7 @@ struct Source {
 }
 
 /// Reads or renders the manifests and returns the bytes to submit. A single file is submitted unchanged.
-pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Vec<u8>, Failure> {
+pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Vec<u8>> {
     if let Some(folder) = &content.kustomize {
         let bytes = render::kustomize(folder, printer).await?;
         return check(vec![Source { name: format!("kustomization {}", folder.display()), bytes }]);
@@ -35,7 +35,7 @@ pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Ve
     files(&content.files, content.recursive)
 }
 
-fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<u8>, Failure> {
+fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<u8>> {
     let mut sources = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
@@ -49,7 +49,7 @@ fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<u8>, Failure> {
     check(sources)
 }
 
-fn stdin() -> Result<Source, Failure> {
+fn stdin() -> Result<Source> {
     let mut bytes = Vec::new();
     // One byte over the limit shows that the input is too large; an endless pipe must not fill the memory.
     let limit = Budget::default().total_bytes as u64 + 1;
@@ -61,13 +61,13 @@ fn stdin() -> Result<Source, Failure> {
     Ok(Source { name: "stdin".to_owned(), bytes })
 }
 
-fn file(path: &Path) -> Result<Source, Failure> {
+fn file(path: &Path) -> Result<Source> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| unreadable(&name, &error))?;
     Ok(Source { name, bytes })
 }
 
-fn folder(path: &Path, recursive: bool) -> Result<Vec<Source>, Failure> {
+fn folder(path: &Path, recursive: bool) -> Result<Vec<Source>> {
     let name = path.display().to_string();
     let mut files = Vec::new();
     inside(path, recursive, &mut files)?;
@@ -79,7 +79,7 @@ fn folder(path: &Path, recursive: bool) -> Result<Vec<Source>, Failure> {
     files.iter().map(|path| file(path)).collect()
 }
 
-fn inside(path: &Path, recursive: bool, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+fn inside(path: &Path, recursive: bool, files: &mut Vec<PathBuf>) -> Result {
     let name = path.display().to_string();
     let entries = std::fs::read_dir(path).map_err(|error| unreadable(&name, &error))?;
     for entry in entries {
@@ -104,7 +104,7 @@ fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     Failure::new(Exit::Usage, format!("cannot read {name}: {error}"))
 }
 
-fn check(sources: Vec<Source>) -> Result<Vec<u8>, Failure> {
+fn check(sources: Vec<Source>) -> Result<Vec<u8>> {
     let budget = Budget::default();
     let is_one = sources.len() == 1;
     let (mut errors, mut stopped) = (Vec::new(), false);

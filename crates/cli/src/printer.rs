@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::{Output, RowLimit};
 use crate::ci::Ci;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 pub use crate::printer::live::Live;
 pub use crate::printer::redrawn::Redrawn;
 pub use crate::printer::stream::Stream;
@@ -77,7 +77,7 @@ impl Printer {
     }
 
     /// Prints a result in the selected format.
-    pub fn show(self, shown: &impl Show) -> Result<(), Failure> {
+    pub fn show(self, shown: &impl Show) -> Result {
         match self.output {
             Output::Json | Output::Yaml => self.document(shown),
             Output::Name => self.names(&shown.names()),
@@ -91,7 +91,7 @@ impl Printer {
         document: &impl Serialize,
         name: impl Into<String>,
         text: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result {
         match self.output {
             Output::Json | Output::Yaml => self.document(document),
             Output::Name => self.names(&[name.into()]),
@@ -99,21 +99,21 @@ impl Printer {
         }
     }
 
-    fn names(self, names: &[String]) -> Result<(), Failure> {
+    fn names(self, names: &[String]) -> Result {
         if names.is_empty() { Ok(()) } else { self.data(&names.join("\n")) }
     }
 
-    fn document(self, document: &impl Serialize) -> Result<(), Failure> {
+    fn document(self, document: &impl Serialize) -> Result {
         let text = if self.output == Output::Yaml { yaml(document)? } else { json(document)? };
         self.data(text.trim_end())
     }
 
-    pub fn data(self, text: &str) -> Result<(), Failure> {
+    pub fn data(self, text: &str) -> Result {
         self.offer(text).map(|_| ())
     }
 
     /// Prints, and returns whether stdout is still open.
-    fn offer(self, text: &str) -> Result<bool, Failure> {
+    fn offer(self, text: &str) -> Result<bool> {
         match writeln!(anstream::stdout(), "{text}") {
             Ok(()) => Ok(true),
             // The reader closed the pipe, as `head` does.
@@ -123,7 +123,7 @@ impl Printer {
     }
 
     /// Prints bytes unchanged.
-    pub fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn bytes(self, bytes: &[u8]) -> Result {
         let mut stdout = std::io::stdout();
         stdout
             .write_all(bytes)
@@ -199,7 +199,7 @@ impl Printer {
     }
 
     /// Asks on stderr and reads a line without echo; returns none if it is empty or cannot be read.
-    pub async fn prompt_secret(self, question: &'static str) -> Result<Option<SecretString>, Failure> {
+    pub async fn prompt_secret(self, question: &'static str) -> Result<Option<SecretString>> {
         // stdin instead of the controlling terminal, which a session under a supervisor may not have.
         let read = tokio::task::spawn_blocking(move || {
             let config = rpassword::ConfigBuilder::new().input_file_path("/dev/stdin");
@@ -246,12 +246,12 @@ impl Printer {
     }
 }
 
-fn json(document: &impl Serialize) -> Result<String, Failure> {
+fn json(document: &impl Serialize) -> Result<String> {
     serde_json::to_string_pretty(document)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))
 }
 
-fn yaml(document: &impl Serialize) -> Result<String, Failure> {
+fn yaml(document: &impl Serialize) -> Result<String> {
     serde_saphyr::to_string(document)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write YAML: {error}")))
 }

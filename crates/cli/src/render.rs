@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::args::Content;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::printer::Printer;
 use crate::program::{self, ProgramError};
 
@@ -16,7 +16,7 @@ struct Invocation {
 }
 
 /// Renders a kustomization with kustomize, or with kubectl if kustomize is not installed.
-pub async fn kustomize(folder: &Path, printer: Printer) -> Result<Vec<u8>, Failure> {
+pub async fn kustomize(folder: &Path, printer: Printer) -> Result<Vec<u8>> {
     let kustomize = Invocation { program: "kustomize", arguments: vec!["build".into(), folder.into()] };
     let kubectl = Invocation { program: "kubectl", arguments: vec!["kustomize".into(), folder.into()] };
     match run(kustomize, printer).await? {
@@ -29,12 +29,7 @@ pub async fn kustomize(folder: &Path, printer: Printer) -> Result<Vec<u8>, Failu
 }
 
 /// Renders a chart without hooks, because nothing would run them.
-pub async fn helm(
-    chart: &str,
-    content: &Content,
-    release: &str,
-    printer: Printer,
-) -> Result<Vec<u8>, Failure> {
+pub async fn helm(chart: &str, content: &Content, release: &str, printer: Printer) -> Result<Vec<u8>> {
     let bytes = run(template(chart, content, release), printer).await?;
     bytes.ok_or_else(|| {
         missing("helm is not installed").next("install helm, or render the manifests yourself and use -f")
@@ -64,7 +59,7 @@ fn missing(what: &str) -> Failure {
 }
 
 /// Returns none if the program is not installed.
-async fn run(call: Invocation, printer: Printer) -> Result<Option<Vec<u8>>, Failure> {
+async fn run(call: Invocation, printer: Printer) -> Result<Option<Vec<u8>>> {
     let Invocation { program, arguments } = call;
     let ran = program::run(program, arguments, None);
     match printer.with_spinner(&format!("rendering with {program}"), ran).await {

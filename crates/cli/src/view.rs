@@ -61,13 +61,17 @@ pub trait Show: Serialize {
 pub trait Listed: Serialize + Sized {
     /// Text for an empty list.
     const NONE: &'static str;
-    fn table<'a>(items: &[Self], options: &'a RenderOptions) -> Table<'a>;
+    /// Adds the columns.
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self>;
     fn name(&self) -> String;
 }
 
 impl<T: Listed> Show for Page<T> {
     fn text(&self, options: &RenderOptions) -> String {
-        if self.items.is_empty() { T::NONE.to_owned() } else { T::table(&self.items, options).print() }
+        if self.items.is_empty() {
+            return T::NONE.to_owned();
+        }
+        T::columns(Table::new(options, &self.items)).print()
     }
 
     fn names(&self) -> Vec<String> {

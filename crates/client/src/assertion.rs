@@ -10,7 +10,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde::Serialize;
 
 use crate::credential::AgentIdentity;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::key::AgentKey;
 
 /// A new assertion is created when the old one is valid for less than this.
@@ -59,7 +59,7 @@ impl Signer {
     }
 
     /// Returns an assertion that is valid at `now`, in seconds of the broker's clock.
-    pub(crate) fn assertion(&self, now: i64) -> Result<String, ClientError> {
+    pub(crate) fn assertion(&self, now: i64) -> Result<String> {
         let mut hand = self.hand();
         if let Some((assertion, expires)) = hand.last.as_ref() {
             let left = expires - now;

@@ -4,9 +4,8 @@ use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
 use brokkr_api::page::Page;
 use jiff::Timestamp;
 
-use crate::builder::Client;
-use crate::error::ClientError;
-use crate::page::PageQuery;
+use crate::page::given;
+use crate::{Client, PageQuery, Result};
 
 /// Which entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,25 +21,25 @@ pub struct AuditQuery {
 
 impl Client {
     /// Newest first.
-    pub async fn audit(&self, query: &AuditQuery, page: &PageQuery) -> Result<Page<AuditEntry>, ClientError> {
-        let pairs = page.with([
+    pub async fn audit(&self, query: &AuditQuery, page: &PageQuery) -> Result<Page<AuditEntry>> {
+        let asked = given([
             query.who.clone().map(|who| ("who", who)),
             query.what.clone().map(|what| ("what", what)),
             query.kind.map(|kind| ("kind", kind.to_string())),
             query.since.map(|since| ("since", since.to_string())),
             query.until.map(|until| ("until", until.to_string())),
         ]);
-        self.send(self.read(&["audit"]).query(&pairs)).await?.json()
+        self.page(&["audit"], &asked, page).await
     }
 
     /// The newest link of the project's chain.
-    pub async fn audit_head(&self) -> Result<AuditHead, ClientError> {
+    pub async fn audit_head(&self) -> Result<AuditHead> {
         self.send(self.read(&["audit", "head"])).await?.json()
     }
 
     /// Walks a part of the chain, from behind link `after` on; `next` of the answer is where to walk on.
-    pub async fn audit_verify(&self, after: Option<i64>) -> Result<AuditVerdict, ClientError> {
-        let after: Vec<_> = after.map(|after| ("after", after.to_string())).into_iter().collect();
+    pub async fn audit_verify(&self, after: Option<i64>) -> Result<AuditVerdict> {
+        let after = given([after.map(|after| ("after", after.to_string()))]);
         self.send(self.read(&["audit", "verify"]).query(&after)).await?.json()
     }
 }

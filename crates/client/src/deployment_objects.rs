@@ -8,10 +8,8 @@ use bytes::Bytes;
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::builder::Client;
-use crate::error::ClientError;
-use crate::page::PageQuery;
 use crate::retry::IdempotencyKey;
+use crate::{Client, PageQuery, Result};
 
 impl Client {
     /// Submits the next version of a stack, given by name or id. Repeating a request with the same key returns the first
@@ -22,7 +20,7 @@ impl Client {
         content: impl Into<Bytes>,
         provenance: &Provenance,
         key: &IdempotencyKey,
-    ) -> Result<DeploymentObject, ClientError> {
+    ) -> Result<DeploymentObject> {
         let mut call = self
             .call(Method::POST, &["stacks", stack, "deployment-objects"])
             .accept("application/json")
@@ -38,7 +36,7 @@ impl Client {
     }
 
     /// Exactly the bytes that were submitted. The caller compares their checksum with the envelope's.
-    pub async fn deployment_object(&self, sequence: SequenceId) -> Result<Bytes, ClientError> {
+    pub async fn deployment_object(&self, sequence: SequenceId) -> Result<Bytes> {
         let path = ["deployment-objects", &sequence.to_string()];
         let mut call = self.call(Method::GET, &path).accept(YAML_MEDIA_TYPE);
         call.limit = SUBMISSION_BYTES;
@@ -48,25 +46,17 @@ impl Client {
     }
 
     /// The versions of a stack, by name or id.
-    pub async fn history(
-        &self,
-        stack: &str,
-        page: &PageQuery,
-    ) -> Result<Page<DeploymentObject>, ClientError> {
-        self.send(self.read(&["stacks", stack, "deployment-objects"]).query(&page.pairs())).await?.json()
+    pub async fn history(&self, stack: &str, page: &PageQuery) -> Result<Page<DeploymentObject>> {
+        self.page(&["stacks", stack, "deployment-objects"], &[], page).await
     }
 
     /// The newest of them.
-    pub async fn history_up_to(
-        &self,
-        stack: &str,
-        most: usize,
-    ) -> Result<Page<DeploymentObject>, ClientError> {
-        self.read_up_to(most, |page| async move { self.history(stack, &page).await }).await
+    pub async fn history_up_to(&self, stack: &str, most: usize) -> Result<Page<DeploymentObject>> {
+        self.up_to(most, &["stacks", stack, "deployment-objects"], &[]).await
     }
 
     /// What differs between two versions of a stack, by name or id.
-    pub async fn diff(&self, stack: &str, from: SequenceId, to: SequenceId) -> Result<Diff, ClientError> {
+    pub async fn diff(&self, stack: &str, from: SequenceId, to: SequenceId) -> Result<Diff> {
         let pairs = [("from", from.to_string()), ("to", to.to_string())];
         self.send(self.read(&["stacks", stack, "diff"]).query(&pairs)).await?.json()
     }

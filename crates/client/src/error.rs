@@ -8,6 +8,8 @@ use url::Url;
 
 use crate::response::InvalidResponse;
 
+pub type Result<T> = std::result::Result<T, ClientError>;
+
 /// Contains no credentials; URLs are stored without query.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {

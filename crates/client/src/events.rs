@@ -6,9 +6,8 @@ use brokkr_api::page::Page;
 use brokkr_api::report::Transition;
 use jiff::Timestamp;
 
-use crate::builder::Client;
-use crate::error::ClientError;
-use crate::page::PageQuery;
+use crate::page::given;
+use crate::{Client, PageQuery, Result};
 
 /// Which events. What is left out does not restrict; a stream is restricted by stack and agent only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,8 +23,8 @@ pub struct EventQuery {
 }
 
 impl Client {
-    pub async fn events(&self, query: &EventQuery, page: &PageQuery) -> Result<Page<Event>, ClientError> {
-        let pairs = page.with([
+    pub async fn events(&self, query: &EventQuery, page: &PageQuery) -> Result<Page<Event>> {
+        let asked = given([
             query.stack.clone().map(|stack| ("stack", stack)),
             query.agent.clone().map(|agent| ("agent", agent)),
             query.sequence_id.map(|sequence| ("sequence_id", sequence.to_string())),
@@ -33,10 +32,6 @@ impl Client {
             query.since.map(|since| ("since", since.to_string())),
             query.until.map(|until| ("until", until.to_string())),
         ]);
-        self.send(self.read(&["events"]).query(&pairs)).await?.json()
-    }
-
-    pub async fn events_all(&self, query: &EventQuery) -> Result<Vec<Event>, ClientError> {
-        self.read_on(|page| async move { self.events(query, &page).await }).await
+        self.page(&["events"], &asked, page).await
     }
 }

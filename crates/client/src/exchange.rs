@@ -12,7 +12,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::builder::{Caller, Client};
-use crate::error::{ClientError, TransportError};
+use crate::error::{ClientError, Result, TransportError};
 use crate::response::{InvalidResponse, Response};
 use crate::retry::IdempotencyKey;
 
@@ -57,7 +57,7 @@ impl Call {
         self
     }
 
-    pub(crate) fn json(self, body: &impl Serialize) -> Result<Self, ClientError> {
+    pub(crate) fn json(self, body: &impl Serialize) -> Result<Self> {
         let bytes = serde_json::to_vec(body)
             .map_err(|_| ClientError::Unsendable { what: "the body is not valid JSON" })?;
         Ok(self.bytes(JSON, bytes.into()))
@@ -115,7 +115,7 @@ impl Client {
     }
 
     /// Sends once; an agent with a wrong clock sends a second time with the broker's time.
-    pub(crate) async fn exchange(&self, call: &Call) -> Result<Response, ClientError> {
+    pub(crate) async fn exchange(&self, call: &Call) -> Result<Response> {
         let answer = self.exchange_once(call).await?;
         let clock_moved = self.clock().learn(&answer.headers);
         if let Some(capabilities) = answer.text_of(header::CAPABILITIES) {
@@ -135,7 +135,7 @@ impl Client {
         Ok(answer)
     }
 
-    async fn exchange_once(&self, call: &Call) -> Result<Response, ClientError> {
+    async fn exchange_once(&self, call: &Call) -> Result<Response> {
         let request = self.request(call)?;
         let begun = Instant::now();
         let work = async {
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn request(&self, call: &Call) -> Result<reqwest::Request, ClientError> {
+    pub(crate) fn request(&self, call: &Call) -> Result<reqwest::Request> {
         let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
         let headers = request.headers_mut();
         for (name, value) in &call.headers {
@@ -209,7 +209,7 @@ impl Client {
 }
 
 /// Reads the complete body.
-pub(crate) async fn whole(mut response: reqwest::Response, call: &Call) -> Result<Response, ClientError> {
+pub(crate) async fn whole(mut response: reqwest::Response, call: &Call) -> Result<Response> {
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
     let mut body = BytesMut::new();
@@ -226,7 +226,7 @@ pub(crate) async fn whole(mut response: reqwest::Response, call: &Call) -> Resul
     Ok(Response { url: call.url_without_query(), status, headers, body: body.freeze() })
 }
 
-fn bearer(secret: &str) -> Result<HeaderValue, ClientError> {
+fn bearer(secret: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {secret}"))
         .map_err(|_| ClientError::Unsendable { what: "the token contains invalid characters" })?;
     value.set_sensitive(true);
@@ -237,9 +237,4 @@ fn bearer(secret: &str) -> Result<HeaderValue, ClientError> {
 fn says_not_authenticated(answer: &Response) -> bool {
     serde_json::from_slice::<brokkr_api::Problem>(&answer.body)
         .is_ok_and(|problem| problem.code == ErrorCode::BRK1001)
-}
-
-/// `expect`, where it is given.
-pub(crate) fn expecting(expect: Option<u64>) -> Vec<(&'static str, String)> {
-    expect.map(|number| ("expect", number.to_string())).into_iter().collect()
 }

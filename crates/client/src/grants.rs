@@ -1,40 +1,28 @@
 //! Grants: which agents a project may use. By name.
 
 use brokkr_api::grants::{ProjectGrant, PutGrant};
-use brokkr_api::page::Page;
 use http::Method;
 
-use crate::builder::Client;
-use crate::error::ClientError;
-use crate::exchange::expecting;
-use crate::page::PageQuery;
+use crate::page::expecting;
+use crate::{Client, Result};
 
 impl Client {
-    pub async fn grants(&self, page: &PageQuery) -> Result<Page<ProjectGrant>, ClientError> {
-        self.send(self.read(&["grants"]).query(&page.pairs())).await?.json()
+    pub async fn grants_all(&self) -> Result<Vec<ProjectGrant>> {
+        self.all(&["grants"], &[]).await
     }
 
-    pub async fn grants_all(&self) -> Result<Vec<ProjectGrant>, ClientError> {
-        self.read_on(|page| async move { self.grants(&page).await }).await
-    }
-
-    pub async fn grant(&self, grant: &str) -> Result<ProjectGrant, ClientError> {
+    pub async fn grant(&self, grant: &str) -> Result<ProjectGrant> {
         self.send(self.read(&["grants", grant])).await?.json()
     }
 
     /// Makes a grant, or replaces what it says; with the number of stacks on agents that it no longer covers.
-    pub async fn put_grant(
-        &self,
-        grant: &str,
-        put: &PutGrant,
-        expect: Option<u64>,
-    ) -> Result<ProjectGrant, ClientError> {
+    pub async fn put_grant(&self, grant: &str, put: &PutGrant, expect: Option<u64>) -> Result<ProjectGrant> {
         let request = self.write(Method::PUT, &["grants", grant]).query(&expecting(expect));
         self.send(request.json(put)?).await?.json()
     }
 
     /// Withdraws a grant: what agents hold by it is frozen.
-    pub async fn delete_grant(&self, grant: &str, expect: Option<u64>) -> Result<(), ClientError> {
+    pub async fn delete_grant(&self, grant: &str, expect: Option<u64>) -> Result<()> {
         let request = self.write(Method::DELETE, &["grants", grant]).query(&expecting(expect));
         self.send(request).await.map(|_| ())
     }

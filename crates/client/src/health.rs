@@ -2,21 +2,20 @@
 
 use brokkr_api::health::Health;
 
-use crate::builder::Client;
-use crate::error::ClientError;
 use crate::response::InvalidResponse;
+use crate::{Client, Result};
 
 /// Metrics of the largest installation are a fraction of this.
 const METRICS_BYTES: usize = 16 * 1024 * 1024;
 
 impl Client {
     /// Whether requests may come to the replica that answers, and what is in trouble there.
-    pub async fn ready(&self) -> Result<Health, ClientError> {
+    pub async fn ready(&self) -> Result<Health> {
         self.send(self.read_beside("readyz").accept("application/json")).await?.json()
     }
 
     /// The metrics of a replica, as text. Only the listener for them has these (`--admin-listen`).
-    pub async fn metrics(&self) -> Result<String, ClientError> {
+    pub async fn metrics(&self) -> Result<String> {
         let mut call = self.read_beside("metrics");
         call.limit = METRICS_BYTES;
         let answer = self.send(call).await?;

@@ -60,7 +60,7 @@ pub use agents::AgentQuery;
 pub use audit::AuditQuery;
 pub use builder::{BuildError, Client, ClientBuilder};
 pub use credential::{AgentIdentity, Credential};
-pub use error::{ClientError, Stage, TransportError};
+pub use error::{ClientError, Result, Stage, TransportError};
 pub use events::EventQuery;
 pub use key::{AgentKey, KeyError};
 pub use page::{ALL, PageQuery};

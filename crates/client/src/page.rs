@@ -1,10 +1,10 @@
 //! Pages of lists.
 
 use brokkr_api::page::{LARGEST_PAGE, Page};
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::builder::Client;
-use crate::error::ClientError;
 use crate::response::InvalidResponse;
+use crate::{Client, Result};
 
 /// No limit.
 pub const ALL: usize = usize::MAX;
@@ -25,53 +25,57 @@ impl PageQuery {
         Self { limit: Some(LARGEST_PAGE), after: None }
     }
 
-    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn pairs(&self) -> Vec<Pair> {
         let limit = self.limit.map(|limit| ("limit", limit.to_string()));
-        let after = self.after.clone().map(|after| ("after", after));
-        limit.into_iter().chain(after).collect()
-    }
-
-    /// Adds the page to the pairs of a query.
-    pub(crate) fn with<const N: usize>(
-        &self,
-        asked: [Option<(&'static str, String)>; N],
-    ) -> Vec<(&'static str, String)> {
-        asked.into_iter().flatten().chain(self.pairs()).collect()
+        given([limit, self.after.clone().map(|after| ("after", after))])
     }
 }
 
-/// Selects a minimal page, for requests that only need the total.
-pub(crate) fn counted() -> Vec<(&'static str, String)> {
-    vec![("count", "true".to_owned()), ("limit", "1".to_owned())]
+/// A parameter of a query.
+pub(crate) type Pair = (&'static str, String);
+
+/// Returns the parameters that are given.
+pub(crate) fn given<const N: usize>(pairs: [Option<Pair>; N]) -> Vec<Pair> {
+    pairs.into_iter().flatten().collect()
+}
+
+/// Returns `expect`, where it is given.
+pub(crate) fn expecting(expect: Option<u64>) -> Vec<Pair> {
+    given([expect.map(|number| ("expect", number.to_string()))])
 }
 
 impl Client {
-    /// Reads all pages.
-    pub(crate) async fn read_on<T, Reading>(
-        &self,
-        read: impl Fn(PageQuery) -> Reading,
-    ) -> Result<Vec<T>, ClientError>
+    /// Reads one page of the list at `path`.
+    pub(crate) async fn page<T>(&self, path: &[&str], pairs: &[Pair], page: &PageQuery) -> Result<Page<T>>
     where
-        Reading: Future<Output = Result<Page<T>, ClientError>>,
+        T: DeserializeOwned,
     {
-        self.read_up_to(ALL, read).await.map(|page| page.items)
+        self.send(self.read(path).query(pairs).query(&page.pairs())).await?.json()
+    }
+
+    /// Reads the number of items of the list at `path`, with a page that is as small as possible.
+    pub(crate) async fn total(&self, path: &[&str], pairs: &[Pair]) -> Result<Option<u64>> {
+        let counted = self.read(path).query(pairs).query(&[("count", "true".to_owned())]);
+        let page: Page<IgnoredAny> = self.send(counted.query(&[("limit", "1".to_owned())])).await?.json()?;
+        Ok(page.total)
+    }
+
+    /// Reads all pages of the list at `path`.
+    pub(crate) async fn all<T: DeserializeOwned>(&self, path: &[&str], pairs: &[Pair]) -> Result<Vec<T>> {
+        self.up_to(ALL, path, pairs).await.map(|page| page.items)
     }
 
     /// Reads pages until there are `most` items, or to the end; then there is no `next`.
-    pub(crate) async fn read_up_to<T, Reading>(
-        &self,
-        most: usize,
-        read: impl Fn(PageQuery) -> Reading,
-    ) -> Result<Page<T>, ClientError>
+    pub(crate) async fn up_to<T>(&self, most: usize, path: &[&str], pairs: &[Pair]) -> Result<Page<T>>
     where
-        Reading: Future<Output = Result<Page<T>, ClientError>>,
+        T: DeserializeOwned,
     {
         let mut query = PageQuery::largest();
         let mut items = Vec::new();
         loop {
             let left = u32::try_from(most.saturating_sub(items.len())).unwrap_or(LARGEST_PAGE);
             query.limit = Some(left.min(LARGEST_PAGE));
-            let page = read(query.clone()).await?;
+            let page = self.page(path, pairs, &query).await?;
             items.extend(page.items);
             match page.next {
                 // A broker that names the same place again would be asked for ever.

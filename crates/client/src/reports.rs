@@ -5,12 +5,11 @@ use brokkr_api::protocol::Capability;
 use brokkr_api::report::{Report, ReportBatch, ReportReceipt};
 use http::Method;
 
-use crate::builder::Client;
-use crate::error::ClientError;
+use crate::{Client, Result};
 
 impl Client {
     /// Sends at most [`brokkr_api::report::BATCH`] reports. Reports named in the receipt are durable and can be dropped.
-    pub async fn report(&self, agent: AgentId, batch: &ReportBatch) -> Result<ReportReceipt, ClientError> {
+    pub async fn report(&self, agent: AgentId, batch: &ReportBatch) -> Result<ReportReceipt> {
         let path = ["agents", &agent.to_string(), "reports"];
         let write = self.write(Method::POST, &path);
         let call = if self.broker_capabilities().has(Capability::ReasonDetails) {

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 
 /// Why a response is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub struct Response {
 
 impl Response {
     /// Returns success and 304; everything else becomes an error.
-    pub(crate) fn accepted(self) -> Result<Self, ClientError> {
+    pub(crate) fn accepted(self) -> Result<Self> {
         let status = self.status.as_u16();
         if self.status.is_success() || self.status == StatusCode::NOT_MODIFIED {
             return Ok(self);
@@ -111,7 +111,7 @@ impl Response {
         self.text_of(protocol::header::POSITION)?.parse().ok()
     }
 
-    pub(crate) fn demand_position(&self) -> Result<Position, ClientError> {
+    pub(crate) fn demand_position(&self) -> Result<Position> {
         let name = protocol::header::POSITION;
         self.position().ok_or_else(|| InvalidResponse::Header { name }.at(&self.url))
     }
@@ -124,7 +124,7 @@ impl Response {
         media_type(&self.headers).contains("html")
     }
 
-    pub(crate) fn demand_media_type(&self, wanted: &'static str) -> Result<(), ClientError> {
+    pub(crate) fn demand_media_type(&self, wanted: &'static str) -> Result<()> {
         let found = media_type(&self.headers);
         if found == wanted {
             return Ok(());
@@ -137,12 +137,12 @@ impl Response {
         Err(what.at(&self.url))
     }
 
-    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T> {
         self.demand_media_type("application/json")?;
         self.parsed()
     }
 
-    pub(crate) fn parsed<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+    pub(crate) fn parsed<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.body).map_err(|error| {
             // The text of a serde error can quote the body, which may contain a secret.
             let reason =

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::builder::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::exchange::Call;
 use crate::response::Response;
 
@@ -23,13 +23,6 @@ impl IdempotencyKey {
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::new_v4().to_string())
-    }
-
-    /// Returns a key that a later run can use again: 1 to 128 visible ASCII characters.
-    #[must_use]
-    pub fn new(text: &str) -> Option<Self> {
-        let good = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        good.then(|| Self(text.to_owned()))
     }
 
     #[must_use]
@@ -95,7 +88,7 @@ impl std::fmt::Debug for RetryPolicy {
 
 impl Client {
     /// Sends a call until it succeeds, is refused, or the policy's time is up.
-    pub(crate) async fn send(&self, call: Call) -> Result<Response, ClientError> {
+    pub(crate) async fn send(&self, call: Call) -> Result<Response> {
         let policy = self.retry_policy();
         let begun = Instant::now();
         let deadline = begun + policy.limit;

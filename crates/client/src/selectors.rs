@@ -3,9 +3,8 @@
 use brokkr_api::Selector;
 use brokkr_api::selector::SelectorPreview;
 
-use crate::builder::Client;
-use crate::error::ClientError;
-use crate::page::PageQuery;
+use crate::page::given;
+use crate::{Client, PageQuery, Result};
 
 impl Client {
     /// With a stack, by name or id, also what it would gain, keep and lose if this became its one selector.
@@ -14,9 +13,10 @@ impl Client {
         selector: &Selector,
         stack: Option<&str>,
         page: &PageQuery,
-    ) -> Result<SelectorPreview, ClientError> {
+    ) -> Result<SelectorPreview> {
         let stack = stack.map(|stack| ("stack", stack.to_owned()));
-        let pairs = page.with([Some(("selector", selector.to_string())), stack]);
-        self.send(self.read(&["selectors", "preview"]).query(&pairs)).await?.json()
+        let asked = given([Some(("selector", selector.to_string())), stack]);
+        let call = self.read(&["selectors", "preview"]).query(&asked).query(&page.pairs());
+        self.send(call).await?.json()
     }
 }

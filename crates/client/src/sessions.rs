@@ -5,27 +5,17 @@ use brokkr_api::protocol::{Session, header};
 use brokkr_api::{AgentId, Position};
 use http::Method;
 
-use crate::builder::Client;
-use crate::error::ClientError;
+use crate::{Client, Result};
 
 impl Client {
-    pub async fn open_session(
-        &self,
-        agent: AgentId,
-        session: &OpenSession,
-    ) -> Result<OpenedSession, ClientError> {
+    pub async fn open_session(&self, agent: AgentId, session: &OpenSession) -> Result<OpenedSession> {
         let path = ["agents", &agent.to_string(), "session"];
         self.send(self.write(Method::POST, &path).json(session)?).await?.json()
     }
 
     /// Tells the broker the complete set that the agent holds. Durable when this returns; the position is the
     /// first from which on answers know of it.
-    pub async fn put_holds(
-        &self,
-        agent: AgentId,
-        session: Session,
-        holds: &Holds,
-    ) -> Result<Position, ClientError> {
+    pub async fn put_holds(&self, agent: AgentId, session: Session, holds: &Holds) -> Result<Position> {
         let path = ["agents", &agent.to_string(), "holds"];
         let call = self.write(Method::PUT, &path).brokkr_header(header::SESSION, session).json(holds)?;
         self.send(call).await?.demand_position()

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::builder::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::events::EventQuery;
 use crate::exchange::{ORDINARY_TIME, whole};
 use crate::response::{InvalidResponse, Response, media_type};
@@ -93,7 +93,7 @@ impl Client {
 
 impl<T: DeserializeOwned> Stream<T> {
     /// Opens the stream if it is not open. Events after this call are not missed.
-    pub async fn begin(&mut self) -> Result<(), ClientError> {
+    pub async fn begin(&mut self) -> Result<()> {
         while self.open.is_none() {
             match self.connect().await {
                 Ok(open) => self.open = Some(open),
@@ -104,7 +104,7 @@ impl<T: DeserializeOwned> Stream<T> {
     }
 
     /// Returns the next message, or an error that is not worth retrying.
-    pub async fn next(&mut self) -> Result<Message<T>, ClientError> {
+    pub async fn next(&mut self) -> Result<Message<T>> {
         loop {
             if let Some(raw) = self.waiting.pop_front() {
                 if raw.id.is_some() {
@@ -135,20 +135,20 @@ impl<T: DeserializeOwned> Stream<T> {
         }
     }
 
-    fn read(&self, data: &str) -> Result<T, ClientError> {
+    fn read(&self, data: &str) -> Result<T> {
         serde_json::from_str(data).map_err(|error| {
             let reason = format!("{:?} error at column {}", error.classify(), error.column());
             InvalidResponse::Unreadable { reason }.at(self.client.base())
         })
     }
 
-    async fn close(&mut self, why: ClientError) -> Result<(), ClientError> {
+    async fn close(&mut self, why: ClientError) -> Result<()> {
         self.open = None;
         self.wait_after(why).await
     }
 
     /// Waits before the next attempt, unless the retry time is up.
-    async fn wait_after(&mut self, error: ClientError) -> Result<(), ClientError> {
+    async fn wait_after(&mut self, error: ClientError) -> Result<()> {
         let policy = self.client.retry_policy();
         let lost = *self.lost.get_or_insert_with(Instant::now);
         let left = policy.limit().saturating_sub(lost.elapsed());
@@ -165,7 +165,7 @@ impl<T: DeserializeOwned> Stream<T> {
         Ok(())
     }
 
-    async fn connect(&self) -> Result<Open, ClientError> {
+    async fn connect(&self) -> Result<Open> {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         let mut call = self.client.call(Method::GET, &path).accept(MEDIA_TYPE).query(&self.query);
         if let Some(id) = &self.last_id {

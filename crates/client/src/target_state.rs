@@ -1,4 +1,4 @@
-//! The target state: the agent's long poll, and the plain array.
+//! The target state: the agent's long poll.
 //!
 //! A response is accepted only if it is complete, for this agent of this installation, and not older than what the agent has
 //! seen. Everything else is an error, and an error changes nothing in a cluster.
@@ -7,20 +7,17 @@ use std::time::Duration;
 
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
-use brokkr_api::objects::TargetObject;
 use brokkr_api::protocol::{CATCH_UP_SECONDS, ENVELOPE_MEDIA_TYPE, Session, Want, header, same_etag};
 use brokkr_api::{AgentId, ErrorCode, Position};
 use http::header::{CACHE_CONTROL, IF_NONE_MATCH};
 use http::{HeaderName, StatusCode};
 
 use crate::builder::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::response::{InvalidResponse, Response};
 
 /// Time for a response in addition to the requested wait.
 const GRACE: Duration = Duration::from_secs(15 + CATCH_UP_SECONDS);
-/// The plain array contains all contents.
-const PLAIN_BYTES: usize = 1024 * 1024 * 1024;
 
 /// One poll of the target state.
 #[derive(Clone, Debug)]
@@ -68,7 +65,7 @@ pub enum Poll {
 
 impl Client {
     /// Polls once, without retries.
-    pub async fn target_state(&self, agent: AgentId, poll: &PollRequest) -> Result<Poll, ClientError> {
+    pub async fn target_state(&self, agent: AgentId, poll: &PollRequest) -> Result<Poll> {
         let path = ["agents", &agent.to_string(), "target-state"];
         let mut call = self
             .call(http::Method::GET, &path)
@@ -108,7 +105,7 @@ impl Client {
         Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread, wants })
     }
 
-    fn envelope_of(&self, answer: &Response, agent: AgentId) -> Result<(Envelope, String), ClientError> {
+    fn envelope_of(&self, answer: &Response, agent: AgentId) -> Result<(Envelope, String)> {
         answer.demand_media_type(ENVELOPE_MEDIA_TYPE)?;
         let etag =
             answer.text_of("etag").ok_or_else(|| InvalidResponse::Header { name: "etag" }.at(&answer.url))?;
@@ -127,16 +124,9 @@ impl Client {
         // Our own form of the tag: what a proxy made of it need not be what the broker compares.
         Ok((envelope, format!("\"{computed}\"")))
     }
-
-    /// Reads the target state as a plain array with contents. For people and tests; agents poll.
-    pub async fn plain_target_state(&self, agent: &str) -> Result<Vec<TargetObject>, ClientError> {
-        let mut call = self.read(&["agents", agent, "target-state"]);
-        call.limit = PLAIN_BYTES;
-        self.send(call).await?.json()
-    }
 }
 
-fn refused(error: ClientError, spread: Option<Duration>) -> Result<Poll, ClientError> {
+fn refused(error: ClientError, spread: Option<Duration>) -> Result<Poll> {
     match error.code() {
         Some(ErrorCode::BRK3001) => Ok(Poll::HoldsWanted),
         Some(ErrorCode::BRK3002) => Ok(Poll::Behind { retry_after: error.retry_after(), spread }),

@@ -7,33 +7,28 @@ use brokkr_api::webhooks::{
 };
 use http::Method;
 
-use crate::builder::Client;
-use crate::error::ClientError;
-use crate::page::PageQuery;
+use crate::page::given;
+use crate::{Client, PageQuery, Result};
 
 impl Client {
-    pub async fn webhooks(&self, page: &PageQuery) -> Result<Page<Webhook>, ClientError> {
-        self.send(self.read(&["webhooks"]).query(&page.pairs())).await?.json()
+    pub async fn webhooks_all(&self) -> Result<Vec<Webhook>> {
+        self.all(&["webhooks"], &[]).await
     }
 
-    pub async fn webhooks_all(&self) -> Result<Vec<Webhook>, ClientError> {
-        self.read_on(|page| async move { self.webhooks(&page).await }).await
-    }
-
-    pub async fn webhook(&self, webhook: &str) -> Result<Webhook, ClientError> {
+    pub async fn webhook(&self, webhook: &str) -> Result<Webhook> {
         self.send(self.read(&["webhooks", webhook])).await?.json()
     }
 
     /// Returns the secret, which is not shown again.
-    pub async fn create_webhook(&self, wanted: &CreateWebhook) -> Result<WebhookWithSecret, ClientError> {
+    pub async fn create_webhook(&self, wanted: &CreateWebhook) -> Result<WebhookWithSecret> {
         self.send(self.write(Method::POST, &["webhooks"]).json(wanted)?).await?.json()
     }
 
-    pub async fn patch_webhook(&self, webhook: &str, patch: &WebhookPatch) -> Result<Webhook, ClientError> {
+    pub async fn patch_webhook(&self, webhook: &str, patch: &WebhookPatch) -> Result<Webhook> {
         self.send(self.write(Method::PATCH, &["webhooks", webhook]).json(patch)?).await?.json()
     }
 
-    pub async fn delete_webhook(&self, webhook: &str) -> Result<(), ClientError> {
+    pub async fn delete_webhook(&self, webhook: &str) -> Result<()> {
         self.send(self.write(Method::DELETE, &["webhooks", webhook])).await.map(|_| ())
     }
 
@@ -42,13 +37,13 @@ impl Client {
         &self,
         webhook: &str,
         wanted: &RotateSecret,
-    ) -> Result<WebhookWithSecret, ClientError> {
+    ) -> Result<WebhookWithSecret> {
         let path = ["webhooks", webhook, "rotate-secret"];
         self.send(self.write(Method::POST, &path).json(wanted)?).await?.json()
     }
 
     /// Sends a signed ping once.
-    pub async fn test_webhook(&self, webhook: &str) -> Result<Attempt, ClientError> {
+    pub async fn test_webhook(&self, webhook: &str) -> Result<Attempt> {
         self.send(self.write(Method::POST, &["webhooks", webhook, "test"])).await?.json()
     }
 
@@ -58,13 +53,12 @@ impl Client {
         webhook: &str,
         state: Option<DeliveryState>,
         page: &PageQuery,
-    ) -> Result<Page<Delivery>, ClientError> {
-        let state = state.map(|state| ("state", state.to_string()));
-        let pairs: Vec<_> = state.into_iter().chain(page.pairs()).collect();
-        self.send(self.read(&["webhooks", webhook, "deliveries"]).query(&pairs)).await?.json()
+    ) -> Result<Page<Delivery>> {
+        let state = given([state.map(|state| ("state", state.to_string()))]);
+        self.page(&["webhooks", webhook, "deliveries"], &state, page).await
     }
 
-    pub async fn resend_delivery(&self, webhook: &str, delivery: DeliveryId) -> Result<(), ClientError> {
+    pub async fn resend_delivery(&self, webhook: &str, delivery: DeliveryId) -> Result<()> {
         let path = ["webhooks", webhook, "deliveries", &delivery.to_string(), "resend"];
         self.send(self.write(Method::POST, &path)).await.map(|_| ())
     }

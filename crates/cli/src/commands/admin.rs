@@ -5,7 +5,7 @@ use brokkr_client::Client;
 
 use crate::args::{AdminCommand, Settle};
 use crate::commands::confirm::confirm;
-use crate::failure::{Failure, WhileTrying as _};
+use crate::failure::{Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::admin::{Ahead, Unknown};
@@ -15,7 +15,7 @@ use crate::view::whole;
 pub mod preflight;
 pub mod support_bundle;
 
-pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Result {
     match args {
         // Handled by `commands::run`.
         AdminCommand::Preflight | AdminCommand::SupportBundle(_) => Ok(()),
@@ -35,7 +35,7 @@ pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Resul
     }
 }
 
-async fn settle(args: Settle, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn settle(args: Settle, client: &Client, printer: Printer) -> Result {
     let (stack, settlement) = (args.stack.as_str(), args.choice.to_api());
     let action = format!("settle the stack {stack}");
     if settlement == Settlement::Recreate && !args.yes {

@@ -12,12 +12,12 @@ use brokkr_client::{AgentQuery, Client, PageQuery};
 
 use crate::args::{AgentCommand, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin, Revoke};
 use crate::commands::confirm::confirm;
-use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::text::labels;
 use crate::view::whole;
 
-pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Result {
     match args {
         // Handled by `commands::run`.
         AgentCommand::Join(_) => Ok(()),
@@ -42,7 +42,7 @@ pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Resul
     }
 }
 
-async fn list(args: ListAgents, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn list(args: ListAgents, client: &Client, printer: Printer) -> Result {
     let query = AgentQuery {
         name: args.name,
         selector: args.selector,
@@ -63,7 +63,7 @@ async fn list(args: ListAgents, client: &Client, printer: Printer) -> Result<(),
     Ok(())
 }
 
-async fn read(agent: &Name, client: &Client) -> Result<Agent, Failure> {
+async fn read(agent: &Name, client: &Client) -> Result<Agent> {
     client
         .agent(agent.as_str())
         .await
@@ -71,7 +71,7 @@ async fn read(agent: &Name, client: &Client) -> Result<Agent, Failure> {
         .about(Noun::Agent, agent)
 }
 
-async fn join_token(args: JoinToken, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn join_token(args: JoinToken, client: &Client, printer: Printer) -> Result {
     let request = CreateJoinToken {
         agent_name: args.name.clone(),
         labels: args.label.into_iter().collect(),
@@ -84,7 +84,7 @@ async fn join_token(args: JoinToken, client: &Client, printer: Printer) -> Resul
     print_token(&token, client, printer)
 }
 
-async fn rejoin(args: Rejoin, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn rejoin(args: Rejoin, client: &Client, printer: Printer) -> Result {
     let request = RejoinAgent { ttl_seconds: Some(seconds(args.ttl)?) };
     let token = client
         .rejoin_agent(args.agent.as_str(), &request)
@@ -95,7 +95,7 @@ async fn rejoin(args: Rejoin, client: &Client, printer: Printer) -> Result<(), F
 }
 
 /// Prints only the token to stdout, so that it can be redirected to a file.
-fn print_token(token: &Token, client: &Client, printer: Printer) -> Result<(), Failure> {
+fn print_token(token: &Token, client: &Client, printer: Printer) -> Result {
     printer.done(token, format!("join-token/{}", token.id), || token.token.clone())?;
     printer.note(&format!(
         "one agent can join as {} until {:.0}; the token is not shown again",
@@ -109,20 +109,20 @@ fn print_token(token: &Token, client: &Client, printer: Printer) -> Result<(), F
     Ok(())
 }
 
-pub fn seconds(ttl: Duration) -> Result<u32, Failure> {
+pub fn seconds(ttl: Duration) -> Result<u32> {
     let seconds = u32::try_from(ttl.as_secs()).ok().filter(|seconds| *seconds > 0);
     seconds
         .ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least 1s and fit into 32 bits of seconds"))
 }
 
-async fn revoke_join_token(id: TokenId, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn revoke_join_token(id: TokenId, client: &Client, printer: Printer) -> Result {
     client.revoke_join_token(id).await.while_trying(&format!("revoke the join token {id}"))?;
     let name = format!("join-token/{id}");
     printer
         .done(&serde_json::json!({"id": id, "revoked": true}), name, || format!("join token {id} is revoked"))
 }
 
-async fn set(agent: &Name, status: AgentStatus, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn set(agent: &Name, status: AgentStatus, client: &Client, printer: Printer) -> Result {
     let patch = AgentPatch { status: Some(status), ..AgentPatch::default() };
     let agent = client
         .patch_agent(agent.as_str(), &patch)
@@ -133,7 +133,7 @@ async fn set(agent: &Name, status: AgentStatus, client: &Client, printer: Printe
         .done(&agent, format!("agent/{}", agent.name), || format!("agent {} is {}", agent.name, agent.status))
 }
 
-async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result {
     let agent = read(&args.agent, client).await?;
     let name = agent.name.as_str();
     if !args.yes {
@@ -155,7 +155,7 @@ async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result<(), F
     })
 }
 
-async fn label(args: LabelAgent, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn label(args: LabelAgent, client: &Client, printer: Printer) -> Result {
     let action = format!("change the labels of the agent {}", args.agent);
     let mut new_labels = read(&args.agent, client).await?.labels;
     for change in args.changes {
@@ -176,13 +176,13 @@ async fn label(args: LabelAgent, client: &Client, printer: Printer) -> Result<()
     })
 }
 
-async fn targets(agent: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn targets(agent: &Name, client: &Client, printer: Printer) -> Result {
     let action = format!("list the stacks that target the agent {agent}");
     let items = printer.with_spinner("reading the targets", client.targets_all(agent.as_str())).await;
     printer.show(&whole(items.while_trying(&action).about(Noun::Agent, agent)?))
 }
 
-async fn preview(args: Preview, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn preview(args: Preview, client: &Client, printer: Printer) -> Result {
     let page = PageQuery { limit: Some(args.limit), after: None };
     let stack = args.stack.as_ref().map(Name::as_str);
     let preview = client.preview_selector(&args.selector, stack, &page).await;

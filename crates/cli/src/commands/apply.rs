@@ -9,12 +9,12 @@ use crate::args::{Apply, Global};
 use crate::commands::deliver::Delivery;
 use crate::commands::stack::put_targets;
 use crate::connect::connect;
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::text::count;
 use crate::{git, manifest, view};
 
-pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result {
     let content = manifest::read(&args.content, args.stack.as_str(), printer).await?;
     let provenance = provenance(&args).await?;
     let client = connect(global, printer)?;
@@ -36,7 +36,7 @@ pub fn content_of(object: &DeploymentObject) -> String {
     format!("{} ({resources}, sha256 {checksum})", object.sequence_id)
 }
 
-async fn provenance(args: &Apply) -> Result<Provenance, Failure> {
+async fn provenance(args: &Apply) -> Result<Provenance> {
     let commit = match &args.commit {
         Some(commit) => Some(commit.clone()),
         None => git::commit(&args.content).await,
@@ -45,7 +45,7 @@ async fn provenance(args: &Apply) -> Result<Provenance, Failure> {
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()).next("see `brokkr apply --help`"))
 }
 
-async fn put_stack(args: &Apply, client: &Client) -> Result<Stack, Failure> {
+async fn put_stack(args: &Apply, client: &Client) -> Result<Stack> {
     let action = format!("create the stack {}", args.stack);
     let mut put = PutStack::default();
     if !args.label.is_empty() {
@@ -68,7 +68,7 @@ async fn submit(
     content: Vec<u8>,
     provenance: &Provenance,
     client: &Client,
-) -> Result<DeploymentObject, Failure> {
+) -> Result<DeploymentObject> {
     client
         .submit(args.stack.as_str(), content, provenance, &IdempotencyKey::generate())
         .await

@@ -4,10 +4,10 @@ use brokkr_api::audit::AuditVerdict;
 use brokkr_client::{AuditQuery, Client, PageQuery};
 
 use crate::args::{AuditCommand, AuditList};
-use crate::failure::{Failure, Outcome, WhileTrying as _};
+use crate::failure::{Outcome, Result, WhileTrying as _};
 use crate::printer::Printer;
 
-pub async fn run(args: AuditCommand, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
+pub async fn run(args: AuditCommand, client: &Client, printer: Printer) -> Result<Outcome> {
     match args {
         AuditCommand::List(args) => list(args, client, printer).await.map(|()| Outcome::Success),
         AuditCommand::Head => {
@@ -22,7 +22,7 @@ pub async fn run(args: AuditCommand, client: &Client, printer: Printer) -> Resul
     }
 }
 
-async fn list(args: AuditList, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn list(args: AuditList, client: &Client, printer: Printer) -> Result {
     let query = AuditQuery {
         who: args.actor,
         what: args.route,
@@ -40,7 +40,7 @@ async fn list(args: AuditList, client: &Client, printer: Printer) -> Result<(), 
 }
 
 /// Verifies page by page, up to the end or to the first invalid entry.
-async fn verify(client: &Client, printer: Printer) -> Result<AuditVerdict, Failure> {
+async fn verify(client: &Client, printer: Printer) -> Result<AuditVerdict> {
     let live = printer.live("verifying the audit chain");
     let mut verdict = client.audit_verify(None).await.while_trying("verify the audit chain")?;
     while let (Some(next), None) = (verdict.next, &verdict.broken) {

@@ -9,14 +9,14 @@ use crate::args::{self, Complete, Completion, Global, Shell};
 use crate::complete::{Expected, Names, expected};
 use crate::config::Folder;
 use crate::connect::connect_once;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::name_cache::NameCache;
 use crate::printer::Printer;
 
 /// The user waits for this after pressing Tab.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-pub fn script(args: &Completion, printer: Printer) -> Result<(), Failure> {
+pub fn script(args: &Completion, printer: Printer) -> Result {
     let script = match args.shell {
         Shell::Bash => include_str!("../completion/brokkr.bash"),
         Shell::Zsh => include_str!("../completion/brokkr.zsh"),
@@ -27,7 +27,7 @@ pub fn script(args: &Completion, printer: Printer) -> Result<(), Failure> {
 
 /// Prints one candidate per line, followed by a tab and its description. Errors are not printed: they would end up on the
 /// user's command line.
-pub async fn answer(complete: Complete, global: &Global, printer: Printer) -> Result<(), Failure> {
+pub async fn answer(complete: Complete, global: &Global, printer: Printer) -> Result {
     let mut brokkr = args::command();
     brokkr.build();
     let typed = complete.words.last().cloned().unwrap_or_default();

@@ -3,12 +3,12 @@
 use crate::args::{ContextCommand, Global};
 use crate::config::{Config, Context, Folder};
 use crate::connect::{no_context, of_config};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::printer::Printer;
 use crate::view::contexts::ContextLine;
 use crate::view::whole;
 
-pub fn run(args: ContextCommand, global: &Global, printer: Printer) -> Result<(), Failure> {
+pub fn run(args: ContextCommand, global: &Global, printer: Printer) -> Result {
     let folder = Folder::of_this_user().map_err(of_config)?;
     let config = folder.config().map_err(of_config)?;
     match args {
@@ -33,14 +33,14 @@ pub fn run(args: ContextCommand, global: &Global, printer: Printer) -> Result<()
     }
 }
 
-fn known(config: &Config, name: &str) -> Result<String, Failure> {
+fn known(config: &Config, name: &str) -> Result<String> {
     let name = name.strip_prefix("context/").unwrap_or(name);
     if config.contexts.contains_key(name) { Ok(name.to_owned()) } else { Err(no_context(config, name)) }
 }
 
-fn lines(config: &Config, global: &Global, folder: &Folder) -> Result<Vec<ContextLine>, Failure> {
+fn lines(config: &Config, global: &Global, folder: &Folder) -> Result<Vec<ContextLine>> {
     let current = global.context.as_ref().or(config.current_context.as_ref());
-    let line = |(name, context): (&String, &Context)| -> Result<ContextLine, Failure> {
+    let line = |(name, context): (&String, &Context)| -> Result<ContextLine> {
         Ok(ContextLine {
             name: name.clone(),
             current: current == Some(name),

@@ -13,7 +13,7 @@ use crate::commands::confirm::confirm;
 use crate::commands::status::reasons;
 use crate::commands::wait::{Ending, Waited, wait};
 use crate::delivery::{Goal, Verdict};
-use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::receipts::{Receipt, receipts};
@@ -32,7 +32,7 @@ struct Deleted<'a> {
     status: Option<&'a [StackStatus]>,
 }
 
-pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result {
     let name = &args.stack;
     let action = format!("delete the stack {name}");
     let stack = client.stack(name.as_str()).await.while_trying(&action).about(Noun::Stack, name)?;
@@ -70,7 +70,7 @@ pub async fn judge(
     timeout: Duration,
     client: &Client,
     printer: Printer,
-) -> Result<(), Failure> {
+) -> Result {
     let receipts = receipts(&waited.rows);
     let summary = removal_summary(stack, &receipts);
     if printer.is_for_people() && !receipts.is_empty() {
@@ -112,7 +112,7 @@ fn removal_summary(stack: &Stack, receipts: &[Receipt]) -> String {
 }
 
 /// Requires a confirmation that fits the impact.
-async fn guard(args: &DeleteStack, stack: &Stack, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn guard(args: &DeleteStack, stack: &Stack, client: &Client, printer: Printer) -> Result {
     let name = &stack.name;
     if !args.yes && args.expect.is_none() && !printer.is_interactive() {
         // The refusal does not need the impact.
@@ -162,11 +162,7 @@ fn impact(name: &str, on: &[&str], keep_resources: bool, client: &Client) -> Str
     format!("{name} of {server} is on {agents}: {shown}{more}. Its resources there will {fate}.")
 }
 
-fn document(
-    marker: &DeploymentObject,
-    status: Option<&[StackStatus]>,
-    printer: Printer,
-) -> Result<(), Failure> {
+fn document(marker: &DeploymentObject, status: Option<&[StackStatus]>, printer: Printer) -> Result {
     if printer.is_for_people() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use crate::args::WaitOptions;
 use crate::commands::status::reasons;
 use crate::commands::wait::{Ending, Waited, wait};
 use crate::delivery::{AgentOutcome, Goal, Verdict};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::text::count;
@@ -36,7 +36,7 @@ struct Delivered<'a> {
 
 impl Delivery<'_> {
     /// Prints `text` before the wait, or the document after it.
-    pub async fn finish(self, text: &str, waiting: &WaitOptions) -> Result<(), Failure> {
+    pub async fn finish(self, text: &str, waiting: &WaitOptions) -> Result {
         if self.printer.is_for_people() {
             self.printer.data(text)?;
         }
@@ -55,7 +55,7 @@ impl Delivery<'_> {
         outcome
     }
 
-    fn document(&self, status: Option<&[StackStatus]>) -> Result<(), Failure> {
+    fn document(&self, status: Option<&[StackStatus]>) -> Result {
         if self.printer.is_for_people() {
             return Ok(());
         }
@@ -73,7 +73,7 @@ pub async fn judge(
     started: Instant,
     client: &Client,
     printer: Printer,
-) -> Result<(), Failure> {
+) -> Result {
     let (Goal::Applied(sequence) | Goal::Delivered(sequence) | Goal::Removed(sequence)) = goal;
     let done = goal_state(goal);
     let outcome = match waited.ending {

@@ -9,12 +9,12 @@ use brokkr_manifest::{Budget, Object, redacted};
 
 use crate::args;
 use crate::commands::stack::nothing_submitted;
-use crate::failure::{About as _, Exit, Failure, Noun, Outcome, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Outcome, Result, WhileTrying as _};
 use crate::manifest;
 use crate::printer::Printer;
 use crate::view::diff::Compared;
 
-pub async fn run(args: args::Diff, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
+pub async fn run(args: args::Diff, client: &Client, printer: Printer) -> Result<Outcome> {
     let compared = if !args.content.is_given() {
         versions(&args, client).await?
     } else {
@@ -24,7 +24,7 @@ pub async fn run(args: args::Diff, client: &Client, printer: Printer) -> Result<
     Ok(if compared.differs() { Outcome::Negative } else { Outcome::Success })
 }
 
-async fn versions(args: &args::Diff, client: &Client) -> Result<Compared, Failure> {
+async fn versions(args: &args::Diff, client: &Client) -> Result<Compared> {
     let name = args.stack.as_str();
     let (from, to) = match (args.from, args.to) {
         (Some(from), Some(to)) => (from, to),
@@ -47,7 +47,7 @@ async fn versions(args: &args::Diff, client: &Client) -> Result<Compared, Failur
 }
 
 /// Returns the newest version and the previous one; at least one.
-async fn newest(args: &args::Diff, client: &Client) -> Result<Vec<DeploymentObject>, Failure> {
+async fn newest(args: &args::Diff, client: &Client) -> Result<Vec<DeploymentObject>> {
     let name = args.stack.as_str();
     let page = PageQuery { limit: Some(2), after: None };
     let page = client
@@ -61,7 +61,7 @@ async fn newest(args: &args::Diff, client: &Client) -> Result<Vec<DeploymentObje
     Ok(page.items)
 }
 
-async fn files(args: &args::Diff, client: &Client, printer: Printer) -> Result<Compared, Failure> {
+async fn files(args: &args::Diff, client: &Client, printer: Printer) -> Result<Compared> {
     let mut after =
         objects(&manifest::read(&args.content, args.stack.as_str(), printer).await?, "the files")?;
     let newest = newest(args, client).await?.remove(0);
@@ -81,7 +81,7 @@ async fn files(args: &args::Diff, client: &Client, printer: Printer) -> Result<C
     Ok(Compared { diff, file: Some(args.content.name()) })
 }
 
-fn objects(content: &[u8], what: &str) -> Result<Vec<Object>, Failure> {
+fn objects(content: &[u8], what: &str) -> Result<Vec<Object>> {
     let read = brokkr_manifest::parse(content, &Budget::default());
     read.map(|manifest| manifest.objects)
         .map_err(|_| Failure::new(Exit::Failed, format!("{what} cannot be read")))

@@ -3,11 +3,11 @@
 use brokkr_client::{Client, EventQuery, Message, PageQuery};
 
 use crate::args::{Errors, Events};
-use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::text::showing;
 
-pub async fn run(args: Events, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Events, client: &Client, printer: Printer) -> Result {
     let query = EventQuery {
         stack: args.stack.as_ref().map(ToString::to_string),
         agent: args.agent.as_ref().map(ToString::to_string),
@@ -33,12 +33,7 @@ pub async fn run(args: Events, client: &Client, printer: Printer) -> Result<(), 
 }
 
 /// Prints the latest events, then new ones. The stream is opened first, so that no event is missed between the two.
-async fn watch(
-    query: &EventQuery,
-    page: &PageQuery,
-    client: &Client,
-    printer: Printer,
-) -> Result<(), Failure> {
+async fn watch(query: &EventQuery, page: &PageQuery, client: &Client, printer: Printer) -> Result {
     let mut news = client.follow_events(query);
     news.begin().await.while_trying("watch the events")?;
     let mut rows = printer.stream();
@@ -57,7 +52,7 @@ async fn watch(
     Ok(())
 }
 
-pub async fn errors(args: Errors, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn errors(args: Errors, client: &Client, printer: Printer) -> Result {
     let stack = args.stack.as_ref().map(brokkr_api::Name::as_str);
     let page = client.errors(stack, &PageQuery::largest()).await.while_trying("list the errors");
     let page = match stack {

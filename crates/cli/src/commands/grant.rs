@@ -5,11 +5,11 @@ use brokkr_client::Client;
 
 use crate::args::{DeleteGrant, GrantCommand, SetGrant};
 use crate::commands::confirm::confirm;
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::whole;
 
-pub async fn run(args: GrantCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: GrantCommand, client: &Client, printer: Printer) -> Result {
     match args {
         GrantCommand::List => {
             printer.show(&whole(client.grants_all().await.while_trying("list the grants")?))
@@ -22,7 +22,7 @@ pub async fn run(args: GrantCommand, client: &Client, printer: Printer) -> Resul
     }
 }
 
-async fn set(args: SetGrant, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn set(args: SetGrant, client: &Client, printer: Printer) -> Result {
     let put = PutGrant {
         project: args.to_project.to_string(),
         selector: args.selector,
@@ -42,7 +42,7 @@ async fn set(args: SetGrant, client: &Client, printer: Printer) -> Result<(), Fa
     })
 }
 
-async fn delete(args: DeleteGrant, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn delete(args: DeleteGrant, client: &Client, printer: Printer) -> Result {
     let name = args.name.as_str();
     if !args.yes {
         confirm(&format!("deleting the grant {name}"), name, printer).await?;

@@ -11,7 +11,7 @@ use url::Url;
 use crate::args::{Global, Join};
 use crate::commands::agent::seconds;
 use crate::connect::{connect_with_authorities, is_this_machine};
-use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::joining::forbidden;
 use crate::kubectl::Kubectl;
 use crate::printer::Printer;
@@ -21,7 +21,7 @@ use crate::view::text::labels;
 /// At most this many missing permissions are listed.
 const LISTED: usize = 5;
 
-pub async fn run(args: Join, global: &Global, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Join, global: &Global, printer: Printer) -> Result {
     let (client, authorities) = connect_with_authorities(global, printer)?;
     let kubectl = Kubectl::new(args.kubeconfig.as_deref(), args.kube_context.as_deref());
     let broker = args.broker_url.as_ref().unwrap_or_else(|| client.base()).clone();
@@ -88,7 +88,7 @@ impl Installation {
 }
 
 /// Returns the address of kubectl's cluster, or none with a note if it cannot be reached.
-async fn reachable(kubectl: &Kubectl, printer: Printer) -> Result<Option<String>, Failure> {
+async fn reachable(kubectl: &Kubectl, printer: Printer) -> Result<Option<String>> {
     match printer.with_spinner("contacting the cluster", kubectl.server()).await {
         Ok(server) => Ok(Some(server)),
         Err(refused) => {
@@ -101,7 +101,7 @@ async fn reachable(kubectl: &Kubectl, printer: Printer) -> Result<Option<String>
 }
 
 /// Fails if the cluster already has an agent.
-async fn is_free(kubectl: &Kubectl, args: &Join, server: &str) -> Result<(), Failure> {
+async fn is_free(kubectl: &Kubectl, args: &Join, server: &str) -> Result {
     let identity = ["secret", IDENTITY, "-n", &args.namespace];
     let found = kubectl.get(&identity).await.map_err(|error| refused(args, server, error))?;
     let has_agent = !found["data"]["agent-id"].is_null();
@@ -117,7 +117,7 @@ async fn is_free(kubectl: &Kubectl, args: &Join, server: &str) -> Result<(), Fai
 }
 
 /// Fails if the user lacks permissions for a part of the installation.
-async fn may_install(kubectl: &Kubectl, args: &Join, server: &str, manifests: &str) -> Result<(), Failure> {
+async fn may_install(kubectl: &Kubectl, args: &Join, server: &str, manifests: &str) -> Result {
     match kubectl.dry_run(manifests).await {
         Err(ProgramError::Failed(output)) if !forbidden(&output).is_empty() => {
             Err(refused(args, server, ProgramError::Failed(output)))
@@ -127,7 +127,7 @@ async fn may_install(kubectl: &Kubectl, args: &Join, server: &str, manifests: &s
     }
 }
 
-async fn token(args: &Join, client: &Client) -> Result<JoinToken, Failure> {
+async fn token(args: &Join, client: &Client) -> Result<JoinToken> {
     let ttl_seconds = Some(seconds(args.ttl)?);
     let action = format!("create a join token for {}", args.name);
     if args.rejoin {
@@ -140,13 +140,7 @@ async fn token(args: &Join, client: &Client) -> Result<JoinToken, Failure> {
 }
 
 /// Prints a script that does the same where kubectl reaches the cluster.
-fn print(
-    args: &Join,
-    token: &JoinToken,
-    broker: &Url,
-    manifests: &str,
-    printer: Printer,
-) -> Result<(), Failure> {
+fn print(args: &Join, token: &JoinToken, broker: &Url, manifests: &str, printer: Printer) -> Result {
     let (name, namespace, until) = (&token.agent_name, &args.namespace, token.expires_at);
     let forget = if args.rejoin {
         format!("kubectl delete secret {IDENTITY} -n {namespace} --ignore-not-found\n")

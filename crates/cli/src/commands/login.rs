@@ -15,7 +15,7 @@ use crate::connect::{
     client, is_this_machine, no_context, of_config, read_authorities, read_token, token_from,
     token_from_environment,
 };
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::text::fields;
 
@@ -26,7 +26,7 @@ struct LoggedIn<'a> {
     whoami: &'a WhoAmI,
 }
 
-pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Login, global: &Global, printer: Printer) -> Result {
     let name = match &global.context {
         Some(name) => name.clone(),
         None => name_of(&args.url)?,
@@ -57,7 +57,7 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result<(), F
 }
 
 /// Removes the stored token of the context. The context stays, so that the next login needs only a token.
-pub fn logout(global: &Global, printer: Printer) -> Result<(), Failure> {
+pub fn logout(global: &Global, printer: Printer) -> Result {
     let folder = Folder::of_this_user().map_err(of_config)?;
     let config = folder.config().map_err(of_config)?;
     let name = global.context.clone().or_else(|| config.current_context.clone());
@@ -82,7 +82,7 @@ pub fn logout(global: &Global, printer: Printer) -> Result<(), Failure> {
     Ok(())
 }
 
-pub async fn whoami(client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn whoami(client: &Client, printer: Printer) -> Result {
     let me = client.whoami().await.while_trying("read your identity")?;
     printer.done(&me, format!("token/{}", me.token_id), || {
         let expires = me.expires_at.map_or_else(|| "never".to_owned(), |at| format!("{at:.0}"));
@@ -95,12 +95,12 @@ pub async fn whoami(client: &Client, printer: Printer) -> Result<(), Failure> {
     })
 }
 
-fn name_of(url: &Url) -> Result<String, Failure> {
+fn name_of(url: &Url) -> Result<String> {
     let host = url.host_str().ok_or_else(|| Failure::new(Exit::Usage, format!("{url} has no host name")))?;
     Ok(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
-async fn token(file: Option<&Path>, printer: Printer) -> Result<SecretString, Failure> {
+async fn token(file: Option<&Path>, printer: Printer) -> Result<SecretString> {
     if let Some(path) = file {
         return token_from(path);
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::args::{self, Man};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::printer::Printer;
 use crate::view::text::count;
 
-pub fn run(args: &Man, printer: Printer) -> Result<(), Failure> {
+pub fn run(args: &Man, printer: Printer) -> Result {
     let folder = args.folder.display();
     let files = write(&args.folder)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write to {folder}: {error}")))?;

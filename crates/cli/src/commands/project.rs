@@ -6,11 +6,11 @@ use brokkr_client::Client;
 
 use crate::args::{ProjectCommand, ProjectQuotas};
 use crate::commands::confirm::confirm;
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::whole;
 
-pub async fn run(args: ProjectCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: ProjectCommand, client: &Client, printer: Printer) -> Result {
     match args {
         ProjectCommand::List => {
             printer.show(&whole(client.projects_all().await.while_trying("list the projects")?))
@@ -34,7 +34,7 @@ pub async fn run(args: ProjectCommand, client: &Client, printer: Printer) -> Res
 }
 
 /// The API creates or changes in one call. `create` refuses an existing project, so that a mistyped name is noticed.
-async fn create(args: ProjectQuotas, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn create(args: ProjectQuotas, client: &Client, printer: Printer) -> Result {
     let name = args.name.as_str();
     let action = format!("create the project {name}");
     match client.project(name).await {
@@ -54,7 +54,7 @@ async fn create(args: ProjectQuotas, client: &Client, printer: Printer) -> Resul
     Ok(())
 }
 
-async fn set(args: ProjectQuotas, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn set(args: ProjectQuotas, client: &Client, printer: Printer) -> Result {
     let name = args.name.as_str();
     let action = format!("change the project {name}");
     let allowed = args.allowed();

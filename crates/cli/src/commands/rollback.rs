@@ -8,12 +8,12 @@ use crate::args::Rollback;
 use crate::commands::apply::content_of;
 use crate::commands::confirm::proceed;
 use crate::commands::deliver::Delivery;
-use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::history::short_checksum;
 use crate::view::text::count;
 
-pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result {
     let name = args.stack.as_str();
     let to =
         if printer.is_interactive() && !args.yes { confirm(&args, client, printer).await? } else { args.to };
@@ -29,7 +29,7 @@ pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result<()
 
 /// Shows both versions and the number of agents, and asks. Returns the version that was confirmed, so that another
 /// submission in between does not change the target.
-async fn confirm(args: &Rollback, client: &Client, printer: Printer) -> Result<Option<SequenceId>, Failure> {
+async fn confirm(args: &Rollback, client: &Client, printer: Printer) -> Result<Option<SequenceId>> {
     let name = args.stack.as_str();
     let action = format!("read the stack {name}");
     let page = client.history(name, &PageQuery::largest()).await;

@@ -7,14 +7,14 @@ use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_client::{Client, PageQuery};
 
 use crate::args::{Approve, History, ListStacks, Manifest, Retarget, Targeting, Unbar};
-use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::history::short_checksum;
 use crate::view::text::count;
 use crate::view::whole;
 
-pub async fn list(args: ListStacks, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn list(args: ListStacks, client: &Client, printer: Printer) -> Result {
     let read = client.stacks_up_to(printer.rows(args.rows));
     let page = printer.with_spinner("reading the stacks", read).await.while_trying("list the stacks")?;
     printer.show(&page)?;
@@ -24,11 +24,11 @@ pub async fn list(args: ListStacks, client: &Client, printer: Printer) -> Result
     Ok(())
 }
 
-pub async fn show(stack: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn show(stack: &Name, client: &Client, printer: Printer) -> Result {
     printer.show(&read(stack, client).await?)
 }
 
-pub async fn read(stack: &Name, client: &Client) -> Result<Stack, Failure> {
+pub async fn read(stack: &Name, client: &Client) -> Result<Stack> {
     client
         .stack(stack.as_str())
         .await
@@ -36,7 +36,7 @@ pub async fn read(stack: &Name, client: &Client) -> Result<Stack, Failure> {
         .about(Noun::Stack, stack)
 }
 
-pub async fn history(args: History, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn history(args: History, client: &Client, printer: Printer) -> Result {
     let action = format!("read the history of the stack {}", args.stack);
     let read = client.history_up_to(args.stack.as_str(), printer.rows(args.rows));
     let page = printer.with_spinner("reading the history", read).await;
@@ -48,7 +48,7 @@ pub async fn history(args: History, client: &Client, printer: Printer) -> Result
     Ok(())
 }
 
-pub async fn manifest(args: Manifest, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn manifest(args: Manifest, client: &Client, printer: Printer) -> Result {
     let name = args.stack.as_str();
     let (action, page) = (format!("read the history of the stack {name}"), PageQuery::default());
     let versions = client.history(name, &page).await.while_trying(&action).about(Noun::Stack, name)?;
@@ -67,7 +67,7 @@ pub fn nothing_submitted(stack: &str) -> Failure {
         .next(format!("brokkr apply {stack} -f PATH"))
 }
 
-pub async fn retarget(args: Retarget, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn retarget(args: Retarget, client: &Client, printer: Printer) -> Result {
     let name = &args.stack;
     let stack = read(name, client).await?;
     let stack = put_targets(name, &args.targeting, stack, client, printer).await?;
@@ -83,7 +83,7 @@ pub async fn put_targets(
     stack: Stack,
     client: &Client,
     printer: Printer,
-) -> Result<Stack, Failure> {
+) -> Result<Stack> {
     if targeting.to.is_empty() && targeting.to_agent.is_empty() {
         return Ok(stack);
     }
@@ -103,7 +103,7 @@ pub async fn put_targets(
         .while_trying(&format!("set the targets of the stack {name}"))
 }
 
-pub async fn approve(args: Approve, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn approve(args: Approve, client: &Client, printer: Printer) -> Result {
     let name = args.stack.as_str();
     let action = format!("approve the prune of the stack {name}");
     let stack = client.stack(name).await.while_trying(&action).about(Noun::Stack, name)?;
@@ -130,7 +130,7 @@ pub async fn approve(args: Approve, client: &Client, printer: Printer) -> Result
 }
 
 /// Lists the pending prunes. Approving requires the number, so that nothing is approved by accident.
-async fn pending_prunes(args: &Approve, client: &Client) -> Result<Failure, Failure> {
+async fn pending_prunes(args: &Approve, client: &Client) -> Result<Failure> {
     let name = &args.stack;
     let rows = client
         .stack_status_all(name.as_str())
@@ -149,11 +149,11 @@ async fn pending_prunes(args: &Approve, client: &Client) -> Result<Failure, Fail
     Ok(pending.into_iter().fold(failure, Failure::line))
 }
 
-pub async fn barred(stack: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn barred(stack: &Name, client: &Client, printer: Printer) -> Result {
     printer.show(&whole(bars(stack.as_str(), client).await?))
 }
 
-async fn bars(stack: &str, client: &Client) -> Result<Vec<BarredContent>, Failure> {
+async fn bars(stack: &str, client: &Client) -> Result<Vec<BarredContent>> {
     client
         .barred_contents_all(stack)
         .await
@@ -161,7 +161,7 @@ async fn bars(stack: &str, client: &Client) -> Result<Vec<BarredContent>, Failur
         .about(Noun::Stack, stack)
 }
 
-pub async fn unbar(args: Unbar, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn unbar(args: Unbar, client: &Client, printer: Printer) -> Result {
     let (stack, content) = (args.stack.as_str(), args.content.trim());
     let bars = bars(stack, client).await?;
     let bar =
@@ -180,7 +180,7 @@ pub async fn unbar(args: Unbar, client: &Client, printer: Printer) -> Result<(),
 }
 
 /// Finds a bar by the sequence id that was rolled back, or by a prefix of the checksum.
-fn find_bar<'a>(bars: &'a [BarredContent], content: &str) -> Result<&'a BarredContent, Failure> {
+fn find_bar<'a>(bars: &'a [BarredContent], content: &str) -> Result<&'a BarredContent> {
     if let Some(bar) = bars.iter().find(|bar| bar.sequence_id.to_string() == content) {
         return Ok(bar);
     }

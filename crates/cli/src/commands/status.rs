@@ -12,12 +12,12 @@ use brokkr_client::{ALL, Client, Message, StatusQuery};
 use jiff::Timestamp;
 
 use crate::args::Status;
-use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::stacks::overview;
 
-pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Status, client: &Client, printer: Printer) -> Result {
     let most = printer.rows(args.rows);
     let Some(stack) = args.stack else {
         return if args.watch {
@@ -34,12 +34,7 @@ pub async fn run(args: Status, client: &Client, printer: Printer) -> Result<(), 
     }
 }
 
-async fn read(
-    stack: &Name,
-    query: &StatusQuery,
-    most: usize,
-    client: &Client,
-) -> Result<Page<StackStatus>, Failure> {
+async fn read(stack: &Name, query: &StatusQuery, most: usize, client: &Client) -> Result<Page<StackStatus>> {
     client
         .stack_status_up_to(stack.as_str(), query, most)
         .await
@@ -47,13 +42,7 @@ async fn read(
         .about(Noun::Stack, stack)
 }
 
-async fn one(
-    stack: &Name,
-    query: &StatusQuery,
-    most: usize,
-    client: &Client,
-    printer: Printer,
-) -> Result<(), Failure> {
+async fn one(stack: &Name, query: &StatusQuery, most: usize, client: &Client, printer: Printer) -> Result {
     let page = printer.with_spinner("reading the status", read(stack, query, most, client)).await?;
     printer.show(&page)?;
     if !printer.is_for_people() {
@@ -73,7 +62,7 @@ async fn one(
 }
 
 /// Prints the current rows, then changes. The stream is opened first, so that no change is missed between the two.
-async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Printer) -> Result {
     let action = format!("watch the status of the stack {stack}");
     let mut changes = client.follow_status(stack.as_str());
     changes.begin().await.while_trying(&action).about(Noun::Stack, stack)?;

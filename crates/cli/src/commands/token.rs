@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use crate::args::{CreateToken, RotateToken, TokenCommand};
 use crate::commands::agent::seconds;
 use crate::commands::confirm::confirm;
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::tokens::is_valid;
 use crate::view::whole;
 
-pub async fn run(args: TokenCommand, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: TokenCommand, client: &Client, printer: Printer) -> Result {
     match args {
         TokenCommand::List => printer.show(&whole(all(client).await?)),
         TokenCommand::Show { token } => printer.show(&find(&token, client).await?),
@@ -23,11 +23,11 @@ pub async fn run(args: TokenCommand, client: &Client, printer: Printer) -> Resul
     }
 }
 
-async fn all(client: &Client) -> Result<Vec<ApiToken>, Failure> {
+async fn all(client: &Client) -> Result<Vec<ApiToken>> {
     client.api_tokens_all().await.while_trying("list the API tokens")
 }
 
-async fn create(args: CreateToken, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn create(args: CreateToken, client: &Client, printer: Printer) -> Result {
     let request =
         CreateApiToken { name: args.name.clone(), role: args.role, ttl_seconds: Some(seconds(args.ttl)?) };
     let made =
@@ -42,7 +42,7 @@ fn shown_once(made: &ApiToken) -> String {
     format!("{} in project {}{expires}; the token is not shown again", made.role, made.project)
 }
 
-async fn rotate(args: RotateToken, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn rotate(args: RotateToken, client: &Client, printer: Printer) -> Result {
     let old = find(&args.token, client).await?;
     let overlap_seconds = if args.overlap.is_zero() { 0 } else { seconds(args.overlap)? };
     let request = RotateApiToken {
@@ -61,7 +61,7 @@ async fn rotate(args: RotateToken, client: &Client, printer: Printer) -> Result<
     Ok(())
 }
 
-async fn revoke(named: &str, yes: bool, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn revoke(named: &str, yes: bool, client: &Client, printer: Printer) -> Result {
     let token = find(named, client).await?;
     if !yes {
         printer.warn(&format!("requests with the token {} ({}) will be refused", token.name, token.role));
@@ -75,7 +75,7 @@ async fn revoke(named: &str, yes: bool, client: &Client, printer: Printer) -> Re
 }
 
 /// Finds a token by id, or by name if only one valid token has it.
-async fn find(named: &str, client: &Client) -> Result<ApiToken, Failure> {
+async fn find(named: &str, client: &Client) -> Result<ApiToken> {
     let named = named.strip_prefix("token/").unwrap_or(named);
     if let Ok(id) = named.parse::<TokenId>() {
         return client.api_token(id).await.while_trying(&format!("read the token {id}"));
@@ -83,7 +83,7 @@ async fn find(named: &str, client: &Client) -> Result<ApiToken, Failure> {
     choose(named, all(client).await?, Timestamp::now())
 }
 
-fn choose(name: &str, tokens: Vec<ApiToken>, now: Timestamp) -> Result<ApiToken, Failure> {
+fn choose(name: &str, tokens: Vec<ApiToken>, now: Timestamp) -> Result<ApiToken> {
     let mut named: Vec<ApiToken> =
         tokens.into_iter().filter(|token| token.name == name && is_valid(token, now)).collect();
     if named.len() > 1 {

@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::args::{Global, Version};
 use crate::connect::connect_at_once;
-use crate::failure::{Failure, WhileTrying as _};
+use crate::failure::{Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
 
 #[derive(Serialize)]
@@ -23,7 +23,7 @@ struct ServerVersion {
     version: String,
 }
 
-pub async fn run(args: Version, global: &Global, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Version, global: &Global, printer: Printer) -> Result {
     let server = if args.client { None } else { server(global, printer).await };
     let versions = Versions { version: env!("CARGO_PKG_VERSION"), protocol: PROTOCOL_VERSION, server };
     let name = format!("version/{}", versions.version);

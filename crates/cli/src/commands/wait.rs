@@ -12,7 +12,7 @@ use crate::args::{Wait, WaitGoal, WaitOptions};
 use crate::commands::stack::nothing_submitted;
 use crate::commands::{delete, deliver};
 use crate::delivery::{Goal, Verdict};
-use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::{Live, Printer};
 use crate::view::progress::{Changes, summary};
 use crate::view::whole;
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Without a terminal, the summary is a line, at most this often.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
-pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
     let name = &args.stack;
     let stack = client
         .stack(name.as_str())
@@ -46,7 +46,7 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result<(), Fa
 }
 
 /// Determines the version to wait for at the start.
-fn goal(args: &Wait, stack: &Stack) -> Result<Goal, Failure> {
+fn goal(args: &Wait, stack: &Stack) -> Result<Goal> {
     let name = &args.stack;
     if args.goal == WaitGoal::Deleted {
         let marker = stack.sequence_id.filter(|_| stack.deleted_at.is_some());
@@ -92,7 +92,7 @@ pub async fn wait(
     title: &str,
     timeout: Duration,
     printer: Printer,
-) -> Result<Waited, Failure> {
+) -> Result<Waited> {
     let deadline = Instant::now() + timeout;
     let live = printer.live(title);
     let mut progress = ProgressLines::new(&live, goal);

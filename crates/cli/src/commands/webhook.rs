@@ -9,7 +9,7 @@ use brokkr_client::{Client, PageQuery};
 use crate::args::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};
 use crate::commands::agent::seconds;
 use crate::commands::confirm::confirm;
-use crate::failure::{Exit, Failure, Outcome, WhileTrying as _};
+use crate::failure::{Exit, Failure, Outcome, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::webhooks::attempt;
 use crate::view::whole;
@@ -17,7 +17,7 @@ use crate::view::whole;
 /// Longer input is not an address.
 const LONGEST_URL: u64 = 8192;
 
-pub async fn run(args: WebhookCommand, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
+pub async fn run(args: WebhookCommand, client: &Client, printer: Printer) -> Result<Outcome> {
     match args {
         WebhookCommand::Test(args) => return test(&args.webhook, client, printer).await,
         WebhookCommand::List => {
@@ -39,7 +39,7 @@ pub async fn run(args: WebhookCommand, client: &Client, printer: Printer) -> Res
     .map(|()| Outcome::Success)
 }
 
-async fn create(args: CreateWebhookArgs, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn create(args: CreateWebhookArgs, client: &Client, printer: Printer) -> Result {
     let request =
         CreateWebhook { name: args.name.clone(), url: address(args.url)?, filter: args.filter.to_api() };
     let made =
@@ -51,7 +51,7 @@ async fn create(args: CreateWebhookArgs, client: &Client, printer: Printer) -> R
 }
 
 /// Reads the address from stdin for `-`: its path may be a secret, and flags are visible.
-fn address(url: String) -> Result<String, Failure> {
+fn address(url: String) -> Result<String> {
     if url != "-" {
         return Ok(url);
     }
@@ -63,7 +63,7 @@ fn address(url: String) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-async fn set(args: SetWebhook, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn set(args: SetWebhook, client: &Client, printer: Printer) -> Result {
     if args.url.is_none() && args.filter.is_empty() {
         return Err(Failure::new(Exit::Usage, "no change was given").next("brokkr webhook set --help"));
     }
@@ -76,7 +76,7 @@ async fn set(args: SetWebhook, client: &Client, printer: Printer) -> Result<(), 
     printer.show(&client.patch_webhook(args.webhook.as_str(), &patch).await.while_trying(&action)?)
 }
 
-async fn switch(webhook: &Name, on: bool, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn switch(webhook: &Name, on: bool, client: &Client, printer: Printer) -> Result {
     let patch = WebhookPatch { enabled: Some(on), ..WebhookPatch::default() };
     let action = format!("{} the webhook {webhook}", if on { "enable" } else { "disable" });
     let webhook = client.patch_webhook(webhook.as_str(), &patch).await.while_trying(&action)?;
@@ -85,7 +85,7 @@ async fn switch(webhook: &Name, on: bool, client: &Client, printer: Printer) -> 
     })
 }
 
-async fn delete(webhook: &Name, yes: bool, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn delete(webhook: &Name, yes: bool, client: &Client, printer: Printer) -> Result {
     let name = webhook.as_str();
     if !yes {
         confirm(&format!("deleting the webhook {name}"), name, printer).await?;
@@ -95,7 +95,7 @@ async fn delete(webhook: &Name, yes: bool, client: &Client, printer: Printer) ->
     printer.done(&document, format!("webhook/{name}"), || format!("webhook {name} is deleted"))
 }
 
-async fn rotate(args: RotateWebhookSecret, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn rotate(args: RotateWebhookSecret, client: &Client, printer: Printer) -> Result {
     let overlap_seconds = if args.overlap.is_zero() { 0 } else { seconds(args.overlap)? };
     let request = RotateSecret { overlap_seconds: Some(overlap_seconds) };
     let name = args.webhook.as_str();
@@ -111,7 +111,7 @@ async fn rotate(args: RotateWebhookSecret, client: &Client, printer: Printer) ->
     Ok(())
 }
 
-async fn test(webhook: &Name, client: &Client, printer: Printer) -> Result<Outcome, Failure> {
+async fn test(webhook: &Name, client: &Client, printer: Printer) -> Result<Outcome> {
     let request = client.test_webhook(webhook.as_str());
     let result = printer.with_spinner("waiting for the receiver", request).await;
     let result = result.while_trying(&format!("test the webhook {webhook}"))?;
@@ -122,7 +122,7 @@ async fn test(webhook: &Name, client: &Client, printer: Printer) -> Result<Outco
     Ok(if result.delivered { Outcome::Success } else { Outcome::Negative })
 }
 
-async fn deliveries(args: Deliveries, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn deliveries(args: Deliveries, client: &Client, printer: Printer) -> Result {
     let page = PageQuery { limit: Some(args.limit), after: None };
     let action = format!("list the messages to the webhook {}", args.webhook);
     let page = client.deliveries(args.webhook.as_str(), args.state, &page).await.while_trying(&action)?;
@@ -133,12 +133,7 @@ async fn deliveries(args: Deliveries, client: &Client, printer: Printer) -> Resu
     Ok(())
 }
 
-async fn resend(
-    webhook: &Name,
-    delivery: DeliveryId,
-    client: &Client,
-    printer: Printer,
-) -> Result<(), Failure> {
+async fn resend(webhook: &Name, delivery: DeliveryId, client: &Client, printer: Printer) -> Result {
     client
         .resend_delivery(webhook.as_str(), delivery)
         .await

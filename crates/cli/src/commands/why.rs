@@ -6,7 +6,7 @@ use brokkr_api::why::StackWhy;
 use brokkr_client::{Client, PageQuery};
 
 use crate::args::{Subject, Why};
-use crate::failure::{About as _, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
 use crate::view::text::count;
@@ -15,7 +15,7 @@ use crate::view::whole;
 /// Agents that are explained if none is given.
 const MOST_AGENTS: usize = 10;
 
-pub async fn run(args: Why, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: Why, client: &Client, printer: Printer) -> Result {
     match (args.subject, args.agent) {
         (Subject::Agent(agent), _) => {
             let why = client
@@ -30,7 +30,7 @@ pub async fn run(args: Why, client: &Client, printer: Printer) -> Result<(), Fai
     }
 }
 
-async fn one(stack: &Name, agent: &str, client: &Client) -> Result<StackWhy, Failure> {
+async fn one(stack: &Name, agent: &str, client: &Client) -> Result<StackWhy> {
     client
         .stack_why(stack.as_str(), agent)
         .await
@@ -39,7 +39,7 @@ async fn one(stack: &Name, agent: &str, client: &Client) -> Result<StackWhy, Fai
         .about(Noun::Agent, agent)
 }
 
-async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result {
     let (agents, seen) =
         printer.with_spinner("looking for agents that are not in sync", not_in_sync(stack, client)).await?;
     let mut whys = Vec::new();
@@ -69,7 +69,7 @@ async fn everywhere(stack: &Name, client: &Client, printer: Printer) -> Result<(
 }
 
 /// Returns the first agents that are not in sync, and the number of rows read.
-async fn not_in_sync(stack: &Name, client: &Client) -> Result<(Vec<StackStatus>, usize), Failure> {
+async fn not_in_sync(stack: &Name, client: &Client) -> Result<(Vec<StackStatus>, usize)> {
     let mut query = PageQuery::largest();
     let (mut found, mut seen) = (Vec::new(), 0);
     loop {

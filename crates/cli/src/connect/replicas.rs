@@ -8,7 +8,7 @@ use brokkr_client::{Client, RetryPolicy};
 use super::{Found, client, find, of_config};
 use crate::args::Global;
 use crate::config::{Context, Folder};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 
 /// At most this many addresses are used.
 const MOST_ADDRESSES: usize = 16;
@@ -24,7 +24,7 @@ pub struct Replicas {
     pub each: Vec<(String, Client)>,
 }
 
-pub async fn connect_to_replicas(global: &Global) -> Result<Replicas, Failure> {
+pub async fn connect_to_replicas(global: &Global) -> Result<Replicas> {
     let Found { context, token } = find(global, &Folder::of_this_user().map_err(of_config)?)?;
     let client = client(&context, token, global.project.as_ref(), RetryPolicy::none())?;
     // A proxy resolves the name itself, and so chooses the replica.
@@ -54,7 +54,7 @@ async fn addresses(context: &Context) -> Vec<SocketAddr> {
     addresses
 }
 
-fn without_token(context: &Context, address: Option<SocketAddr>) -> Result<Client, Failure> {
+fn without_token(context: &Context, address: Option<SocketAddr>) -> Result<Client> {
     let mut builder =
         Client::builder(context.server.clone()).user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION")));
     if let Some(pem) = &context.certificate_authorities {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::Printer;
-use crate::failure::Failure;
+use crate::failure::Result;
 
 #[derive(Debug)]
 pub struct Redrawn {
@@ -21,7 +21,7 @@ impl Redrawn {
     }
 
     /// Draws the text if it has changed; lines that do not fit are counted. Returns whether stdout is still open.
-    pub fn draw(&mut self, text: &str) -> Result<bool, Failure> {
+    pub fn draw(&mut self, text: &str) -> Result<bool> {
         let size = terminal_size::terminal_size_of(std::io::stdout());
         let (columns, rows) = size.map_or((80, 24), |(columns, rows)| (columns.0.into(), rows.0.into()));
         let (text, height) = fitted(text, columns, rows);

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::{Printer, yaml};
 use crate::args::Output;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::view::Listed;
+use crate::view::table::Table;
 
 const VERSION: u32 = 1;
 
@@ -40,7 +41,7 @@ impl Stream {
     }
 
     /// Prints items. Returns whether stdout is still open.
-    pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<bool, Failure> {
+    pub fn items<T: Listed>(&mut self, kind: &str, items: &[T]) -> Result<bool> {
         let mut texts = Vec::new();
         if !std::mem::replace(&mut self.has_begun, true) && self.output == Output::Json {
             texts.push(line(&Typed { kind: "version", item: &Version { stream: VERSION } })?);
@@ -54,13 +55,15 @@ impl Stream {
             });
         }
         if matches!(self.output, Output::Table | Output::Wide) && !items.is_empty() {
-            texts.push(T::table(items, &self.printer.render_options()).print_after(&mut self.widths));
+            let options = self.printer.render_options();
+            let table = T::columns(Table::new(&options, items));
+            texts.push(table.print_after(&mut self.widths));
         }
         if texts.is_empty() { Ok(true) } else { self.printer.offer(&texts.join("\n")) }
     }
 }
 
-fn line(item: &impl Serialize) -> Result<String, Failure> {
+fn line(item: &impl Serialize) -> Result<String> {
     serde_json::to_string(item)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))
 }

@@ -4,8 +4,8 @@ use brokkr_api::page::Page;
 use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
 use serde::Serialize;
 
-use super::table::{Table, plain, sentence};
-use super::text::count;
+use super::table::Table;
+use super::text::{count, or_dash};
 use super::{RenderOptions, Show};
 
 /// Agents in a row of a table.
@@ -112,26 +112,22 @@ fn status(system: &System) -> String {
 }
 
 fn table(stacks: &[UnsettledStack], options: &RenderOptions) -> String {
-    let columns = [plain("PROJECT"), plain("STACK"), plain("ID"), plain("RESTORED"), sentence("AGENTS")];
-    let mut table = Table::new(options, &columns);
-    for stack in stacks {
-        let restored =
-            stack.restored.as_ref().map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
-        let mut agents: Vec<String> = stack.agents.iter().take(NAMED).map(holder).collect();
-        let more = usize::try_from(stack.agent_count).unwrap_or(usize::MAX).saturating_sub(agents.len());
-        if more > 0 {
-            agents.push(format!("and {more} more"));
-        }
-        let name = if stack.stack_name.is_empty() { "-".to_owned() } else { stack.stack_name.clone() };
-        table.row([
-            stack.project.clone().into(),
-            name.into(),
-            stack.stack_id.to_string().into(),
-            restored.into(),
-            agents.join(", ").into(),
-        ]);
+    Table::new(options, stacks)
+        .plain("PROJECT", |stack| &stack.project)
+        .plain("STACK", |stack| if stack.stack_name.is_empty() { "-" } else { &stack.stack_name })
+        .plain("ID", |stack| stack.stack_id)
+        .plain("RESTORED", |stack| or_dash(stack.restored.as_ref().map(|object| object.sequence_id)))
+        .sentence("AGENTS", holders)
+        .print()
+}
+
+fn holders(stack: &UnsettledStack) -> String {
+    let mut agents: Vec<String> = stack.agents.iter().take(NAMED).map(holder).collect();
+    let more = usize::try_from(stack.agent_count).unwrap_or(usize::MAX).saturating_sub(agents.len());
+    if more > 0 {
+        agents.push(format!("and {more} more"));
     }
-    table.print()
+    agents.join(", ")
 }
 
 fn holder(holder: &Holder) -> String {

@@ -1,54 +1,30 @@
 //! Agents, as a list and one by one, and join tokens.
 
+use anstyle::Style;
 use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::tokens::JoinTokenInfo;
 use brokkr_api::why::Presence;
 use jiff::Timestamp;
 
-use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
+use super::table::{BAD, CAREFUL, Cell, FAINT, GOOD, Table, UNDER_WAY, painted};
 use super::text::{age, age_or_dash, clean, fields, labels, or_dash, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for Agent {
     const NONE: &'static str = "no agents yet; install one with `brokkr agent join NAME`";
 
-    fn table<'a>(agents: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("NAME"),
-            plain("STATUS"),
-            plain("PRESENCE"),
-            plain("SEEN"),
-            plain("AGE"),
-            sentence("LABELS"),
-            wide("VERSION"),
-            wide("KEY"),
-            wide("ID"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for agent in agents {
-            let style = match agent.status {
-                _ if agent.session_tied || agent.revoked_at.is_some() => BAD,
-                AgentStatus::Active => GOOD,
-                AgentStatus::Inactive => CAREFUL,
-            };
-            let presence = match agent.presence {
-                Presence::Fresh => GOOD,
-                Presence::Late => UNDER_WAY,
-                Presence::Never | Presence::Silent => CAREFUL,
-            };
-            table.row([
-                agent.name.to_string().into(),
-                painted(status(agent), style),
-                painted(agent.presence.to_string(), presence),
-                age_or_dash(agent.last_seen_at, options.now).into(),
-                age(agent.created_at, options.now).into(),
-                labels(&agent.labels).into(),
-                or_dash(agent.version.clone()).into(),
-                age_or_dash(agent.key_since, options.now).into(),
-                agent.id.to_string().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("NAME", |agent| &agent.name)
+            .plain("STATUS", |agent| painted(status(agent), status_style(agent)))
+            .plain("PRESENCE", |agent| painted(agent.presence, presence_style(agent.presence)))
+            .plain("SEEN", |agent| age_or_dash(agent.last_seen_at, now))
+            .plain("AGE", |agent| age(agent.created_at, now))
+            .sentence("LABELS", |agent| labels(&agent.labels))
+            .wide("VERSION", |agent| or_dash(agent.version.as_ref()))
+            .wide("KEY", |agent| age_or_dash(agent.key_since, now))
+            .wide("ID", |agent| agent.id)
     }
 
     fn name(&self) -> String {
@@ -123,25 +99,34 @@ fn status(agent: &Agent) -> String {
     format!("{}{revoked}{tied}", agent.status)
 }
 
+fn status_style(agent: &Agent) -> Style {
+    match agent.status {
+        _ if agent.session_tied || agent.revoked_at.is_some() => BAD,
+        AgentStatus::Active => GOOD,
+        AgentStatus::Inactive => CAREFUL,
+    }
+}
+
+fn presence_style(presence: Presence) -> Style {
+    match presence {
+        Presence::Fresh => GOOD,
+        Presence::Late => UNDER_WAY,
+        Presence::Never | Presence::Silent => CAREFUL,
+    }
+}
+
 impl Listed for JoinTokenInfo {
     const NONE: &'static str = "no join tokens; create one with `brokkr agent join-token NAME`";
 
-    fn table<'a>(tokens: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns =
-            [plain("ID"), plain("AGENT"), plain("STATE"), plain("EXPIRES"), plain("AGE"), sentence("LABELS")];
-        let mut table = Table::new(options, &columns);
-        for token in tokens {
-            let (state, style) = join_state(token, options.now);
-            table.row([
-                token.id.to_string().into(),
-                token.agent_name.clone().into(),
-                painted(state, style),
-                expiry(token.expires_at, options.now).into(),
-                age(token.created_at, options.now).into(),
-                labels(&token.labels).into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("ID", |token| token.id)
+            .plain("AGENT", |token| &token.agent_name)
+            .plain("STATE", |token| join_state(token, now))
+            .plain("EXPIRES", |token| expiry(token.expires_at, now))
+            .plain("AGE", |token| age(token.created_at, now))
+            .sentence("LABELS", |token| labels(&token.labels))
     }
 
     fn name(&self) -> String {
@@ -149,14 +134,15 @@ impl Listed for JoinTokenInfo {
     }
 }
 
-fn join_state(token: &JoinTokenInfo, now: Timestamp) -> (&'static str, anstyle::Style) {
-    match token {
+fn join_state(token: &JoinTokenInfo, now: Timestamp) -> Cell {
+    let (state, style) = match token {
         JoinTokenInfo { used_by: Some(_), .. } => ("used", FAINT),
         JoinTokenInfo { revoked_at: Some(_), .. } => ("revoked", FAINT),
         token if token.expires_at <= now => ("expired", FAINT),
         JoinTokenInfo { rejoins: Some(_), .. } => ("unused, for a new key", GOOD),
         _ => ("unused", GOOD),
-    }
+    };
+    painted(state, style)
 }
 
 /// `in 40m`, or `2h ago`.

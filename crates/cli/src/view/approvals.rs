@@ -5,29 +5,24 @@ use brokkr_api::reason::Reason;
 use brokkr_api::report::{ConditionKind, ConditionStatus};
 use brokkr_api::status::StackStatus;
 
-use super::table::{Table, plain, wide};
+use super::Listed;
+use super::table::Table;
 use super::text::{age, clean};
-use super::{Listed, RenderOptions};
 
 impl Listed for PruneApproval {
     const NONE: &'static str = "no approvals for the newest version";
 
-    fn table<'a>(approvals: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns =
-            [plain("SEQUENCE"), plain("OBJECTS"), plain("FOR"), plain("BY"), plain("AGE"), wide("TIME")];
-        let mut table = Table::new(options, &columns);
-        for approval in approvals {
-            let agent = approval.agent_id.map_or_else(|| "every agent".to_owned(), |agent| agent.to_string());
-            table.row([
-                approval.sequence_id.to_string().into(),
-                approval.objects.to_string().into(),
-                agent.into(),
-                approval.approved_by.clone().into(),
-                age(approval.approved_at, options.now).into(),
-                format!("{:.0}", approval.approved_at).into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("SEQUENCE", |approval| approval.sequence_id)
+            .plain("OBJECTS", |approval| approval.objects)
+            .plain("FOR", |approval| {
+                approval.agent_id.map_or_else(|| "every agent".to_owned(), |id| id.to_string())
+            })
+            .plain("BY", |approval| &approval.approved_by)
+            .plain("AGE", |approval| age(approval.approved_at, now))
+            .wide("TIME", |approval| format!("{:.0}", approval.approved_at))
     }
 
     fn name(&self) -> String {

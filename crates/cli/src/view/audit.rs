@@ -1,53 +1,40 @@
 //! The audit log and its hash chain.
 
+use anstyle::Style;
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
 
-use super::table::{BAD, CAREFUL, GOOD, Table, painted, plain, sentence, wide};
+use super::table::{BAD, CAREFUL, GOOD, Table, painted};
 use super::text::{age, clean};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for AuditEntry {
     const NONE: &'static str = "no matching entries";
 
-    fn table<'a>(entries: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("AGE"),
-            wide("TIME"),
-            plain("KIND"),
-            plain("ACTOR"),
-            plain("METHOD"),
-            sentence("PATH"),
-            plain("STATUS"),
-            plain("FROM"),
-            wide("PRINCIPAL"),
-            wide("REQUEST"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for entry in entries {
-            let style = match entry.kind {
-                AuditKind::Change => anstyle::Style::new(),
-                AuditKind::Refused => BAD,
-                AuditKind::SecretsRead => CAREFUL,
-            };
-            let actor = if entry.name.is_empty() { entry.principal.clone() } else { entry.name.clone() };
-            table.row([
-                age(entry.at, options.now).into(),
-                format!("{:.0}", entry.at).into(),
-                painted(entry.kind.to_string(), style),
-                actor.into(),
-                entry.method.clone().into(),
-                entry.path.clone().into(),
-                entry.status.to_string().into(),
-                entry.address.clone().into(),
-                entry.principal.clone().into(),
-                entry.request_id.clone().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("AGE", |entry| age(entry.at, now))
+            .wide("TIME", |entry| format!("{:.0}", entry.at))
+            .plain("KIND", |entry| painted(entry.kind, kind_style(entry.kind)))
+            .plain("ACTOR", |entry| if entry.name.is_empty() { &entry.principal } else { &entry.name })
+            .plain("METHOD", |entry| &entry.method)
+            .sentence("PATH", |entry| &entry.path)
+            .plain("STATUS", |entry| entry.status)
+            .plain("FROM", |entry| &entry.address)
+            .wide("PRINCIPAL", |entry| &entry.principal)
+            .wide("REQUEST", |entry| &entry.request_id)
     }
 
     fn name(&self) -> String {
         format!("audit/{}", self.id)
+    }
+}
+
+fn kind_style(kind: AuditKind) -> Style {
+    match kind {
+        AuditKind::Change => Style::new(),
+        AuditKind::Refused => BAD,
+        AuditKind::SecretsRead => CAREFUL,
     }
 }
 

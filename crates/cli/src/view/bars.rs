@@ -2,35 +2,23 @@
 
 use brokkr_api::objects::BarredContent;
 
+use super::Listed;
 use super::history::short_checksum;
-use super::table::{Table, plain, sentence, wide};
+use super::table::Table;
 use super::text::age;
-use super::{Listed, RenderOptions};
 
 impl Listed for BarredContent {
     const NONE: &'static str = "no barred contents";
 
-    fn table<'a>(bars: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("CHECKSUM"),
-            plain("SEQUENCE"),
-            plain("AGE"),
-            plain("BY"),
-            sentence("REASON"),
-            wide("SHA256"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for bar in bars {
-            table.row([
-                short_checksum(bar.checksum).into(),
-                bar.sequence_id.to_string().into(),
-                age(bar.created_at, options.now).into(),
-                bar.barred_by.clone().into(),
-                bar.reason.clone().into(),
-                bar.checksum.to_string().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("CHECKSUM", |bar| short_checksum(bar.checksum))
+            .plain("SEQUENCE", |bar| bar.sequence_id)
+            .plain("AGE", |bar| age(bar.created_at, now))
+            .plain("BY", |bar| &bar.barred_by)
+            .sentence("REASON", |bar| &bar.reason)
+            .wide("SHA256", |bar| bar.checksum)
     }
 
     fn name(&self) -> String {

@@ -3,7 +3,7 @@
 use brokkr_api::page::Page;
 use serde::Serialize;
 
-use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, painted, plain, sentence};
+use super::table::{BAD, CAREFUL, Cell, FAINT, GOOD, Table, painted};
 use super::text::clean;
 use super::{RenderOptions, Show};
 use crate::preflight::{Check, Verdict};
@@ -15,15 +15,10 @@ pub struct Checks(pub Page<Check>);
 
 impl Show for Checks {
     fn text(&self, options: &RenderOptions) -> String {
-        let mut table = Table::new(options, &[plain("CHECK"), plain("VERDICT"), sentence("REASON")]);
-        for check in &self.0.items {
-            let (word, style) = match check.verdict {
-                Verdict::Ok => ("ok", GOOD),
-                Verdict::Warning => ("warning", CAREFUL),
-                Verdict::Failed => ("failed", BAD),
-            };
-            table.row([check.check.into(), painted(word, style), check.reason.clone().into()]);
-        }
+        let table = Table::new(options, &self.0.items)
+            .plain("CHECK", |check| check.check)
+            .plain("VERDICT", |check| verdict(check.verdict))
+            .sentence("REASON", |check| &check.reason);
         let nexts = self.0.items.iter().filter_map(|check| Some((check.check, check.next.as_ref()?)));
         let nexts = nexts.map(|(check, next)| format!("{FAINT}{check}:{FAINT:#} {}", clean(next)));
         let nexts = nexts.collect::<Vec<_>>().join("\n");
@@ -32,6 +27,14 @@ impl Show for Checks {
 
     fn names(&self) -> Vec<String> {
         self.0.items.iter().map(|check| format!("check/{}", check.check)).collect()
+    }
+}
+
+fn verdict(verdict: Verdict) -> Cell {
+    match verdict {
+        Verdict::Ok => painted("ok", GOOD),
+        Verdict::Warning => painted("warning", CAREFUL),
+        Verdict::Failed => painted("failed", BAD),
     }
 }
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use url::Url;
 
-use super::table::{GOOD, Table, painted, plain, sentence};
-use super::{Listed, RenderOptions};
+use super::Listed;
+use super::table::{GOOD, Table, painted};
 
 /// A context, without its token.
 #[derive(Clone, Debug, Serialize)]
@@ -20,19 +20,13 @@ pub struct ContextLine {
 impl Listed for ContextLine {
     const NONE: &'static str = "no contexts yet; create one with `brokkr login URL`";
 
-    fn table<'a>(contexts: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [plain("CURRENT"), plain("CONTEXT"), sentence("SERVER"), plain("TOKEN"), plain("CA")];
-        let mut table = Table::new(options, &columns);
-        for context in contexts {
-            table.row([
-                painted(if context.current { "*" } else { "" }, GOOD),
-                context.name.clone().into(),
-                context.server.to_string().into(),
-                if context.has_token { "stored" } else { "none" }.into(),
-                if context.own_authorities { "custom" } else { "system" }.into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
         table
+            .plain("CURRENT", |context| painted(if context.current { "*" } else { "" }, GOOD))
+            .plain("CONTEXT", |context| &context.name)
+            .sentence("SERVER", |context| &context.server)
+            .plain("TOKEN", |context| if context.has_token { "stored" } else { "none" })
+            .plain("CA", |context| if context.own_authorities { "custom" } else { "system" })
     }
 
     fn name(&self) -> String {

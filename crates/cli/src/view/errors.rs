@@ -1,39 +1,25 @@
 //! Current errors, grouped.
 
-use brokkr_api::status::ErrorGroup;
+use brokkr_api::status::{ErrorExample, ErrorGroup};
 
-use super::table::{BAD, Table, painted, plain, sentence, wide};
+use super::Listed;
+use super::table::{BAD, Table, painted};
 use super::text::or_dash;
-use super::{Listed, RenderOptions};
 
 impl Listed for ErrorGroup {
     const NONE: &'static str = "no errors reported";
 
-    fn table<'a>(groups: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("COUNT"),
-            plain("REASON"),
-            plain("STACKS"),
-            plain("SEQUENCE"),
-            sentence("EXAMPLE"),
-            sentence("MESSAGE"),
-            wide("EXAMPLE-MESSAGE"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for group in groups {
-            let example = group.examples.first();
-            let place = example.map(|example| format!("{} on {}", example.stack_name, example.agent_name));
-            table.row([
-                group.count.to_string().into(),
-                painted(group.reason.code(), BAD),
-                group.stacks.to_string().into(),
-                group.sequence_id.to_string().into(),
-                or_dash(place).into(),
-                group.message.to_string().into(),
-                example.map(|example| example.message.to_string()).unwrap_or_default().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
         table
+            .plain("COUNT", |group| group.count)
+            .plain("REASON", |group| painted(group.reason.code(), BAD))
+            .plain("STACKS", |group| group.stacks)
+            .plain("SEQUENCE", |group| group.sequence_id)
+            .sentence("EXAMPLE", |group| or_dash(group.examples.first().map(place)))
+            .sentence("MESSAGE", |group| &group.message)
+            .wide("EXAMPLE-MESSAGE", |group| {
+                group.examples.first().map(|example| example.message.to_string()).unwrap_or_default()
+            })
     }
 
     fn name(&self) -> String {
@@ -44,11 +30,14 @@ impl Listed for ErrorGroup {
     }
 }
 
+fn place(example: &ErrorExample) -> String {
+    format!("{} on {}", example.stack_name, example.agent_name)
+}
+
 #[cfg(test)]
 mod tests {
     use brokkr_api::SequenceId;
     use brokkr_api::reason::Reason;
-    use brokkr_api::status::ErrorExample;
 
     use super::super::samples::{AGENT, STACK, rendered};
     use super::super::whole;

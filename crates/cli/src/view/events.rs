@@ -1,52 +1,42 @@
 //! Events, newest last.
 
+use anstyle::Style;
 use brokkr_api::events::Event;
 use brokkr_api::report::Transition;
 
-use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
+use super::Listed;
+use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted};
 use super::text::{age, explained};
-use super::{Listed, RenderOptions};
 
 impl Listed for Event {
     const NONE: &'static str = "no events";
 
-    fn table<'a>(events: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let mut events: Vec<&Event> = events.iter().collect();
-        events.sort_by_key(|event| event.at);
-        let columns = [
-            plain("AGE"),
-            wide("TIME"),
-            plain("AGENT"),
-            plain("STACK"),
-            plain("SEQUENCE"),
-            plain("EVENT"),
-            sentence("MESSAGE"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for event in events {
-            let style = match &event.transition {
-                Transition::Healthy => GOOD,
-                Transition::Failed => BAD,
-                Transition::Degraded | Transition::Blocked => CAREFUL,
-                Transition::Applied | Transition::Repaired => UNDER_WAY,
-                Transition::Removed => FAINT,
-                Transition::Other(_) => anstyle::Style::new(),
-            };
-            table.row([
-                age(event.at, options.now).into(),
-                format!("{:.0}", event.at).into(),
-                event.agent_name.clone().into(),
-                event.stack_name.clone().into(),
-                event.sequence_id.to_string().into(),
-                painted(event.transition.to_string(), style),
-                message(event).into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .sorted_by_key(|event| event.at)
+            .plain("AGE", |event| age(event.at, now))
+            .wide("TIME", |event| format!("{:.0}", event.at))
+            .plain("AGENT", |event| &event.agent_name)
+            .plain("STACK", |event| &event.stack_name)
+            .plain("SEQUENCE", |event| event.sequence_id)
+            .plain("EVENT", |event| painted(&event.transition, style(&event.transition)))
+            .sentence("MESSAGE", message)
     }
 
     fn name(&self) -> String {
         format!("event/{}", self.id)
+    }
+}
+
+fn style(transition: &Transition) -> Style {
+    match transition {
+        Transition::Healthy => GOOD,
+        Transition::Failed => BAD,
+        Transition::Degraded | Transition::Blocked => CAREFUL,
+        Transition::Applied | Transition::Repaired => UNDER_WAY,
+        Transition::Removed => FAINT,
+        Transition::Other(_) => Style::new(),
     }
 }
 

@@ -2,38 +2,24 @@
 
 use brokkr_api::grants::ProjectGrant;
 
-use super::table::{Table, plain, sentence, wide};
+use super::table::Table;
 use super::text::{age, fields, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for ProjectGrant {
     const NONE: &'static str = "no grants; only the project default can use agents (docs/grants.md)";
 
-    fn table<'a>(grants: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("GRANT"),
-            plain("PROJECT"),
-            sentence("AGENTS"),
-            sentence("NAMESPACES"),
-            sentence("KINDS"),
-            sentence("ACCOUNT"),
-            wide("BY"),
-            wide("AGE"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for grant in grants {
-            table.row([
-                grant.name.to_string().into(),
-                grant.project.clone().into(),
-                grant.selector.to_string().into(),
-                grant.namespaces.join(",").into(),
-                grant.kinds.join(",").into(),
-                grant.account.clone().into(),
-                grant.created_by.clone().into(),
-                age(grant.created_at, options.now).into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("GRANT", |grant| &grant.name)
+            .plain("PROJECT", |grant| &grant.project)
+            .sentence("AGENTS", |grant| &grant.selector)
+            .sentence("NAMESPACES", |grant| grant.namespaces.join(","))
+            .sentence("KINDS", |grant| grant.kinds.join(","))
+            .sentence("ACCOUNT", |grant| &grant.account)
+            .wide("BY", |grant| &grant.created_by)
+            .wide("AGE", |grant| age(grant.created_at, now))
     }
 
     fn name(&self) -> String {

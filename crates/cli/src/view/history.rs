@@ -3,47 +3,30 @@
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 
-use super::table::{Table, plain, sentence, wide};
+use super::Listed;
+use super::table::Table;
 use super::text::{age, or_dash};
-use super::{Listed, RenderOptions};
 
 impl Listed for DeploymentObject {
     const NONE: &'static str = "no versions yet";
 
-    fn table<'a>(objects: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let mut objects: Vec<&DeploymentObject> = objects.iter().collect();
-        objects.sort_by_key(|object| std::cmp::Reverse(object.sequence_id));
-        let columns = [
-            plain("SEQUENCE"),
-            plain("AGE"),
-            plain("BY"),
-            plain("RESOURCES"),
-            plain("CHECKSUM"),
-            plain("COMMIT"),
-            sentence("MESSAGE"),
-            wide("TIME"),
-            wide("SHA256"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for object in objects {
-            let (resources, checksum) = if object.is_deletion_marker {
-                ("deletion".to_owned(), "-".to_owned())
-            } else {
-                (object.resources.to_string(), short_checksum(object.checksum))
-            };
-            table.row([
-                object.sequence_id.to_string().into(),
-                age(object.created_at, options.now).into(),
-                object.submitted_by.clone().into(),
-                resources.into(),
-                checksum.into(),
-                or_dash(object.commit.as_deref().map(short_commit)).into(),
-                or_dash(object.message.clone()).into(),
-                format!("{:.0}", object.created_at).into(),
-                object.checksum.to_string().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .sorted_by_key(|object| std::cmp::Reverse(object.sequence_id))
+            .plain("SEQUENCE", |object| object.sequence_id)
+            .plain("AGE", |object| age(object.created_at, now))
+            .plain("BY", |object| &object.submitted_by)
+            .plain("RESOURCES", |object| {
+                if object.is_deletion_marker { "deletion".to_owned() } else { object.resources.to_string() }
+            })
+            .plain("CHECKSUM", |object| {
+                or_dash((!object.is_deletion_marker).then(|| short_checksum(object.checksum)))
+            })
+            .plain("COMMIT", |object| or_dash(object.commit.as_deref().map(short_commit)))
+            .sentence("MESSAGE", |object| or_dash(object.message.as_ref()))
+            .wide("TIME", |object| format!("{:.0}", object.created_at))
+            .wide("SHA256", |object| object.checksum)
     }
 
     fn name(&self) -> String {

@@ -2,37 +2,27 @@
 
 use brokkr_api::projects::Project;
 
-use super::table::{Table, plain, wide};
+use super::table::Table;
 use super::text::{age, fields, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for Project {
     const NONE: &'static str = "no projects that you can see";
 
-    fn table<'a>(projects: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("PROJECT"),
-            plain("STACKS"),
-            plain("TOKENS"),
-            plain("AGE"),
-            wide("WEBHOOKS"),
-            wide("SUBMISSIONS/HOUR"),
-            wide("STORED"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for project in projects {
-            let (used, allowed) = (&project.used, &project.allowed);
-            table.row([
-                project.name.to_string().into(),
-                format!("{}/{}", used.stacks, allowed.stacks).into(),
-                format!("{}/{}", used.tokens, allowed.tokens).into(),
-                age(project.created_at, options.now).into(),
-                format!("{}/{}", used.webhooks, allowed.webhooks).into(),
-                format!("{}/{}", used.submissions_per_hour, allowed.submissions_per_hour).into(),
-                format!("{}/{}", bytes(used.stored_bytes), bytes(allowed.stored_bytes)).into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("PROJECT", |project| &project.name)
+            .plain("STACKS", |project| format!("{}/{}", project.used.stacks, project.allowed.stacks))
+            .plain("TOKENS", |project| format!("{}/{}", project.used.tokens, project.allowed.tokens))
+            .plain("AGE", |project| age(project.created_at, now))
+            .wide("WEBHOOKS", |project| format!("{}/{}", project.used.webhooks, project.allowed.webhooks))
+            .wide("SUBMISSIONS/HOUR", |Project { used, allowed, .. }| {
+                format!("{}/{}", used.submissions_per_hour, allowed.submissions_per_hour)
+            })
+            .wide("STORED", |Project { used, allowed, .. }| {
+                format!("{}/{}", bytes(used.stored_bytes), bytes(allowed.stored_bytes))
+            })
     }
 
     fn name(&self) -> String {

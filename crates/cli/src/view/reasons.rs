@@ -8,8 +8,8 @@ use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 
 use super::conditions::{line, wrong};
-use super::status::{reported, sequence};
-use super::text::{age, clean, explained};
+use super::status::reported;
+use super::text::{age, clean, explained, or_dash};
 
 /// At most this many agents are explained.
 const MOST_EXPLAINED: usize = 5;
@@ -98,7 +98,7 @@ fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
 }
 
 fn verdict(row: &StackStatus) -> String {
-    let (has, wants) = (sequence(row.sequence_id), sequence(row.wanted_sequence_id));
+    let (has, wants) = (or_dash(row.sequence_id), or_dash(row.wanted_sequence_id));
     match row.state {
         State::Removing => format!("removing, with {wants}"),
         state if has == wants => format!("{state} at {wants}"),

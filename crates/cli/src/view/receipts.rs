@@ -6,9 +6,10 @@ use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::Listed;
 use super::status::message;
-use super::table::{CAREFUL, GOOD, Table, painted, plain, sentence, wide};
-use super::{Listed, RenderOptions};
+use super::table::{CAREFUL, GOOD, Table, painted};
+use super::text::{joined, or_dash};
 
 /// The last report of one agent.
 #[derive(Clone, Debug, Serialize)]
@@ -68,51 +69,34 @@ pub fn receipts(rows: &[StackStatus]) -> Vec<Receipt> {
 impl Listed for Receipt {
     const NONE: &'static str = "the stack was on no agent";
 
-    fn table<'a>(receipts: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("AGENT"),
-            plain("STATE"),
-            plain("OBJECTS"),
-            plain("REMOVED AT"),
-            sentence("LEFT"),
-            wide("LAST UIDS"),
-            wide("REPORTED STATE"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for receipt in receipts {
-            let state = match receipt.state {
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        table
+            .plain("AGENT", |receipt| &receipt.agent)
+            .plain("STATE", |receipt| match receipt.state {
                 State::Removed => painted("removed", GOOD),
                 _ => painted("pending", CAREFUL),
-            };
-            let left = match receipt.left.as_slice() {
-                [] if receipt.state == State::Removed => "nothing".to_owned(),
-                [] if receipt.message.is_empty() => "not reported yet".to_owned(),
-                [] => receipt.message.clone(),
-                notes => {
-                    let named: Vec<String> =
-                        notes.iter().map(|note| format!("{}: {}", note.object, note.message)).collect();
-                    named.join("; ")
-                }
-            };
-            let gone_at = receipt.gone_at.map_or_else(|| "-".to_owned(), |at| format!("{at:.0}"));
-            let objects = receipt.gone_at.map_or_else(|| "-".to_owned(), |_| receipt.objects.to_string());
-            let uids: Vec<String> =
-                receipt.gone.iter().map(|gone| format!("{} {}", gone.object, gone.uid)).collect();
-            table.row([
-                receipt.agent.clone().into(),
-                state,
-                objects.into(),
-                gone_at.into(),
-                left.into(),
-                uids.join(", ").into(),
-                receipt.state.to_string().into(),
-            ]);
-        }
-        table
+            })
+            .plain("OBJECTS", |receipt| or_dash(receipt.gone_at.map(|_| receipt.objects)))
+            .plain("REMOVED AT", |receipt| or_dash(receipt.gone_at.map(|at| format!("{at:.0}"))))
+            .sentence("LEFT", left)
+            .wide("LAST UIDS", |receipt| {
+                joined(&receipt.gone, ", ", |gone| format!("{} {}", gone.object, gone.uid))
+            })
+            .wide("REPORTED STATE", |receipt| receipt.state)
     }
 
     fn name(&self) -> String {
         format!("agent/{}", self.agent)
+    }
+}
+
+/// Returns the objects that stay, or why there is no removal yet.
+fn left(receipt: &Receipt) -> String {
+    match receipt.left.as_slice() {
+        [] if receipt.state == State::Removed => "nothing".to_owned(),
+        [] if receipt.message.is_empty() => "not reported yet".to_owned(),
+        [] => receipt.message.clone(),
+        notes => joined(notes, "; ", |note| format!("{}: {}", note.object, note.message)),
     }
 }
 

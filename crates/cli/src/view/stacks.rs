@@ -4,9 +4,8 @@ use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_api::status::StackSummary;
 use serde::Serialize;
 
-use super::status::sequence;
-use super::table::{BAD, CAREFUL, FAINT, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
-use super::text::{age, clean, fields, labels, thousands, when};
+use super::table::{BAD, CAREFUL, Cell, FAINT, GOOD, Table, UNDER_WAY, painted};
+use super::text::{age, clean, fields, labels, or_dash, thousands, when};
 use super::{Listed, RenderOptions, Show};
 
 /// A stack, with its counts if they were read.
@@ -21,32 +20,17 @@ pub struct StackLine {
 impl Listed for StackLine {
     const NONE: &'static str = "no stacks yet; create one with `brokkr apply NAME -f PATH --to SELECTOR`";
 
-    fn table<'a>(lines: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("STACK"),
-            plain("SEQUENCE"),
-            plain("HEALTHY"),
-            sentence("STATE"),
-            sentence("TARGETS"),
-            plain("AGE"),
-            wide("LABELS"),
-            wide("ID"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for StackLine { stack, summary } in lines {
-            let (state, style) = state(stack, summary.as_ref());
-            table.row([
-                stack.name.to_string().into(),
-                sequence(stack.sequence_id).into(),
-                summary.as_ref().map_or_else(|| "?".to_owned(), healthy).into(),
-                painted(state, style),
-                targets(&stack.targets).into(),
-                age(stack.created_at, options.now).into(),
-                labels(&stack.labels).into(),
-                stack.id.to_string().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("STACK", |line| &line.stack.name)
+            .plain("SEQUENCE", |line| or_dash(line.stack.sequence_id))
+            .plain("HEALTHY", |line| line.summary.as_ref().map_or_else(|| "?".to_owned(), healthy))
+            .sentence("STATE", |line| state(&line.stack, line.summary.as_ref()))
+            .sentence("TARGETS", |line| targets(&line.stack.targets))
+            .plain("AGE", |line| age(line.stack.created_at, now))
+            .wide("LABELS", |line| labels(&line.stack.labels))
+            .wide("ID", |line| line.stack.id)
     }
 
     fn name(&self) -> String {
@@ -57,29 +41,16 @@ impl Listed for StackLine {
 impl Listed for Stack {
     const NONE: &'static str = StackLine::NONE;
 
-    fn table<'a>(stacks: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("STACK"),
-            plain("SEQUENCE"),
-            sentence("TARGETS"),
-            sentence("LABELS"),
-            plain("AGE"),
-            wide("PROJECT"),
-            wide("ID"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for stack in stacks {
-            table.row([
-                stack.name.to_string().into(),
-                sequence(stack.sequence_id).into(),
-                targets(&stack.targets).into(),
-                labels(&stack.labels).into(),
-                age(stack.created_at, options.now).into(),
-                stack.project.clone().into(),
-                stack.id.to_string().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("STACK", |stack| &stack.name)
+            .plain("SEQUENCE", |stack| or_dash(stack.sequence_id))
+            .sentence("TARGETS", |stack| targets(&stack.targets))
+            .sentence("LABELS", |stack| labels(&stack.labels))
+            .plain("AGE", |stack| age(stack.created_at, now))
+            .wide("PROJECT", |stack| &stack.project)
+            .wide("ID", |stack| stack.id)
     }
 
     fn name(&self) -> String {
@@ -93,7 +64,7 @@ impl Show for Stack {
             ("name", self.name.to_string()),
             ("id", self.id.to_string()),
             ("project", self.project.clone()),
-            ("sequence", sequence(self.sequence_id)),
+            ("sequence", or_dash(self.sequence_id)),
             ("targets", targets(&self.targets)),
             ("labels", labels(&self.labels)),
             ("created", when(self.created_at, options.now)),
@@ -120,14 +91,14 @@ fn healthy(summary: &StackSummary) -> String {
 }
 
 /// Returns the counts of agents that are not healthy: one failed agent must not look like all of them.
-fn state(stack: &Stack, summary: Option<&StackSummary>) -> (String, anstyle::Style) {
-    let Some(summary) = summary else { return ("-".to_owned(), anstyle::Style::new()) };
+fn state(stack: &Stack, summary: Option<&StackSummary>) -> Cell {
+    let Some(summary) = summary else { return "-".into() };
     match not_healthy(summary) {
-        None if stack.deleted_at.is_some() => ("deleted".to_owned(), FAINT),
-        Some((text, style)) if stack.deleted_at.is_some() => (format!("deleted, {text}"), style),
-        Some((text, style)) => (text, style),
-        None if summary.counts.healthy > 0 => ("healthy".to_owned(), GOOD),
-        None => ("-".to_owned(), anstyle::Style::new()),
+        None if stack.deleted_at.is_some() => painted("deleted", FAINT),
+        Some((text, style)) if stack.deleted_at.is_some() => painted(format!("deleted, {text}"), style),
+        Some((text, style)) => painted(text, style),
+        None if summary.counts.healthy > 0 => painted("healthy", GOOD),
+        None => "-".into(),
     }
 }
 

@@ -1,49 +1,33 @@
 //! The status of a stack on each agent.
 
-use brokkr_api::SequenceId;
 use brokkr_api::status::{StackStatus, State};
 use jiff::Timestamp;
 
+use super::Listed;
 use super::conditions::{summary, wrong};
-use super::table::{Table, painted, plain, sentence, style_of, wide};
-use super::text::{age_or_dash, explained};
-use super::{Listed, RenderOptions};
+use super::table::{Table, painted, style_of};
+use super::text::{age_or_dash, explained, or_dash};
 
 impl Listed for StackStatus {
     const NONE: &'static str = "no agents are targeted; use `brokkr stack retarget STACK --to SELECTOR`";
 
-    fn table<'a>(rows: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("AGENT"),
-            plain("STATE"),
-            plain("HAS/WANTS"),
-            plain("READY"),
-            plain("AGE"),
-            sentence("MESSAGE"),
-            wide("AGENT-ID"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for row in rows {
-            table.row([
-                row.agent_name.clone().into(),
-                painted(row.state.to_string(), style_of(row.state)),
-                format!("{}/{}", sequence(row.sequence_id), sequence(row.wanted_sequence_id)).into(),
-                ready(row).into(),
-                age_or_dash(last_hop(row), options.now).into(),
-                message(row).into(),
-                row.agent_id.to_string().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("AGENT", |row| &row.agent_name)
+            .plain("STATE", |row| painted(row.state, style_of(row.state)))
+            .plain("HAS/WANTS", |row| {
+                format!("{}/{}", or_dash(row.sequence_id), or_dash(row.wanted_sequence_id))
+            })
+            .plain("READY", ready)
+            .plain("AGE", |row| age_or_dash(last_hop(row), now))
+            .sentence("MESSAGE", message)
+            .wide("AGENT-ID", |row| row.agent_id)
     }
 
     fn name(&self) -> String {
         format!("agent/{}", self.agent_name)
     }
-}
-
-pub fn sequence(sequence: Option<SequenceId>) -> String {
-    sequence.map_or_else(|| "-".to_owned(), |sequence| sequence.to_string())
 }
 
 pub fn ready(row: &StackStatus) -> String {

@@ -3,8 +3,11 @@
 //! On a terminal a row is one line, and columns with sentences are cut to fit. Otherwise, and with `-o wide`, nothing is cut,
 //! so that `grep` finds everything.
 
+use std::fmt::Display;
+
 use anstyle::{AnsiColor, Style};
 use brokkr_api::status::State;
+use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::RenderOptions;
@@ -23,22 +26,11 @@ enum Kind {
     Wide,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
+#[derive(Debug)]
+struct Column {
     title: &'static str,
     kind: Kind,
-}
-
-pub const fn plain(title: &'static str) -> Column {
-    Column { title, kind: Kind::Plain }
-}
-
-pub const fn sentence(title: &'static str) -> Column {
-    Column { title, kind: Kind::Sentence }
-}
-
-pub const fn wide(title: &'static str) -> Column {
-    Column { title, kind: Kind::Wide }
+    cells: Vec<Cell>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,31 +39,58 @@ pub struct Cell {
     style: Style,
 }
 
-impl<T: Into<String>> From<T> for Cell {
+impl<T: Display> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: clean(text.into()), style: Style::new() }
+        Self { text: clean(text), style: Style::new() }
     }
 }
 
-pub fn painted(text: impl Into<String>, style: Style) -> Cell {
+pub fn painted(text: impl Display, style: Style) -> Cell {
     Cell { style, ..Cell::from(text) }
 }
 
-/// Columns and rows of text.
+/// A row per item, and a text of it per column.
 #[derive(Debug)]
-pub struct Table<'a> {
+pub struct Table<'a, T> {
     options: &'a RenderOptions,
+    items: Vec<&'a T>,
     columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
 }
 
-impl<'a> Table<'a> {
-    pub fn new(options: &'a RenderOptions, columns: &[Column]) -> Self {
-        Self { options, columns: columns.to_vec(), rows: Vec::new() }
+impl<'a, T> Table<'a, T> {
+    pub fn new(options: &'a RenderOptions, items: &'a [T]) -> Self {
+        Self { options, items: items.iter().collect(), columns: Vec::new() }
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().collect());
+    pub fn now(&self) -> Timestamp {
+        self.options.now
+    }
+
+    /// Orders the rows; to be called before columns are added.
+    pub fn sorted_by_key<K: Ord>(mut self, key: impl Fn(&T) -> K) -> Self {
+        self.items.sort_by_key(|item| key(item));
+        self
+    }
+
+    /// Adds a column that is never cut.
+    pub fn plain<C: Into<Cell>>(self, title: &'static str, cell: impl Fn(&'a T) -> C) -> Self {
+        self.column(title, Kind::Plain, cell)
+    }
+
+    /// Adds a column that may be cut to fit.
+    pub fn sentence<C: Into<Cell>>(self, title: &'static str, cell: impl Fn(&'a T) -> C) -> Self {
+        self.column(title, Kind::Sentence, cell)
+    }
+
+    /// Adds a column for `-o wide`.
+    pub fn wide<C: Into<Cell>>(self, title: &'static str, cell: impl Fn(&'a T) -> C) -> Self {
+        self.column(title, Kind::Wide, cell)
+    }
+
+    fn column<C: Into<Cell>>(mut self, title: &'static str, kind: Kind, cell: impl Fn(&'a T) -> C) -> Self {
+        let cells = self.items.iter().map(|item| cell(item).into()).collect();
+        self.columns.push(Column { title, kind, cells });
+        self
     }
 
     pub fn print(&self) -> String {
@@ -80,30 +99,28 @@ impl<'a> Table<'a> {
 
     /// Prints below rows that were printed with the same `widths`, then without headers.
     pub fn print_after(&self, widths: &mut Vec<usize>) -> String {
-        let shown: Vec<usize> = (0..self.columns.len())
-            .filter(|at| self.options.wide || self.columns[*at].kind != Kind::Wide)
-            .collect();
-        let is_first = widths.is_empty();
-        let has_headers = self.options.headers && is_first;
+        let options = self.options;
+        let is_shown = |column: &&Column| options.wide || column.kind != Kind::Wide;
+        let shown: Vec<&Column> = self.columns.iter().filter(is_shown).collect();
+        let has_headers = options.headers && widths.is_empty();
         widths.resize(shown.len(), 0);
-        for (width, &at) in widths.iter_mut().zip(&shown) {
-            let title = if self.options.headers { self.columns[at].title.width() } else { 0 };
-            let cells = self.rows.iter().map(|row| row[at].text.width());
+        for (width, column) in widths.iter_mut().zip(&shown) {
+            let title = if options.headers { column.title.width() } else { 0 };
+            let cells = column.cells.iter().map(|cell| cell.text.width());
             *width = cells.chain([title, *width]).max().unwrap_or(0);
         }
         let mut fitting = widths.clone();
-        if let Some(limit) = self.options.width.filter(|_| !self.options.wide) {
-            let may_be_cut: Vec<bool> =
-                shown.iter().map(|at| self.columns[*at].kind == Kind::Sentence).collect();
+        if let Some(limit) = options.width.filter(|_| !options.wide) {
+            let may_be_cut: Vec<bool> = shown.iter().map(|column| column.kind == Kind::Sentence).collect();
             fit(&mut fitting, &may_be_cut, limit);
         }
         let mut lines = Vec::new();
         if has_headers {
-            let titles = shown.iter().map(|at| Cell::from(self.columns[*at].title));
-            lines.push(line(titles.collect::<Vec<_>>().iter(), &fitting));
+            let titles: Vec<Cell> = shown.iter().map(|column| column.title.into()).collect();
+            lines.push(line(titles.iter(), &fitting));
         }
-        for row in &self.rows {
-            lines.push(line(shown.iter().map(|at| &row[*at]), &fitting));
+        for row in 0..self.items.len() {
+            lines.push(line(shown.iter().map(|column| &column.cells[row]), &fitting));
         }
         lines.join("\n")
     }
@@ -178,11 +195,14 @@ mod tests {
     use super::super::samples::{narrow, options};
     use super::*;
 
-    fn table<'a>(options: &'a RenderOptions, message: &str) -> Table<'a> {
-        let mut table = Table::new(options, &[plain("NAME"), sentence("MESSAGE"), wide("ID"), plain("AGE")]);
-        table.row(["a".into(), painted(message, BAD), "7".into(), "2s".into()]);
-        table.row(["次の".into(), "".into(), "8".into(), "".into()]);
-        table
+    const ROWS: [(&str, u8, &str); 2] = [("a", 7, "2s"), ("次の", 8, "")];
+
+    fn table<'a>(options: &'a RenderOptions, message: &str) -> Table<'a, (&'static str, u8, &'static str)> {
+        Table::new(options, &ROWS)
+            .plain("NAME", |row| row.0)
+            .sentence("MESSAGE", |row| if row.0 == "a" { painted(message, BAD) } else { "".into() })
+            .wide("ID", |row| row.1)
+            .plain("AGE", |row| row.2)
     }
 
     fn lines(text: &str) -> Vec<String> {

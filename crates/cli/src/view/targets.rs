@@ -2,30 +2,23 @@
 
 use brokkr_api::agents::{Target, Why};
 
-use super::status::sequence;
-use super::table::{Table, plain, sentence, wide};
-use super::{Listed, RenderOptions};
+use super::Listed;
+use super::table::Table;
+use super::text::or_dash;
 
 impl Listed for Target {
     const NONE: &'static str = "no stack targets this agent";
 
-    fn table<'a>(targets: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [plain("STACK"), plain("SEQUENCE"), sentence("WHY"), wide("PROJECT"), wide("ID")];
-        let mut table = Table::new(options, &columns);
-        for target in targets {
-            let why = match &target.why {
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        table
+            .plain("STACK", |target| &target.stack_name)
+            .plain("SEQUENCE", |target| or_dash(target.sequence_id))
+            .sentence("WHY", |target| match &target.why {
                 Why::Explicit => "targets this agent by name".to_owned(),
                 Why::Selector { selector } => format!("selector {selector} matches"),
-            };
-            table.row([
-                target.stack_name.to_string().into(),
-                sequence(target.sequence_id).into(),
-                why.into(),
-                target.project.clone().into(),
-                target.stack_id.to_string().into(),
-            ]);
-        }
-        table
+            })
+            .wide("PROJECT", |target| &target.project)
+            .wide("ID", |target| target.stack_id)
     }
 
     fn name(&self) -> String {

@@ -1,5 +1,7 @@
 //! Small pieces of text: ages, labels, one-liners.
 
+use std::fmt::Display;
+
 use brokkr_api::Labels;
 use brokkr_api::reason::{Message, Reason};
 use jiff::Timestamp;
@@ -20,12 +22,17 @@ pub fn age_or_dash(then: Option<Timestamp>, now: Timestamp) -> String {
 }
 
 /// Returns the text, or a dash.
-pub fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
+pub fn or_dash(text: Option<impl Display>) -> String {
+    text.map_or_else(|| "-".to_owned(), |text| text.to_string())
+}
+
+/// Returns the texts of all items in one.
+pub fn joined<T>(items: &[T], separator: &str, text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<_>>().join(separator)
 }
 
 /// Replaces control characters in reported text, which could move the cursor or set a title.
-pub fn clean(text: impl std::fmt::Display) -> String {
+pub fn clean(text: impl Display) -> String {
     text.to_string().chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 

@@ -5,7 +5,7 @@ use brokkr_api::tokens::ApiToken;
 use jiff::{SignedDuration, Timestamp};
 
 use super::agents::expiry;
-use super::table::{CAREFUL, FAINT, GOOD, Table, painted, plain, wide};
+use super::table::{CAREFUL, FAINT, GOOD, Table, painted};
 use super::text::{age, fields, or_dash, when};
 use super::{Listed, RenderOptions, Show};
 
@@ -15,33 +15,22 @@ const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 impl Listed for ApiToken {
     const NONE: &'static str = "no API tokens: `brokkr token create NAME --role ROLE` makes one";
 
-    fn table<'a>(tokens: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("NAME"),
-            plain("ROLE"),
-            plain("STATE"),
-            plain("EXPIRES"),
-            plain("AGE"),
-            plain("ID"),
-            wide("PROJECT"),
-            wide("BY"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for token in tokens {
-            let (state, style) = state(token, options.now);
-            let expires = token.expires_at.map_or_else(|| "never".to_owned(), |at| expiry(at, options.now));
-            table.row([
-                token.name.clone().into(),
-                token.role.to_string().into(),
-                painted(state, style),
-                expires.into(),
-                age(token.created_at, options.now).into(),
-                token.id.to_string().into(),
-                token.project.clone().into(),
-                or_dash(token.created_by.clone()).into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("NAME", |token| &token.name)
+            .plain("ROLE", |token| token.role)
+            .plain("STATE", |token| {
+                let (state, style) = state(token, now);
+                painted(state, style)
+            })
+            .plain("EXPIRES", |token| {
+                token.expires_at.map_or_else(|| "never".to_owned(), |at| expiry(at, now))
+            })
+            .plain("AGE", |token| age(token.created_at, now))
+            .plain("ID", |token| token.id)
+            .wide("PROJECT", |token| &token.project)
+            .wide("BY", |token| or_dash(token.created_by.as_ref()))
     }
 
     fn name(&self) -> String {

@@ -3,28 +3,24 @@
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, Webhook, WebhookFilter};
 
 use super::agents::expiry;
-use super::table::{BAD, CAREFUL, GOOD, Table, UNDER_WAY, painted, plain, sentence, wide};
+use super::table::{BAD, CAREFUL, GOOD, Table, UNDER_WAY, painted};
 use super::text::{age, clean, fields, or_dash, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for Webhook {
     const NONE: &'static str = "no webhooks; create one with `brokkr webhook create NAME --url URL`";
 
-    fn table<'a>(webhooks: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns =
-            [plain("WEBHOOK"), plain("STATE"), plain("AGE"), sentence("URL"), sentence("FILTER"), wide("ID")];
-        let mut table = Table::new(options, &columns);
-        for webhook in webhooks {
-            table.row([
-                webhook.name.to_string().into(),
-                if webhook.enabled { painted("enabled", GOOD) } else { painted("disabled", CAREFUL) },
-                age(webhook.created_at, options.now).into(),
-                webhook.url.clone().into(),
-                filter(&webhook.filter).into(),
-                webhook.id.to_string().into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("WEBHOOK", |webhook| &webhook.name)
+            .plain("STATE", |webhook| {
+                if webhook.enabled { painted("enabled", GOOD) } else { painted("disabled", CAREFUL) }
+            })
+            .plain("AGE", |webhook| age(webhook.created_at, now))
+            .sentence("URL", |webhook| &webhook.url)
+            .sentence("FILTER", |webhook| filter(&webhook.filter))
+            .wide("ID", |webhook| webhook.id)
     }
 
     fn name(&self) -> String {
@@ -69,34 +65,20 @@ fn filter(filter: &WebhookFilter) -> String {
 impl Listed for Delivery {
     const NONE: &'static str = "no messages";
 
-    fn table<'a>(deliveries: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("ID"),
-            plain("STATE"),
-            plain("EVENT"),
-            plain("AGE"),
-            plain("ATTEMPTS"),
-            sentence("LAST"),
-            wide("NEXT"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for delivery in deliveries {
-            let style = match delivery.state {
-                DeliveryState::Delivered => GOOD,
-                DeliveryState::Pending => UNDER_WAY,
-                DeliveryState::Dead => BAD,
-            };
-            table.row([
-                delivery.id.to_string().into(),
-                painted(delivery.state.to_string(), style),
-                delivery.event.to_string().into(),
-                age(delivery.created_at, options.now).into(),
-                delivery.attempts.to_string().into(),
-                or_dash(delivery.last_attempt.as_ref().map(attempt)).into(),
-                or_dash(delivery.due_at.map(|due| expiry(due, options.now))).into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
+        let now = table.now();
         table
+            .plain("ID", |delivery| delivery.id)
+            .plain("STATE", |delivery| match delivery.state {
+                DeliveryState::Delivered => painted(delivery.state, GOOD),
+                DeliveryState::Pending => painted(delivery.state, UNDER_WAY),
+                DeliveryState::Dead => painted(delivery.state, BAD),
+            })
+            .plain("EVENT", |delivery| delivery.event)
+            .plain("AGE", |delivery| age(delivery.created_at, now))
+            .plain("ATTEMPTS", |delivery| delivery.attempts)
+            .sentence("LAST", |delivery| or_dash(delivery.last_attempt.as_ref().map(attempt)))
+            .wide("NEXT", |delivery| or_dash(delivery.due_at.map(|due| expiry(due, now))))
     }
 
     fn name(&self) -> String {

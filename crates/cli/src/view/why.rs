@@ -6,8 +6,7 @@ use brokkr_api::status::State;
 use brokkr_api::why::{AgentEventKind, AgentWhy, Broken, StackWhy};
 use jiff::Timestamp;
 
-use super::status::sequence;
-use super::table::{BAD, FAINT, GOOD, Table, painted, plain, sentence, style_of, wide};
+use super::table::{BAD, FAINT, GOOD, Table, painted, style_of};
 use super::text::{age, clean, count, or_dash};
 use super::{Listed, RenderOptions, Show};
 
@@ -29,33 +28,20 @@ impl Show for StackWhy {
 impl Listed for StackWhy {
     const NONE: &'static str = "everything is in sync";
 
-    fn table<'a>(items: &[Self], options: &'a RenderOptions) -> Table<'a> {
-        let columns = [
-            plain("STACK"),
-            plain("AGENT"),
-            plain("STATE"),
-            plain("HAS/WANTS"),
-            plain("STOPPED AT"),
-            sentence("WHY"),
-            wide("CAUSE"),
-            wide("NEXT"),
-        ];
-        let mut table = Table::new(options, &columns);
-        for why in items {
-            let broken = why.broken.as_ref();
-            table.row([
-                why.stack_name.clone().into(),
-                why.agent_name.clone().into(),
-                painted(why.state.to_string(), style_of(why.state)),
-                format!("{}/{}", sequence(why.sequence_id), sequence(why.wanted_sequence_id)).into(),
-                or_dash(broken.map(|broken| broken.hop.to_string())).into(),
-                or_dash(broken.map(|broken| broken.message.to_string())).into(),
-                or_dash(broken.map(|broken| broken.cause.to_string())).into(),
-                or_dash(broken.map(|broken| broken.command.clone().unwrap_or_else(|| broken.next.clone())))
-                    .into(),
-            ]);
-        }
+    fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
         table
+            .plain("STACK", |why| &why.stack_name)
+            .plain("AGENT", |why| &why.agent_name)
+            .plain("STATE", |why| painted(why.state, style_of(why.state)))
+            .plain("HAS/WANTS", |why| {
+                format!("{}/{}", or_dash(why.sequence_id), or_dash(why.wanted_sequence_id))
+            })
+            .plain("STOPPED AT", |why| or_dash(why.broken.as_ref().map(|broken| broken.hop)))
+            .sentence("WHY", |why| or_dash(why.broken.as_ref().map(|broken| &broken.message)))
+            .wide("CAUSE", |why| or_dash(why.broken.as_ref().map(|broken| broken.cause)))
+            .wide("NEXT", |why| {
+                or_dash(why.broken.as_ref().map(|broken| broken.command.as_ref().unwrap_or(&broken.next)))
+            })
     }
 
     fn name(&self) -> String {
@@ -64,7 +50,7 @@ impl Listed for StackWhy {
 }
 
 fn verdict(why: &StackWhy) -> String {
-    let (has, wants) = (sequence(why.sequence_id), sequence(why.wanted_sequence_id));
+    let (has, wants) = (or_dash(why.sequence_id), or_dash(why.wanted_sequence_id));
     let style = style_of(why.state);
     let state = format!("{style}{}{style:#}", why.state);
     match (why.state, why.wanted_sequence_id, why.sequence_id) {
@@ -152,7 +138,7 @@ impl Show for AgentWhy {
         } else {
             lines.push(format!("{} of {stacks} not in sync:", self.stacks.len()));
             lines.push(String::new());
-            lines.push(StackWhy::table(&self.stacks, options).print());
+            lines.push(StackWhy::columns(Table::new(options, &self.stacks)).print());
         }
         lines.join("\n")
     }

@@ -39,7 +39,7 @@ async fn asks(world: &World, thief: &AgentIdentity) -> Result<Result<(), ClientE
         .ca_pem(world.fleet.authority().pem())
         .credential(Credential::Agent(thief.clone()))
         .build()?;
-    Ok(client.own_targets(thief.agent_id).await.map(|_| ()))
+    Ok(client.targets_all(&thief.agent_id.to_string()).await.map(|_| ()))
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::args::Global;
 use crate::connect::{Replicas, connect_to_replicas};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Outcome, Result};
 use crate::preflight::{
     AuditProgress, FetchError, Fetched, Fleet, Group, PreflightData, Replica, Verdict, WebhookHealth, checks,
 };
@@ -28,7 +28,7 @@ const MOST_DEAD_LETTERS: u32 = 50;
 /// Pages of the audit chain that are verified; each has 10,000 entries.
 const MOST_AUDIT_PAGES: usize = 20;
 
-pub async fn run(global: &Global, printer: Printer) -> Result<Outcome, Failure> {
+pub async fn run(global: &Global, printer: Printer) -> Result<Outcome> {
     let replicas = connect_to_replicas(global).await?;
     let data = printer.with_spinner("checking", Box::pin(fetch(&replicas))).await;
     let checks = checks(&data, Timestamp::now());

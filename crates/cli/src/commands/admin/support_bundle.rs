@@ -15,7 +15,7 @@ use super::preflight::{each, fetch};
 use crate::args::{Global, SupportBundle};
 use crate::bundle::{BundleData, BundledAgent, BundledStack, Missing, files, packed};
 use crate::connect::{Replicas, connect_to_replicas};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::preflight::{FetchError, Fetched};
 use crate::printer::Printer;
 
@@ -26,7 +26,7 @@ const MOST_AGENT_PAGES: usize = 10;
 /// Stacks with counts.
 const MOST_WITH_COUNTS: usize = 200;
 
-pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Result<(), Failure> {
+pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Result {
     let mut metrics_clients = Vec::new();
     for url in &args.metrics {
         metrics_clients.push(metrics_client(url)?);
@@ -127,7 +127,7 @@ async fn metrics((place, client): (String, Client)) -> (String, Fetched<String>)
 }
 
 /// The metrics listener needs no credentials.
-fn metrics_client(place: &Url) -> Result<(String, Client), Failure> {
+fn metrics_client(place: &Url) -> Result<(String, Client)> {
     let mut base = place.clone();
     let path = base.path().trim_end_matches('/').trim_end_matches("/metrics").to_owned();
     base.set_path(&path);
@@ -138,7 +138,7 @@ fn metrics_client(place: &Url) -> Result<(String, Client), Failure> {
 }
 
 /// Writes a new file that only its owner can read; an existing file is not replaced.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+fn write(path: &Path, bytes: &[u8]) -> Result {
     let open = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     open.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())))

@@ -8,14 +8,14 @@ use brokkr_install::workload::SELECTOR;
 use super::read;
 use crate::args::{Abandon, Retire};
 use crate::commands::confirm::confirm;
-use crate::failure::{Exit, Failure, WhileTrying as _};
+use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::text::count;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const RETIRED_REASON: &str = "retired after all its stacks were removed";
 
-pub async fn retire(args: Retire, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn retire(args: Retire, client: &Client, printer: Printer) -> Result {
     let agent = read(&args.agent, client).await?;
     let (id, name) = (agent.id.to_string(), agent.name.as_str());
     let action = format!("retire the agent {name}");
@@ -38,7 +38,7 @@ pub async fn retire(args: Retire, client: &Client, printer: Printer) -> Result<(
 }
 
 /// Waits until the agent has no stacks.
-async fn gone(args: &Retire, id: &str, client: &Client, printer: Printer) -> Result<(), Failure> {
+async fn gone(args: &Retire, id: &str, client: &Client, printer: Printer) -> Result {
     let live = printer.live(&format!("retiring {}", args.agent));
     let (started, mut known) = (Instant::now(), None);
     loop {
@@ -64,7 +64,7 @@ async fn gone(args: &Retire, id: &str, client: &Client, printer: Printer) -> Res
     }
 }
 
-pub async fn abandon(args: Abandon, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn abandon(args: Abandon, client: &Client, printer: Printer) -> Result {
     let agent = read(&args.agent, client).await?;
     let (id, name) = (agent.id.to_string(), agent.name.as_str());
     if !args.yes {
@@ -83,7 +83,7 @@ pub async fn abandon(args: Abandon, client: &Client, printer: Printer) -> Result
 }
 
 /// Returns how many stacks target the agent or are still on it.
-async fn stacks_of(id: &str, client: &Client) -> Result<usize, Failure> {
+async fn stacks_of(id: &str, client: &Client) -> Result<usize> {
     let why = client.agent_why(id).await.while_trying("read the stacks of the agent")?;
     Ok(usize::try_from(why.affected_stacks).unwrap_or(usize::MAX))
 }

@@ -7,12 +7,12 @@ use brokkr_client::Client;
 
 use super::read;
 use crate::args::Rotate;
-use crate::failure::{About as _, Exit, Failure, Noun, WhileTrying as _};
+use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-pub async fn rotate(args: Rotate, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn rotate(args: Rotate, client: &Client, printer: Printer) -> Result {
     let action = format!("rotate the key of the agent {}", args.agent);
     let asked = client.ask_for_key(args.agent.as_str()).await.while_trying(&action);
     let asked = asked.about(Noun::Agent, &args.agent)?;
@@ -29,12 +29,7 @@ pub async fn rotate(args: Rotate, client: &Client, printer: Printer) -> Result<(
 }
 
 /// Waits until the agent has registered a new key.
-async fn registered(
-    args: &Rotate,
-    mut agent: Agent,
-    client: &Client,
-    printer: Printer,
-) -> Result<Agent, Failure> {
+async fn registered(args: &Rotate, mut agent: Agent, client: &Client, printer: Printer) -> Result<Agent> {
     let live = printer.live(&format!("rotating the key of {}", agent.name));
     let started = Instant::now();
     while agent.rotation_asked_at.is_some() {

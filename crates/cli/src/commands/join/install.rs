@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::refused;
 use crate::args::Join;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::joining::{HintContext, Stuck, stuck, without_rights};
 use crate::kubectl::Kubectl;
 use crate::printer::{Live, Printer};
@@ -34,7 +34,7 @@ pub async fn install(
     manifests: &str,
     client: &Client,
     printer: Printer,
-) -> Result<(Agent, Duration), Failure> {
+) -> Result<(Agent, Duration)> {
     let live = printer.live(&format!("joining {}", args.name));
     let started = Instant::now();
     live.status(&format!("installing into {server}"));
@@ -86,7 +86,7 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// Waits until the agent has connected to the broker, or a step has finally failed.
-    async fn run(&mut self) -> Result<Agent, Failure> {
+    async fn run(&mut self) -> Result<Agent> {
         let mut since: Option<(Stuck, Instant)> = None;
         loop {
             if let Some(agent) = self.arrived().await? {
@@ -120,7 +120,7 @@ impl Waiting<'_> {
         }
     }
 
-    async fn arrived(&mut self) -> Result<Option<Agent>, Failure> {
+    async fn arrived(&mut self) -> Result<Option<Agent>> {
         match self.client.agent(self.args.name.as_str()).await {
             Ok(agent)
                 if agent.presence == Presence::Fresh

@@ -9,7 +9,7 @@ use brokkr_api::status::StackSummary;
 use brokkr_client::{Client, ClientError};
 use tokio::task::JoinSet;
 
-use crate::failure::{Failure, WhileTrying as _};
+use crate::failure::{Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view::stacks::StackLine;
 
@@ -18,7 +18,7 @@ pub const MOST_WITH_COUNTS: usize = 200;
 /// Concurrent requests.
 const CONCURRENCY: usize = 16;
 
-pub async fn run(most: usize, client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(most: usize, client: &Client, printer: Printer) -> Result {
     let read = async {
         let Page { items, next, total } = client.stacks_up_to(most).await.while_trying("list the stacks")?;
         let items = lines(client, items).await.while_trying("read the status of the stacks")?;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::all::{MOST_WITH_COUNTS, counts, note_if_too_many};
-use crate::failure::{Failure, WhileTrying as _};
+use crate::failure::{Result, WhileTrying as _};
 use crate::printer::{Printer, Redrawn, Stream};
 use crate::view::stacks::StackLine;
 use crate::view::{Show as _, whole};
@@ -30,7 +30,7 @@ const DEBOUNCE: Duration = Duration::from_millis(500);
 const EVENT_BUFFER: usize = 64;
 
 /// The stream is opened first, so that no change is missed between the list and it.
-pub async fn run(client: &Client, printer: Printer) -> Result<(), Failure> {
+pub async fn run(client: &Client, printer: Printer) -> Result {
     let mut events = EventReader::begin(client).await.while_trying(ACTION)?;
     let mut known = KnownStacks::default();
     let mut shown = ChangeOutput::new(printer);
@@ -197,7 +197,7 @@ impl ChangeOutput {
     }
 
     /// Returns whether the output is still open.
-    fn update(&mut self, known: &KnownStacks, changed: &[StackLine]) -> Result<bool, Failure> {
+    fn update(&mut self, known: &KnownStacks, changed: &[StackLine]) -> Result<bool> {
         match self {
             Self::Redrawn(table, printer) => {
                 table.draw(&whole(known.by_name()).text(&printer.render_options()))
