@@ -31,7 +31,7 @@ pub enum ErrorCode {
     BRK1008,
     /// Another request has already replaced the agent's key.
     BRK1009,
-    /// The resource does not exist, or the caller may not see it.
+    /// The resource does not exist, or the caller is not allowed to see it.
     BRK2001,
     /// The name is already in use.
     BRK2002,

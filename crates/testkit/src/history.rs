@@ -6,7 +6,7 @@
 //! ```text
 //! history/record.rs   operations, attempts, outcomes; and the states that were served to agents
 //! history/truth.rs    the final state, read from the database and from every replica
-//! history/check.rs    the invariants between the two, with their numbers in the reliability report
+//! history/check.rs    the numbered invariants between the two
 //! ```
 
 mod check;

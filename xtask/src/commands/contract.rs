@@ -1,7 +1,7 @@
 //! `cargo xtask contract`: lists which tests prove which promise, and fails if a promise is open.
 //!
 //! The promises are the rows of `docs/promises.md`; a test has the ids of the promises it proves in its name:
-//! `b5_prune_removes_what_…`, `e1_e2_a_deleted_stack_…`.
+//! `b6_a_resource_with_an_owner_…`, `e1_e2_a_deleted_stack_…`.
 
 mod promises;
 pub mod tests;

@@ -140,12 +140,12 @@ fn in_progress(stage: Stage) -> Reason {
     match stage {
         Stage::Announce => Reason::Announcing,
         Stage::Fetch => Reason::Fetching,
-        Stage::Inspect | Stage::Intend => Reason::Preparing,
+        Stage::Inspect | Stage::Record => Reason::Preparing,
         Stage::Prerequisites => Reason::WaitingForPrerequisites,
         Stage::Validate => Reason::Validating,
         Stage::Apply => Reason::Applying,
         Stage::Stopped => Reason::Stopped,
-        Stage::Prune | Stage::Settle | Stage::Steady | Stage::Remove | Stage::Done => Reason::Settling,
+        Stage::Prune | Stage::Finish | Stage::Steady | Stage::Remove | Stage::Done => Reason::Settling,
     }
 }
 

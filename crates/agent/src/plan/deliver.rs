@@ -69,7 +69,7 @@ fn fetch(situation: &Situation<'_>) -> Plan {
 }
 
 fn settle(situation: &Situation<'_>, content: &Content) -> Plan {
-    let Some(record) = situation.record else { return Plan::new(Stage::Intend) };
+    let Some(record) = situation.record else { return Plan::new(Stage::Record) };
     let record = record::settled(situation, content, record);
-    Plan::with(Stage::Settle, vec![Step::WriteRecord(Box::new(record))])
+    Plan::with(Stage::Finish, vec![Step::WriteRecord(Box::new(record))])
 }

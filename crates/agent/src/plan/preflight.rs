@@ -143,5 +143,5 @@ pub(super) fn intend(situation: &Situation<'_>, content: &Content) -> Option<Pla
         return None;
     }
     let record = record::intention(situation, content, |key| existing(situation, key));
-    Some(Plan::with(Stage::Intend, vec![Step::WriteRecord(Box::new(record))]))
+    Some(Plan::with(Stage::Record, vec![Step::WriteRecord(Box::new(record))]))
 }

@@ -16,7 +16,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
     else {
         // E4, E5: only a stored removal starts a deletion.
         let record = record::removal_intention(situation);
-        return Plan::with(Stage::Intend, vec![Step::WriteRecord(Box::new(record))]);
+        return Plan::with(Stage::Record, vec![Step::WriteRecord(Box::new(record))]);
     };
     let finished = record.outcome.as_ref().is_some_and(|outcome| {
         outcome.transition == Transition::Removed && outcome.sequence == target.sequence_id

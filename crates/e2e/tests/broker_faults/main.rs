@@ -1,5 +1,5 @@
-//! The broker's fault matrix: rows 1 to 18 and 45 to 50 of the reliability report, on two replicas with a PostgreSQL of their
-//! own with fsync, and a proxy that recognises statements in front of each.
+//! The broker's fault matrix: rows 1 to 18 and 45 to 50, on two replicas with their own PostgreSQL with fsync, and a proxy in
+//! front of each database connection that recognizes statements.
 //!
 //! A row starts a load (writers and agents at both replicas), injects its fault, heals, requires progress of both replicas
 //! within a deadline, and ends with `finish`: every client knows its outcome, every replica serves every agent the same, and the

@@ -1,7 +1,7 @@
 //! Invariants that hold in spite of every fault, read from the proxy's trace of the agent's requests and from the API server's
 //! audit log.
 //!
-//! The numbers are those of the reliability report: S1 no foreign object is written, S2 no object goes back to an older
+//! The numbers are used in the failure messages: S1 no foreign object is written, S2 no object goes back to an older
 //! deployment object, S7 a delete names the UID of its object, S9 nothing is written before its intention is recorded.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The agent's fault matrix: rows 19 to 44 of the reliability report, on real processes, PostgreSQL and Kubernetes, with a proxy on
+//! The agent's fault matrix: rows 19 to 44, on real processes, PostgreSQL and Kubernetes, with a proxy on
 //! each of the agent's connections.
 //!
 //! A row states what must hold *during* the fault (from the cluster, the audit log and the proxy's trace) and *after* it: converged

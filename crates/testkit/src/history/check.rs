@@ -1,4 +1,4 @@
-//! The invariants between the clients' history and the final state, with their numbers in the reliability report.
+//! The numbered invariants between the clients' history and the final state.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;

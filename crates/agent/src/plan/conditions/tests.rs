@@ -52,12 +52,12 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
         Stage::Announce,
         Stage::Fetch,
         Stage::Inspect,
-        Stage::Intend,
+        Stage::Record,
         Stage::Prerequisites,
         Stage::Validate,
         Stage::Apply,
         Stage::Prune,
-        Stage::Settle,
+        Stage::Finish,
         Stage::Steady,
         Stage::Stopped,
         Stage::Remove,
@@ -138,7 +138,7 @@ fn f5_applied_says_which_stage_it_is_in_and_what_failed() {
         (Stage::Validate, "Validating"),
         (Stage::Apply, "Applying"),
         (Stage::Prune, "Pruning"),
-        (Stage::Settle, "Settling"),
+        (Stage::Finish, "Settling"),
         (Stage::Stopped, "Stopped"),
         (Stage::Remove, "Removing"),
     ] {
@@ -176,7 +176,7 @@ fn f6_applied_is_not_ready_and_ready_names_the_worst() {
     says(&three, ConditionKind::Ready, False, "NotReady", message);
     // All counts are right, but they are those of the deployment object before.
     let unwritten = "not all objects of this version are applied yet";
-    for stage in [Stage::Fetch, Stage::Apply, Stage::Prune, Stage::Settle, Stage::Stopped] {
+    for stage in [Stage::Fetch, Stage::Apply, Stage::Prune, Stage::Finish, Stage::Stopped] {
         says(&well(stage), ConditionKind::Ready, False, "NotApplied", unwritten);
     }
     says(&well(Stage::Remove), ConditionKind::Ready, False, "Removing", "the stack is being removed");
