@@ -93,8 +93,7 @@ impl Keys {
                 self.not_before = Some(Instant::now() + pause);
                 tracing::warn!(
                     because = <&str>::from(because),
-                    retry_in = pause.as_secs(),
-                    "failed to replace the agent's key: {error:#}; keeping the old one"
+                    "failed to replace the agent's key: {error:#}; keeping the old key, retrying in {pause:?}"
                 );
             }
         }

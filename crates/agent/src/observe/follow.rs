@@ -114,7 +114,7 @@ impl Follower {
         if streaming {
             return match self.list_by_stream().await {
                 Err(Refusal::Unfit(why) | Refusal::Denied(why)) => {
-                    tracing::debug!(kind = %self.source.kind, why, "streaming lists are refused; listing in pages");
+                    tracing::debug!(kind = %self.source.kind, why, "streaming lists were refused; listing in pages");
                     self.history.streaming = Some(false);
                     Ok(Phase::List)
                 }
@@ -226,7 +226,7 @@ impl Follower {
     }
 
     async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
-        tracing::warn!(kind = %self.source.kind, why, "watch failed; retrying in {pause:?}");
+        tracing::warn!(kind = %self.source.kind, why, "failed to watch; retrying in {pause:?}");
         let asked = self.pause(pause).await;
         if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
     }

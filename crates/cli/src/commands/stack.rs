@@ -157,7 +157,7 @@ async fn bars(stack: &str, client: &Client) -> Result<Vec<BarredContent>, Failur
     client
         .barred_contents_all(stack)
         .await
-        .while_trying(&format!("list the barred contents of the stack {stack}"))
+        .while_trying(&format!("list the barred content of the stack {stack}"))
         .about(Noun::Stack, stack)
 }
 
@@ -190,9 +190,10 @@ fn find_bar<'a>(bars: &'a [BarredContent], content: &str) -> Result<&'a BarredCo
         [bar] if digits.len() >= 6 => Ok(bar),
         [_] => Err(Failure::new(Exit::Usage, format!("{content} is too short: give at least 6 digits"))),
         [] => Err(Failure::new(Exit::NotFound, format!("no barred content matches {content}"))),
-        several => {
-            Err(Failure::new(Exit::Conflict, format!("{content} matches {} barred contents", several.len())))
-        }
+        several => Err(Failure::new(
+            Exit::Conflict,
+            format!("{content} matches the barred content of {} versions", several.len()),
+        )),
     }
 }
 

@@ -8,7 +8,7 @@ use super::text::age;
 use super::{Listed, RenderOptions};
 
 impl Listed for BarredContent {
-    const NONE: &'static str = "no barred contents";
+    const NONE: &'static str = "no barred content";
 
     fn table<'a>(bars: &[Self], options: &'a RenderOptions) -> Table<'a> {
         let columns = [

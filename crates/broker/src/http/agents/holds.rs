@@ -82,10 +82,10 @@ async fn keep_as_targets(
     let kept = holds_keep_targets_on_conn(write.conn(), agent, &unreached).await?;
     for (project, stack) in &kept {
         tracing::warn!(
-            %agent,
+            agent_id = %agent,
             project,
-            %stack,
-            "agent holds a stack that the restored targets do not include; kept as a target"
+            stack_id = %stack,
+            "the agent has the stack but is not a target of it in the restored database; added it as a target"
         );
     }
     Ok(kept)

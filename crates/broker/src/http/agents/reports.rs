@@ -36,9 +36,9 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     let (mut reports, refused) = sift(agent, batch.reports);
     if !refused.is_empty() {
         tracing::warn!(
-            %agent,
+            agent_id = %agent,
             count = refused.len(),
-            "reports refused: their ids do not match their content"
+            "refused reports: their ids do not match their content"
         );
     }
     fill_hops(&broker, agent, &mut reports, Timestamp::now());
