@@ -106,7 +106,7 @@ pub async fn list_holders(
     Ok(Json(Page::cut(holders, limit, |holder: &Holder| holder.agent_name.to_string())))
 }
 
-/// Settle a stack on which agents and the restored database differ. `publish_restored` publishes the restored content
+/// Settle a stack that differs between agents and the restored database. `publish_restored` publishes the restored content
 /// as a new object. `recreate` creates a stack that the database does not know under its old id, without content, for
 /// the agents that hold it: they keep what they have until a new object is submitted. `delete` removes such a stack
 /// from every agent that holds it.
