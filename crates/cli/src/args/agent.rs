@@ -263,9 +263,9 @@ pub struct Retire {
     pub timeout: Duration,
 }
 
-/// Abandon the agent of a lost cluster: revoke its keys, and stop waiting for it in deletions
+/// Abandon the agent of a lost cluster, so that deletions no longer wait for it
 ///
-/// Resources in its cluster stay there. The agent's record shows who abandoned it and why.
+/// Its keys are revoked. Resources in its cluster stay there. The agent's record shows who abandoned it and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr agent abandon shop-17 --reason 'the shop was closed'")]
 pub struct Abandon {
