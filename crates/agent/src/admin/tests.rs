@@ -80,7 +80,7 @@ async fn a_reconciler_that_is_gone_makes_it_dead() {
     let rig = Rig::start().await;
     drop(rig.admin.running());
     let alive = rig.get("/livez").await;
-    assert!(alive.starts_with("HTTP/1.1 503") && alive.contains("start this agent again"), "{alive}");
+    assert!(alive.starts_with("HTTP/1.1 503") && alive.contains("restart this agent"), "{alive}");
 }
 
 #[tokio::test]

@@ -130,7 +130,7 @@ impl Follower {
             next = page.next;
             if next.is_empty() {
                 if page.version.is_empty() {
-                    return Err(Refusal::Failed("a list without a resourceVersion".into(), None));
+                    return Err(Refusal::Failed("the list has no resourceVersion".into(), None));
                 }
                 return Ok(self.listed(page.version, None).await);
             }
@@ -173,7 +173,7 @@ impl Follower {
             self.tell_line(line).await;
         }
         if opened.elapsed() < TOO_SHORT.min(self.source.timing.watch_least) {
-            return Err(Refusal::Failed("the watch was ended at once".into(), None));
+            return Err(Refusal::Failed("the API server ended the watch immediately".into(), None));
         }
         self.history.failures = 0;
         Ok(())

@@ -64,7 +64,7 @@ impl Reason {
             Self::NamespaceTerminating { namespace: Some(namespace) } => {
                 format!("namespace {namespace} is being deleted")
             }
-            Self::HttpStatus { code } => format!("the API server answered HTTP {code}"),
+            Self::HttpStatus { code } => format!("the API server returned HTTP {code}"),
             Self::OwnedByOther { owner: Some(owner) } => {
                 format!("belongs to {owner}; remove it there first, or rename it here")
             }

@@ -188,7 +188,7 @@ fn find_bar<'a>(bars: &'a [BarredContent], content: &str) -> Result<&'a BarredCo
     let found: Vec<_> = bars.iter().filter(|bar| bar.checksum.to_string().starts_with(&digits)).collect();
     match found.as_slice() {
         [bar] if digits.len() >= 6 => Ok(bar),
-        [_] => Err(Failure::new(Exit::Usage, format!("{content} is too short: give at least 6 digits"))),
+        [_] => Err(Failure::new(Exit::Usage, format!("{content} is too short; use at least 6 digits"))),
         [] => Err(Failure::new(Exit::NotFound, format!("no barred content matches {content}"))),
         several => Err(Failure::new(
             Exit::Conflict,

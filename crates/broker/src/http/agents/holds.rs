@@ -36,7 +36,7 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
     let agent = change.caller()?.agent()?.id;
     let session: Option<Session> = optional(&change.headers, header::SESSION)?;
     if holds.stacks.len().max(holds.held.len()) > MOST {
-        return Err(ApiError::unreadable(format!("an agent holds at most {MOST} stacks")));
+        return Err(ApiError::unreadable(format!("an agent can have at most {MOST} stacks")));
     }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let known = agent_lock_on_conn(write.conn(), agent).await?;
