@@ -1,4 +1,4 @@
-//! Flags and environment of the agent, with their docs.
+//! Flags and environment variables of the agent, with their documentation.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,8 +24,8 @@ pub struct Arguments {
 pub enum Command {
     /// Reconcile this cluster until stopped.
     Run(RunArguments),
-    /// Install the record kind, the agent's account, its rights and its fence into a cluster. Running it again changes the
-    /// rights: those that are no longer requested are removed.
+    /// Install the record CRD, the agent's ServiceAccount, its permissions and its admission policy into a cluster. Running
+    /// it again updates the permissions and removes those that are no longer requested.
     Install(InstallArguments),
 }
 
@@ -46,20 +46,19 @@ pub struct RunArguments {
     /// Namespace in which the agent stores its identity and state.
     #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
     pub namespace: String,
-    /// Time that one poll waits for a change. Changes are answered at once.
+    /// Maximum time that a poll waits for a change. The broker answers as soon as there is one.
     #[arg(long, env = "BROKKR_POLLING_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
     pub polling_interval: Duration,
-    /// Watch only these namespaces, where the agent has no rights in the whole cluster: those of
-    /// `install --profile namespaces`.
+    /// Watch only these namespaces. Needed for an agent that was installed with `--profile namespaces`.
     #[arg(long, env = "BROKKR_NAMESPACES", value_delimiter = ',')]
     pub namespaces: Vec<String>,
     /// Maximum number of concurrent requests to the API server.
     #[arg(long, env = "BROKKR_IN_FLIGHT", default_value_t = 32)]
     pub in_flight: usize,
-    /// Interval of full checks of all objects, in case an event was missed. Jitter is added.
+    /// Interval between full checks of all objects, in case an event was missed. Jitter is added.
     #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
     pub sweep_interval: Duration,
-    /// Lifetime of the agent's key, at least one hour. The agent replaces the key after two thirds of it.
+    /// Lifetime of the agent's key, at least one hour. The agent replaces the key after two thirds of that time.
     #[arg(long, env = "BROKKR_KEY_LIFE", default_value = "90d", value_parser = key_life)]
     pub key_life: Duration,
     /// Serve /livez, /readyz and /metrics on this address, such as `0.0.0.0:8781`. Off by default.

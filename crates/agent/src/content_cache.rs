@@ -44,9 +44,9 @@ pub struct CachedContent {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ContentCacheError {
-    #[error("the content cannot be compressed")]
+    #[error("failed to compress the content")]
     Compression(#[source] std::io::Error),
-    #[error("a content cannot be kept in, read from or removed from the agent's namespace")]
+    #[error("failed to store, read or delete cached content in the agent's namespace")]
     Request(#[from] RequestError),
 }
 

@@ -85,7 +85,7 @@ fn unschedulable(pod: &Value) -> Option<(Weight, Cause)> {
     // The scheduler has no word of its own for a claim that is not bound.
     let claim = words.contains("PersistentVolumeClaim") || words.contains("persistentvolumeclaim");
     let reason = if claim { Reason::VolumeClaimPending } else { Reason::Unschedulable };
-    let message = if words.is_empty() { "no node fits" } else { words };
+    let message = if words.is_empty() { "no suitable node" } else { words };
     Some((Weight::Unschedulable, Cause::new(reason, &format!("pod {}: {message}", name(pod)))))
 }
 

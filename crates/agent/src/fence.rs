@@ -24,32 +24,32 @@ pub async fn ensure_active(client: &Client, namespace: &str, agent: AgentId) -> 
     let asked = |label| probe(client, namespace, None, label);
     ensure!(
         asked(None).await?.is_refused(),
-        "the fence is not active in this cluster; run `brokkr-agent install` again (nothing is written before)"
+        "Brokkr's admission policy is not active in this cluster, so the agent writes nothing; run `brokkr-agent install` again"
     );
     if let Verdict::Refused(message) = asked(Some(&agent.to_string())).await? {
-        bail!("the fence does not accept this agent yet: {message}");
+        bail!("Brokkr's admission policy does not accept this agent yet: {message}");
     }
     Ok(())
 }
 
 async fn register_agent(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let map = maps.get_opt(FENCE).await.context("read the fence's ConfigMap")?;
+    let map = maps.get_opt(FENCE).await.context("read the ConfigMap of the admission policy")?;
     let map = map.with_context(|| {
-        format!("there is no ConfigMap {namespace}/{FENCE}: run `brokkr-agent install` again")
+        format!("there is no ConfigMap {namespace}/{FENCE}; run `brokkr-agent install` again")
     })?;
     match map.data.unwrap_or_default().get(AGENT_ID).map(String::as_str).unwrap_or_default() {
         "" => {
             let patch = json!({"data": {AGENT_ID: agent.to_string()}});
             maps.patch(FENCE, &PatchParams::default(), &Patch::Merge(patch))
                 .await
-                .context("register this agent's id with its fence")?;
+                .context("register this agent's id with the admission policy")?;
             Ok(())
         }
         known if known == agent.to_string() => Ok(()),
         known => bail!(
-            "the fence in namespace {namespace} belongs to agent {known}, but this is agent {agent}. If it joined \
-             again on purpose, run as an administrator: kubectl -n {namespace} patch configmap {FENCE} --type json \
+            "the admission policy in namespace {namespace} is for agent {known}, but this is agent {agent}. If the agent \
+             joined again on purpose, run as an administrator: kubectl -n {namespace} patch configmap {FENCE} --type json \
              -p '[{{\"op\": \"remove\", \"path\": \"/data/{AGENT_ID}\"}}]'"
         ),
     }

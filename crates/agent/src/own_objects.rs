@@ -26,7 +26,7 @@ const TURNS: usize = 64;
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    #[error("the API server refused, or cannot be reached")]
+    #[error("the API server refused the request or is not reachable")]
     Api(#[source] kube::Error),
     #[error("the API server did not answer within {} s", DEADLINE.as_secs())]
     Timeout,

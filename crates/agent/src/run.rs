@@ -69,7 +69,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let broker = broker_client(&arguments, Credential::Agent(found.identity.clone()))?;
     let agent = found.identity.agent_id;
     start
-        .retry_until_done(Hop::Fence, "check the fence", || {
+        .retry_until_done(Hop::Fence, "check the admission policy", || {
             fence::ensure_active(&requests, &arguments.namespace, agent)
         })
         .await;
@@ -87,7 +87,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     // Including stacks with unreadable records: they are not changed, and still held.
     let stacks = records.stacks();
     start
-        .retry_until_done(Hop::Rights, "remove cached contents of unknown stacks", || async {
+        .retry_until_done(Hop::Rights, "remove cached content of unknown stacks", || async {
             Ok(contents.evict_unknown_stacks(&stacks).await?)
         })
         .await;
@@ -163,16 +163,16 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
             let file = Kubeconfig::read_from(path).with_context(|| format!("read {}", path.display()))?;
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
         }
-        None => {
-            kube::Config::infer().await.context("find the cluster: give --kubeconfig, or run inside one")?
-        }
+        None => kube::Config::infer()
+            .await
+            .context("find the cluster; use --kubeconfig, or run inside a cluster")?,
     };
     proxy::past_no_proxy(&mut config);
     config.default_retry = false;
     // For the audit log of the API server.
     let name = http::HeaderValue::from_static(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")));
     config.headers.push((http::header::USER_AGENT, name));
-    kube::Client::try_from(config).context("make a client of the API server")
+    kube::Client::try_from(config).context("create a client for the API server")
 }
 
 fn broker_client(arguments: &RunArguments, credential: Credential) -> anyhow::Result<Broker> {
@@ -184,7 +184,7 @@ fn broker_client(arguments: &RunArguments, credential: Credential) -> anyhow::Re
         builder =
             builder.only_ca_pem(std::fs::read(path).with_context(|| format!("read {}", path.display()))?);
     }
-    builder.build().context("make a client of the broker")
+    builder.build().context("create a client for the broker")
 }
 
 async fn stopped() -> &'static str {

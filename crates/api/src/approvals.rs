@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::ids::{AgentId, SequenceId};
 
-/// Lets the prune of one version delete up to so many objects.
+/// Lets the prune of one version delete up to this many objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovePrune {

@@ -44,16 +44,16 @@ pub struct PutGrant {
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BadGrant {
-    #[error("{0} is empty, which would allow nothing: say '*' if everything is meant")]
+    #[error("{0} is empty, which would allow nothing; use '*' to allow everything")]
     Empty(&'static str),
-    #[error("{0} has more than {MOST_LINES} lines")]
+    #[error("{0} has more than {MOST_LINES} entries")]
     TooMany(&'static str),
     #[error("{0:?} is not a namespace: use its name, or '*'")]
     Namespace(String),
     #[error("{0:?} is not a kind: use Kind, Kind.group, *.group or '*'")]
     Kind(String),
     #[error(
-        "{0:?} is not an account for grants: use NAMESPACE/brokkr-NAME, for others the fence does not hold"
+        "{0:?} is not an account for grants: use NAMESPACE/brokkr-NAME; Brokkr's admission policy does not restrict other accounts"
     )]
     Account(String),
 }

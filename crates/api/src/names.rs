@@ -64,9 +64,9 @@ pub enum BadLabel {
     Value(String),
     #[error("{0:?} is not of the form key=value")]
     Form(String),
-    #[error("there are {0} labels, and at most {MOST_LABELS} are allowed")]
+    #[error("there are {0} labels, but at most {MOST_LABELS} are allowed")]
     Many(usize),
-    #[error("annotations have {0} bytes in all, and at most {ANNOTATION_BYTES} are allowed")]
+    #[error("annotations have {0} bytes in total, but at most {ANNOTATION_BYTES} are allowed")]
     Large(usize),
 }
 

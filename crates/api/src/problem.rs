@@ -160,10 +160,10 @@ impl ErrorCode {
             Self::BRK1001 => "log in with `brokkr login`, or check the token",
             Self::BRK1002 => "ask an admin for a token with a role that allows this",
             Self::BRK1003 => "create a new join token with `brokkr agent join-token`",
-            Self::BRK1004 => "stop this process: a newer process of the same agent is active",
+            Self::BRK1004 => "stop this process; a newer process of the same agent is active",
             Self::BRK1005 => "find the second process; a cloned cluster needs its own join token",
             Self::BRK1006 => "wait for the time in the Retry-After header, then retry",
-            Self::BRK1007 => "delete what is no longer needed, or ask an admin to raise the quota",
+            Self::BRK1007 => "delete unused resources, or ask an admin to raise the quota",
             Self::BRK1008 => "delete its stacks, webhooks and grants, and revoke its tokens first",
             Self::BRK1009 => {
                 "sign with the most recently registered key, or join again with a new join token"
@@ -173,10 +173,10 @@ impl ErrorCode {
             Self::BRK2003 => "correct the request",
             Self::BRK2004 => "correct the manifest",
             Self::BRK2005 => "use a new key for each new request",
-            Self::BRK2006 => "split it: a submission may have up to 8 MiB, an object up to 1 MiB",
+            Self::BRK2006 => "split it: a submission can be up to 8 MiB, an object up to 1 MiB",
             Self::BRK2007 => "upgrade the agent",
             Self::BRK2008 => "apply again under the same name to create a new stack",
-            Self::BRK2011 => "submit different content, or lift the bar if this content is good after all",
+            Self::BRK2011 => "submit different content, or unbar this content with `brokkr stack unbar`",
             Self::BRK2012 => "read it again, then decide whether to repeat the request",
             Self::BRK2014 => "check which prune is pending now, and approve that one",
             Self::BRK2013 => "choose a version from the history, or submit corrected content",
@@ -197,7 +197,7 @@ impl ErrorCode {
             Self::BRK3004 => "the database was restored: an operator must raise the epoch",
             Self::BRK3005 => "an operator must run `brokkr-broker epoch raise`; see `brokkr admin status`",
             Self::BRK3006 => "see `brokkr admin ahead` and `brokkr admin unknown`",
-            Self::BRK9001 => "retry; if it happens again, search the broker's log for the request id",
+            Self::BRK9001 => "retry; if the error persists, search the broker's log for the request id",
         }
     }
 

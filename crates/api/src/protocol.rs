@@ -136,7 +136,7 @@ impl fmt::Display for Position {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the header value {0:?}")]
+#[error("cannot parse the header value {0:?}")]
 pub struct BadHeader(String);
 
 impl FromStr for Position {

@@ -51,7 +51,7 @@ pub enum Reason {
     Unreadable,
     /// Agent and broker parse the content differently.
     ParsedDifferently,
-    /// A cluster-scoped object names a namespace.
+    /// The manifest of a cluster-scoped object sets a namespace.
     NotNamespaced {
         kind: String,
     },
@@ -78,7 +78,7 @@ pub enum Reason {
     },
     /// The project's grant does not cover an object.
     NotCovered(Uncovered),
-    /// The account that the agent acts as lacks a right in the cluster.
+    /// The account that the agent acts as lacks a permission in the cluster.
     Forbidden {
         /// `system:serviceaccount:shop:brokkr-shop`; none for the agent's own account.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,7 +191,7 @@ pub enum Reason {
     UnknownRecord,
     /// A newer run of the agent writes this record.
     Superseded,
-    /// This run of the agent must not write at present.
+    /// Writes by this process of the agent are suspended.
     WritesSuspended,
     AgentInactive,
 

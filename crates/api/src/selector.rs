@@ -49,11 +49,11 @@ pub const LONGEST_SELECTOR: usize = 4096;
 pub enum BadSelector {
     #[error("a selector has at most {LONGEST_SELECTOR} characters, not {0}")]
     Long(usize),
-    #[error("an empty selector would be the whole fleet: say '*' if that is meant")]
+    #[error("an empty selector would match every agent; use '*' to match all agents")]
     Empty,
     #[error("'(' without ')' in {0:?}")]
     Unclosed(String),
-    #[error("cannot read {0:?}: use key=value, key!=value, key in (a,b), key notin (a,b), key or !key")]
+    #[error("cannot parse {0:?}; use key=value, key!=value, key in (a,b), key notin (a,b), key or !key")]
     Term(String),
     #[error(transparent)]
     Label(#[from] BadLabel),
@@ -225,7 +225,7 @@ impl ToSchema for Selector {}
 pub struct SelectorPreview {
     /// How many agents.
     pub agents: u64,
-    /// If a stack was named: what it would gain, keep and lose.
+    /// The agents that the stack of the request would gain, keep and lose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackPreview>,
     /// The agents by name, page by page.

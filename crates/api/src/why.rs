@@ -96,7 +96,7 @@ pub enum Cause {
     SessionTied,
     /// The database was restored, and the epoch was not raised yet: agents are told nothing.
     OnHold,
-    /// The agent has a newer object than the restored database, and never goes back.
+    /// The agent has a newer version than the restored database, and never goes back to an older one.
     AgentAhead,
     /// The agent is there, and has not told anything of this object yet.
     NotReportedYet,

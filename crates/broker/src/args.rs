@@ -21,7 +21,7 @@ use crate::telemetry::LogFormat;
 #[derive(Debug, Parser)]
 #[command(name = "brokkr-broker", version)]
 pub struct Args {
-    /// Read settings from this TOML file. Keys are the names of flags, with `_` for `-`; environment and flags override it.
+    /// Read settings from this TOML file. Keys are the names of flags, with `_` for `-`; environment variables and flags override it.
     #[arg(long, global = true, env = "BROKKR_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(subcommand)]
@@ -37,7 +37,7 @@ pub enum Command {
     /// Serve the API.
     Serve(Box<ServeArgs>),
     /// Start a broker for evaluation: create the schema, certificates and the first admin token, then serve. The files
-    /// are kept in a directory and reused the next time.
+    /// are kept in a directory and reused at the next start.
     Up(UpArgs),
     /// Hold or resume the installation after a restore of the database.
     #[command(subcommand)]
@@ -53,11 +53,11 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum EpochCommand {
-    /// Put every replica on hold: agents keep what they have, and changes are refused. Run it on a restored database
-    /// before the first replica starts. Replicas do it themselves when an agent has seen more than the database contains.
+    /// Put every replica on hold: agents keep their stacks, and changes are refused. Run it on a restored database before
+    /// the first replica starts. Replicas go on hold automatically when an agent has seen a newer state than the database has.
     Hold(HoldArgs),
-    /// Continue with the restored database: end the hold, raise the epoch, and continue sequence ids above every one
-    /// that was ever issued.
+    /// Continue with the restored database: end the hold, raise the epoch, and issue only sequence ids above all earlier
+    /// ones.
     Raise(RaiseArgs),
 }
 
@@ -65,7 +65,7 @@ pub enum EpochCommand {
 pub struct HoldArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// Reason to show in refused requests.
+    /// Reason to show when a request is refused.
     #[arg(long, default_value = "an operator put the installation on hold", value_name = "TEXT")]
     pub because: String,
 }
@@ -84,7 +84,7 @@ pub struct RaiseArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Verify the hash chain of every project and print the first broken link of each. Fails if there is one.
+    /// Verify the hash chain of every project and print the first invalid entry of each. Fails if there is one.
     Verify(AuditVerifyArgs),
 }
 
@@ -95,7 +95,7 @@ pub struct AuditVerifyArgs {
     /// Verify only this project.
     #[arg(long, value_name = "NAME")]
     pub project: Option<String>,
-    /// Check that the chain contains this head, stored elsewhere: PROJECT:NUMBER:HASH. Can be repeated.
+    /// Check that the chain contains this head, which was stored outside the broker: PROJECT:NUMBER:HASH. Can be repeated.
     #[arg(long, value_name = "HEAD")]
     pub anchor: Vec<Anchor>,
 }
@@ -164,7 +164,7 @@ pub struct ServeArgs {
     /// Address to listen on.
     #[arg(long, env = "BROKKR_LISTEN", default_value = "127.0.0.1:8780", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// Certificate chain (PEM). Requires `tls_key`. Without it, a proxy in front has to terminate TLS.
+    /// Certificate chain (PEM). Requires `tls_key`. Without a certificate, a proxy in front of the broker must terminate TLS.
     #[arg(long, env = "BROKKR_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM).
@@ -187,7 +187,7 @@ pub struct ServeArgs {
     /// load balancers can react.
     #[arg(long, env = "BROKKR_DRAIN_GRACE", default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain_grace: Duration,
-    /// Time that open requests then have to finish. Long polls are answered in the first half.
+    /// Time that open requests have to finish after that. Long polls are answered in the first half of it.
     #[arg(long, env = "BROKKR_DRAIN", default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain: Duration,
     /// Proxies to accept `X-Forwarded-For` from: addresses or networks such as 10.0.0.0/8, separated by commas.
@@ -233,16 +233,16 @@ impl ServeArgs {
     }
 }
 
-/// How long events and contents are kept.
+/// How long events and the content of versions are kept.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct RetentionArgs {
     /// Days to keep events.
     #[arg(long, env = "BROKKR_EVENT_DAYS", default_value_t = 30, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub event_days: u32,
-    /// Days to keep contents of earlier versions. Contents that an agent may still have are always kept.
+    /// Days to keep the content of earlier versions. Content that an agent may still have is always kept.
     #[arg(long, env = "BROKKR_CONTENT_DAYS", default_value_t = 180, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36500))]
     pub content_days: u32,
-    /// Number of versions per stack that keep their contents regardless of age.
+    /// Number of versions per stack that keep their content regardless of age.
     #[arg(long, env = "BROKKR_CONTENT_VERSIONS", default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub content_versions: u32,
 }

@@ -25,7 +25,7 @@ pub enum ConfigError {
     Syntax { path: String, message: String },
     #[error("{path}: unknown key `{key}`; known keys: {known}")]
     Unknown { path: String, key: String, known: String },
-    #[error("{path}: the value of `{key}` has to be a string, an integer, a boolean or a list of strings")]
+    #[error("{path}: the value of `{key}` must be a string, an integer, a boolean or a list of strings")]
     Kind { path: String, key: String },
     #[error("{path}: invalid value of `{key}`: {message}")]
     Value { path: String, key: String, message: String },
@@ -241,7 +241,7 @@ mod tests {
         let wrong = refused(&format!("{DATABASE}listen = \"nowhere\"\n"));
         assert!(wrong.contains("broker.toml: invalid value of `listen`: invalid value"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}listen = [1]\n"));
-        assert!(wrong.contains("`listen` has to be a string"), "{wrong}");
+        assert!(wrong.contains("`listen` must be a string"), "{wrong}");
         let wrong = refused(&format!("{DATABASE}webhook_http = \"perhaps\"\n"));
         assert!(wrong.contains("invalid value of `webhook_http`"), "{wrong}");
         let wrong = refused("database_url = \"postgres://a:hunter2@db\" x\n");

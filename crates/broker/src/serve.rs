@@ -57,9 +57,9 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
-    #[error("`tls_cert` and `tls_key` have to be set together")]
+    #[error("`tls_cert` and `tls_key` must be set together")]
     HalfTls,
-    #[error("the outbox tail has ended")]
+    #[error("the task that reads the outbox stopped unexpectedly")]
     Tail(#[source] Option<JoinError>),
 }
 
@@ -187,7 +187,7 @@ async fn unless_tail_ends(
         () = stop_requested => Ok(()),
         ended = tail => {
             let error = ServeError::Tail(ended.err());
-            tracing::error!(error = &error as &dyn std::error::Error, "failed to continue serving");
+            tracing::error!(error = &error as &dyn std::error::Error, "failed to keep the index up to date; stopping");
             Err(error)
         }
     }
@@ -207,7 +207,7 @@ async fn connect_with_retry(url: &str, connections: u32) -> Result<PgPool, Store
             Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
                 let error: &dyn std::error::Error = &error;
                 let delay = delays.next().unwrap_or(DATABASE_TIMEOUT);
-                tracing::warn!(error, ?delay, "waiting for the database");
+                tracing::warn!(error, "failed to connect to the database; retrying in {delay:?}");
                 tokio::time::sleep(delay).await;
             }
             connected => return connected,

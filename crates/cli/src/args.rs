@@ -46,8 +46,8 @@ pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook
     version,
     propagate_version = false,
     max_term_width = 100,
-    after_help = "Exit status: 0 success, 1 negative result (a difference, a failed check), 2 usage error, 3 operation failed,\n\
-                  4 not authenticated or not allowed, 5 not found, 6 conflict or refused by a guard, 7 broker unreachable,\n\
+    after_help = "Exit status: 0 success, 1 negative result (a difference, a failed check), 2 usage error, 3 operation failed, \
+                  4 not authenticated or not allowed, 5 not found, 6 conflict or unconfirmed number, 7 broker unreachable, \
                   124 timeout, 130 interrupted.\n\n\
                   Environment: BROKKR_TOKEN (an API token; there is no flag for it), HTTPS_PROXY, NO_PROXY, NO_COLOR, COLUMNS."
 )]
@@ -98,10 +98,10 @@ pub struct Global {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Columns, cut to the width of the terminal
+    /// Table, truncated to the width of the terminal
     #[default]
     Table,
-    /// More columns, not cut
+    /// Table with more columns, not truncated
     Wide,
     /// One JSON document; with --watch, one per line
     Json,

@@ -74,7 +74,7 @@ fn folder(path: &Path, recursive: bool) -> Result<Vec<Source>> {
     files.sort();
     if files.is_empty() {
         return Err(Failure::new(Exit::Usage, format!("{name} contains no *.yaml, *.yml or *.json"))
-            .next("give the directory that contains the manifests; -R includes subdirectories"));
+            .next("use the directory that contains the manifests; -R includes subdirectories"));
     }
     files.iter().map(|path| file(path)).collect()
 }

@@ -39,11 +39,11 @@ pub mod tokens;
 pub mod webhooks;
 pub mod why;
 
-/// How a text is to options.
+/// How a text is rendered.
 #[derive(Clone, Copy, Debug)]
 pub struct RenderOptions {
     pub now: Timestamp,
-    /// More columns, not cut.
+    /// Table with more columns, not truncated.
     pub wide: bool,
     pub headers: bool,
     /// Width of a line; none without a terminal.

@@ -66,11 +66,11 @@ pub enum BuildError {
     Scheme,
     #[error("the broker's URL must not contain a user name or password")]
     UserInfo,
-    #[error("the file of certificate authorities holds no certificate in PEM form")]
+    #[error("the CA file contains no certificate in PEM form")]
     Authorities,
-    #[error("the user agent has characters that HTTP cannot carry")]
+    #[error("the user agent contains characters that are not allowed in HTTP headers")]
     UserAgent,
-    #[error("TLS cannot be set up: {0}")]
+    #[error("failed to set up TLS: {0}")]
     Tls(String),
 }
 

@@ -20,9 +20,9 @@ pub struct AgentKey {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("the operating system gave no randomness for a new key")]
+    #[error("failed to get random bytes from the operating system for a new key")]
     Generate,
-    #[error("this is not an Ed25519 private key in PKCS#8 PEM")]
+    #[error("the key is not an Ed25519 private key in PKCS#8 PEM form")]
     Unreadable,
 }
 

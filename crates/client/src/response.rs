@@ -35,9 +35,9 @@ pub enum InvalidResponse {
     OtherAgent { found: AgentId },
     #[error("it is from the installation {found}")]
     OtherInstallation { found: InstallationId },
-    #[error("it is older ({found}) than what was already seen ({seen})")]
+    #[error("it is older ({found}) than an earlier response ({seen})")]
     Older { found: Position, seen: Position },
-    #[error("its pages do not end")]
+    #[error("it has too many pages")]
     EndlessPages,
 }
 

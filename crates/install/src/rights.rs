@@ -1,54 +1,55 @@
-//! What stands before the agent comes: its namespace, the record kind, its account, its rights and its fence.
+//! The objects that must exist before the agent starts: namespace, record CRD, ServiceAccount, permissions and admission
+//! policy.
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::{BETWEEN, NAMESPACE, may_be_acted_as, read};
 
-/// On rights that depend on the flags: which agent they are for, by its namespace.
+/// Label of the roles that depend on flags; the value is the namespace of the agent.
 pub const RIGHTS_OF: &str = "brokkr.io/rights-of";
 
 /// Where an agent may write, as flags of every command that installs one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Rights {
-    /// How far the agent's own role reaches
+    /// Scope of the agent's own role
     #[arg(long, value_enum, default_value_t = Profile::Cluster)]
     pub profile: Profile,
-    /// Namespaces that stacks may go into, with `--profile namespaces`; they must exist
+    /// Allow stacks in these namespaces, which must exist (with `--profile namespaces`)
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', required_if_eq("profile", "namespaces"))]
     pub target_namespace: Vec<String>,
-    /// A further kind that stacks may contain, as `certificates.cert-manager.io`, or `*.cert-manager.io`
+    /// Allow stacks to contain this additional kind, such as `certificates.cert-manager.io` or `*.cert-manager.io`
     #[arg(long = "kind", value_name = "PLURAL.GROUP", value_delimiter = ',')]
     pub kinds: Vec<String>,
-    /// An account that grants may name, as `namespace/brokkr-name`: the agent may act as it
+    /// Allow the agent to impersonate this account, so that grants can name it: `namespace/brokkr-name`
     #[arg(long, value_name = "ACCOUNT", value_delimiter = ',')]
     pub impersonate: Vec<String>,
 }
 
-/// Where the agent's own role holds.
+/// The scope of the agent's own role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
-    /// In the whole cluster
+    /// The whole cluster
     Cluster,
-    /// In listed namespaces only
+    /// Only the listed namespaces
     Namespaces,
 }
 
-/// Stands for a listed namespace, or for that of an account, in the files.
+/// Placeholder in the files for a listed namespace, or for the namespace of an account.
 const TARGET: &str = "target-namespace";
-/// Stands for an account that the agent may act as.
+/// Placeholder in the files for an account that the agent may impersonate.
 const ACTED_AS: &str = "brokkr-account";
-/// What is filled in, as the files have it.
+/// The parts of the files that are filled in.
 const NO_ACCOUNTS: &str = "  accounts: \"\"\n";
 const NO_RULES: &str = "rules: []\n";
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
-/// Everything that is installed, in order.
+/// Returns everything that is installed, in order.
 pub fn manifests(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
     read(&text(arguments, home)?)
 }
 
-/// The same as the files of `deploy/` say it, comments and all: somebody may want to read it before it is applied.
+/// Returns the same as text with the comments of `deploy/`, for people who read it before they apply it.
 pub fn text(arguments: &Rights, home: &str) -> anyhow::Result<String> {
     let accounts = accounts(&arguments.impersonate)?;
     let users: Vec<String> = accounts
@@ -83,33 +84,35 @@ fn with_accounts(users: &[String]) -> String {
     format!("  accounts: {}\n", json!(users.join(" ")))
 }
 
-/// `namespace/brokkr-name`. The fence holds for accounts of such names, so there can be no others.
+/// Parses `namespace/brokkr-name`. The admission policy restricts only accounts with such names, so no others are allowed.
 fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     named
         .iter()
         .map(|account| {
             let (namespace, name) = account
                 .split_once('/')
-                .with_context(|| format!("--impersonate {account}: say NAMESPACE/brokkr-NAME"))?;
+                .with_context(|| format!("--impersonate {account}: use NAMESPACE/brokkr-NAME"))?;
             ensure!(
                 may_be_acted_as(name),
-                "--impersonate {account}: the fence holds only for accounts named brokkr-…, so an agent may act as no other"
+                "--impersonate {account}: Brokkr's admission policy restricts only accounts named brokkr-…, so an agent may \
+                 not impersonate others"
             );
             Ok((namespace.to_owned(), name.to_owned()))
         })
         .collect()
 }
 
-/// `file` has a role and two bindings, of which the profile takes one.
+/// Fills in `file`, which has a role and two bindings; the profile decides which binding is used.
 fn further_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String>> {
     let mut rules = vec!["rules:".to_owned()];
     for kind in &arguments.kinds {
         let (plural, group) =
-            kind.split_once('.').with_context(|| format!("--kind {kind}: say PLURAL.GROUP"))?;
+            kind.split_once('.').with_context(|| format!("--kind {kind}: use PLURAL.GROUP"))?;
         let guarded = group == "admissionregistration.k8s.io" && !plural.ends_with("webhookconfigurations");
         ensure!(
             !guarded && group != "brokkr.io" && group != "authentication.k8s.io" && !plural.contains('/'),
-            "--kind {kind}: the agent gets no rights on its own fence and records, on tokens, or on subresources"
+            "--kind {kind}: the agent cannot get permissions on its own admission policy and records, on tokens, or on \
+             subresources"
         );
         let rule = json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS});
         rules.push(format!("- {rule}"));

@@ -57,7 +57,7 @@ impl Progress {
             .collect()
     }
 
-    /// None for what no agent wrote.
+    /// Returns none if no agent wrote the data.
     #[must_use]
     pub fn of(data: &BTreeMap<String, String>) -> Option<Self> {
         Some(Self {
@@ -69,34 +69,33 @@ impl Progress {
 }
 
 impl Hop {
-    /// Whether waiting may help: the network and the other side come back by themselves, a refusal does not.
+    /// Returns whether waiting may help: the network and the broker can recover, but a refusal stays.
     #[must_use]
     pub fn may_pass(self) -> bool {
         !matches!(self, Self::Tls | Self::Token)
     }
 
-    /// What whoever installed the agent into this namespace can do about it. `again` is how they install it once more.
+    /// Returns the next step for the person who installed the agent into this namespace. `again` is how to install it again.
     #[must_use]
     pub fn next(self, namespace: &str, again: &str) -> String {
         match self {
-            Self::Rights => format!("{again}: its account or roles are not as they were installed"),
-            Self::Dns => "give the broker's address as the cluster knows it with --broker-url".to_owned(),
-            Self::Proxy => "check the proxy of --proxy (http://USER:PASSWORD@HOST:PORT where it wants a password), or leave \
-                            it out where the broker is reached directly"
+            Self::Rights => format!("{again}: its ServiceAccount or roles differ from the installation"),
+            Self::Dns => "set --broker-url to the URL of the broker as seen from the cluster".to_owned(),
+            Self::Proxy => "check --proxy (http://USER:PASSWORD@HOST:PORT if the proxy requires a password), or omit it if the \
+                            broker is reachable directly"
                 .to_owned(),
             Self::Connect => {
-                "check the firewall of the cluster: the agent needs a way out to the broker's address".to_owned()
+                "check the firewall of the cluster; the agent must be able to connect to the broker".to_owned()
             }
-            Self::Tls => "give the authority of the broker's certificate with --ca-file; if a proxy opens TLS on the way, \
-                          its authority"
+            Self::Tls => "set --ca-file to the CA of the broker's certificate, or to the CA of a proxy that terminates TLS"
                 .to_owned(),
             Self::Clock => {
-                "set the clock of the cluster's nodes; if it is right, renew the broker's certificate".to_owned()
+                "set the clock of the cluster's nodes; if it is correct, renew the broker's certificate".to_owned()
             }
             Self::Answer => {
-                "check the address: something else answers there instead of the broker".to_owned()
+                "check the URL; something other than the broker responds there".to_owned()
             }
-            Self::Token => format!("{again}: it makes a new token"),
+            Self::Token => format!("{again}; it creates a new token"),
             Self::Fence => format!(
                 "Brokkr needs Kubernetes 1.30 or newer; see `kubectl -n {namespace} get configmap {FENCE} -o yaml`"
             ),

@@ -120,7 +120,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    #[error("the manifest is {bytes} bytes and at most {limit} are accepted; split the stack")]
+    #[error("the manifest has {bytes} bytes, but at most {limit} are accepted; split the stack")]
     TooLarge { bytes: usize, limit: usize },
     #[error("the manifest is not UTF-8 (first bad byte at offset {offset}); save it as UTF-8")]
     NotUtf8 { offset: usize },
@@ -132,12 +132,12 @@ pub enum Problem {
     TooManyObjects { limit: usize },
     #[error("this is not valid YAML: {message}")]
     Syntax { message: String },
-    #[error("the key {} appears twice in the same mapping; remove one of them", key.as_deref().map_or("here".to_owned(), |key| format!("`{key}`")))]
+    #[error("{} appears twice in the same mapping; remove one of them", key.as_deref().map_or("a key".to_owned(), |key| format!("the key `{key}`")))]
     DuplicateKey { key: Option<String> },
-    #[error("a number here is infinite or not a number, which JSON cannot express; quote it if it is text")]
+    #[error("infinite numbers and NaN cannot be expressed in JSON; quote the value if it is text")]
     NotFinite,
     #[error(
-        "{what} go beyond what a manifest may use; make it flatter, use fewer aliases, or split the stack"
+        "{what} exceed the limit for a manifest; reduce the nesting, use fewer aliases, or split the stack"
     )]
     OverBudget { what: &'static str },
     #[error("this is not a Kubernetes object: a mapping with apiVersion, kind and metadata is expected")]
@@ -151,10 +151,10 @@ pub enum Problem {
     #[error("{field} must be {rule}")]
     Malformed { field: String, rule: &'static str },
     #[error(
-        "metadata.generateName is not supported, since a stack must name its resources; set metadata.name"
+        "metadata.generateName is not supported, because a stack must name its resources; set metadata.name"
     )]
     GenerateName,
-    #[error("the object is {bytes} bytes and at most {limit} are accepted")]
+    #[error("the object has {bytes} bytes, but at most {limit} are accepted")]
     ObjectTooLarge { bytes: usize, limit: usize },
     #[error("the same resource is already in {first}; keep one of them")]
     Repeated { first: Place },
@@ -162,7 +162,9 @@ pub enum Problem {
         "the namespace `{name}` belongs to the cluster and cannot be part of a stack; remove the Namespace object"
     )]
     SystemNamespace { name: String },
-    #[error("{what} cannot be part of a stack, so that no stack can disarm Brokkr; remove it")]
+    #[error(
+        "{what} cannot be part of a stack, because a stack must not change Brokkr's own protection; remove it"
+    )]
     BrokkrsOwn { what: &'static str },
     #[error("the {mark} `{name}` is set by Brokkr itself; remove it")]
     ReservedMark { mark: &'static str, name: String },

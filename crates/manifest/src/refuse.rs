@@ -56,17 +56,17 @@ fn object_refused(identity: &Identity, body: &Value) -> Option<Problem> {
             if is_own_domain(name)
                 || body.pointer("/spec/group").and_then(Value::as_str).is_some_and(is_own_domain) =>
         {
-            own("the definition of Brokkr's own kinds")
+            own("the CustomResourceDefinition of Brokkr's own kinds")
         }
         // An APIService would put a server of somebody else's behind Brokkr's kinds.
         ("apiregistration.k8s.io", "APIService") if is_own_domain(name) => {
             own("the API of Brokkr's own kinds")
         }
         ("rbac.authorization.k8s.io", _) if has_own_prefix(name) => {
-            own("a role or binding named like Brokkr's rights")
+            own("a role or binding with a name that is reserved for Brokkr")
         }
         ("admissionregistration.k8s.io", _) if has_own_prefix(name) => {
-            own("an admission rule named like Brokkr's fence")
+            own("an admission rule with a name that is reserved for Brokkr")
         }
         _ => None,
     }

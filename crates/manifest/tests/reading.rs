@@ -132,7 +132,7 @@ fn all_problems_are_told_at_once() {
         errors.to_string(),
         "the manifest has 12 problems:
   - document 1 (line 1): ConfigMap: apiVersion is missing
-  - document 1 (line 1): ConfigMap: metadata.generateName is not supported, since a stack must name its resources; set metadata.name
+  - document 1 (line 1): ConfigMap: metadata.generateName is not supported, because a stack must name its resources; set metadata.name
   - document 3 (line 19): the key `a` appears twice in the same mapping; remove one of them
   - document 4 (line 21): this is not a Kubernetes object: a mapping with apiVersion, kind and metadata is expected
   - document 5 (line 24): apiVersion must be a version such as `v1`, or a group and a version such as `apps/v1`

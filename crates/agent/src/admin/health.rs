@@ -54,8 +54,8 @@ impl Health {
     /// Returns the components with problems, and the problems.
     fn causes(&self) -> Vec<(&'static str, String)> {
         match self {
-            Self::Starting(what) => vec![("start", format!("not at work yet: it has to {what} first"))],
-            Self::Stuck => vec![("reconciler", "does not answer: start this agent again".to_owned())],
+            Self::Starting(what) => vec![("start", format!("not started yet: it must {what} first"))],
+            Self::Stuck => vec![("reconciler", "does not respond; restart this agent".to_owned())],
             Self::Running(counts, silence) => running(counts, *silence),
         }
     }
@@ -64,19 +64,22 @@ impl Health {
 fn running(counts: &Counts, silence: Duration) -> Vec<(&'static str, String)> {
     let mut causes = Vec::new();
     if let Some(why) = counts.writes_suspended {
-        causes.push(("session", format!("nothing is written: {why}")));
+        causes.push(("session", format!("writes are suspended: {why}")));
     }
     if !counts.has_target_state {
-        causes.push(("broker", "has not said yet what should be here".to_owned()));
+        causes.push(("broker", "has not sent a target state yet".to_owned()));
     } else if silence > AWAY {
         let silence = silence.as_secs();
-        causes.push(("broker", format!("not heard for {silence} s; what is there is kept and repaired")));
+        causes.push((
+            "broker",
+            format!("not reachable for {silence} s; stacks are kept, and drift is reverted"),
+        ));
     } else if !counts.active {
-        causes.push(("broker", "does not have this agent ACTIVE: nothing is changed here".to_owned()));
+        causes.push(("broker", "this agent is not ACTIVE; the cluster is not changed".to_owned()));
     }
     if counts.unsynced > 0 {
         let unsynced = counts.unsynced;
-        causes.push(("watches", format!("{unsynced} do not know what is there")));
+        causes.push(("watches", format!("{unsynced} have not listed their objects yet")));
     }
     causes
 }

@@ -64,11 +64,14 @@ async fn it_is_ready_once_it_has_a_target_state_and_not_while_another_process_se
     let twin = Rig::start().await;
     twin.answering(Counts {
         has_target_state: true,
-        writes_suspended: Some("a newer session serves"),
+        writes_suspended: Some("a newer session of this agent is active"),
         ..Counts::none()
     });
     let ready = twin.get("/readyz").await;
-    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("a newer session serves"), "{ready}");
+    assert!(
+        ready.starts_with("HTTP/1.1 503") && ready.contains("a newer session of this agent is active"),
+        "{ready}"
+    );
     assert!(twin.get("/livez").await.starts_with("HTTP/1.1 200"));
 }
 
@@ -77,7 +80,7 @@ async fn a_reconciler_that_is_gone_makes_it_dead() {
     let rig = Rig::start().await;
     drop(rig.admin.running());
     let alive = rig.get("/livez").await;
-    assert!(alive.starts_with("HTTP/1.1 503") && alive.contains("start this agent again"), "{alive}");
+    assert!(alive.starts_with("HTTP/1.1 503") && alive.contains("restart this agent"), "{alive}");
 }
 
 #[tokio::test]

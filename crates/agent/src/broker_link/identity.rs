@@ -62,7 +62,7 @@ pub async fn identify(
     }
     let Some(file) = join_token else {
         bail!(
-            "this agent has not joined yet and was given no join token: make one with \
+            "this agent has not joined yet and has no join token; create one with \
              `brokkr agent join-token NAME` and pass it with --join-token-file"
         );
     };
@@ -92,7 +92,7 @@ pub async fn identify(
 }
 
 async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result<Secret> {
-    let key = AgentKey::generate().context("make a key")?;
+    let key = AgentKey::generate().context("generate a key")?;
     let pem = key.to_pkcs8_pem();
     let secret: Secret = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",

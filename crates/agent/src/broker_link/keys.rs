@@ -93,8 +93,7 @@ impl Keys {
                 self.not_before = Some(Instant::now() + pause);
                 tracing::warn!(
                     because = <&str>::from(because),
-                    retry_in = pause.as_secs(),
-                    "failed to replace the agent's key: {error:#}; keeping the old one"
+                    "failed to replace the agent's key: {error:#}; keeping the old key, retrying in {pause:?}"
                 );
             }
         }
@@ -132,7 +131,7 @@ impl Keys {
     }
 
     async fn store_next(&self, stored: &Secret) -> anyhow::Result<(AgentKey, Option<String>)> {
-        let next = AgentKey::generate().context("make a key")?;
+        let next = AgentKey::generate().context("generate a key")?;
         let change = json!({"stringData": {NEXT_KEY: next.to_pkcs8_pem().expose_secret()}});
         let written = self.write(stored.metadata.resource_version.clone(), change).await;
         Ok((next, written.context("store the new key")?.metadata.resource_version))

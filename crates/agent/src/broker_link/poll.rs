@@ -118,7 +118,11 @@ impl BrokerLink {
                             self.pause(&mut failures, retry_after).await;
                         }
                         Poll::Superseded => {
-                            self.stop_writing(&mut writes_suspended, "a newer session serves").await;
+                            self.stop_writing(
+                                &mut writes_suspended,
+                                "a newer session of this agent is active",
+                            )
+                            .await;
                         }
                         Poll::Tied => {
                             self.stop_writing(&mut writes_suspended, "another process has the same session")
@@ -127,7 +131,7 @@ impl BrokerLink {
                         Poll::Ahead => {
                             self.stop_writing(
                                 &mut writes_suspended,
-                                "the broker's database is older than what was seen",
+                                "the broker's database is older than the state that this agent has seen",
                             )
                             .await;
                         }
@@ -202,7 +206,7 @@ impl BrokerLink {
 
     /// The poll failed: nothing changes, and it is retried.
     async fn on_poll_failed(&mut self, error: &ClientError, failures: &mut u32) {
-        tracing::warn!(%error, "failed to get the target state; keeping the last known state");
+        tracing::warn!(%error, "failed to get the target state; keeping the last known state and retrying");
         self.metrics.unheard();
         if error.code() == Some(ErrorCode::BRK1001) {
             self.keys.refused().await;

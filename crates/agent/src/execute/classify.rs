@@ -51,7 +51,7 @@ pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, sec
         Some(words) => reason.message_with(words),
         None if class == FailureClass::Immutable => reason.message(),
         None if secret || status.message.is_empty() => {
-            Message::new(format!("the API server answered {code}"))
+            Message::new(format!("the API server returned {code}"))
         }
         None => Message::new(&*status.message),
     };

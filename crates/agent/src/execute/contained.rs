@@ -94,10 +94,11 @@ async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
     for root in ["/api", "/apis"] {
         let reply = cluster.get(root, AGGREGATED).await?;
         if !reply.status.is_success() {
-            return Err(unreadable(&format!("discovery at {root} was answered {}", reply.status)));
+            return Err(unreadable(&format!("discovery at {root} returned {}", reply.status)));
         }
-        let served: Groups = serde_json::from_slice(&reply.body)
-            .map_err(|error| unreadable(&format!("what {root} serves cannot be read: {error}")))?;
+        let served: Groups = serde_json::from_slice(&reply.body).map_err(|error| {
+            unreadable(&format!("failed to parse the discovery document of {root}: {error}"))
+        })?;
         for group in served.items {
             kinds.extend(group.namespaced()?);
         }
@@ -156,8 +157,8 @@ impl Group {
         let mut kinds: Vec<Kind> = Vec::new();
         for version in self.versions {
             if version.freshness == "Stale" {
-                let what = format!("the server behind {group}/{} is away", version.version);
-                return Err(unreadable(&format!("{what}, so what is inside cannot be listed")));
+                let what = format!("the server of {group}/{} is unavailable", version.version);
+                return Err(unreadable(&format!("{what}, so its objects cannot be listed")));
             }
             for resource in version.resources {
                 let listed =
@@ -185,7 +186,7 @@ async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure
         return Ok(Vec::new());
     }
     if !reply.status.is_success() {
-        return Err(unreadable(&format!("reading {} was answered {}", key.name, reply.status)));
+        return Err(unreadable(&format!("reading {} returned {}", key.name, reply.status)));
     }
     let definition: serde_json::Value =
         serde_json::from_slice(&reply.body).map_err(|error| unreadable(&error.to_string()))?;
@@ -193,7 +194,7 @@ async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
     let version =
-        served.ok_or_else(|| unreadable("it serves no version, so what is inside cannot be listed"))?;
+        served.ok_or_else(|| unreadable("it serves no version, so its objects cannot be listed"))?;
     Ok(vec![Kind::from(Served {
         group: text(&spec["group"]),
         version: text(&version["name"]),
@@ -212,7 +213,7 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
         match reply.status.as_u16() {
             200 => {
                 let list: List = serde_json::from_slice(&reply.body)
-                    .map_err(|error| unreadable(&format!("the list of {kind} cannot be read: {error}")))?;
+                    .map_err(|error| unreadable(&format!("failed to parse the list of {kind}: {error}")))?;
                 found.extend(list.items.into_iter().flatten().map(|item| item.metadata));
                 if list.metadata.r#continue.is_empty() {
                     return Ok(found);
@@ -221,7 +222,7 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
             }
             // Not served after all, or not listable: nothing of it can be lost.
             404 | 405 => return Ok(found),
-            code => return Err(unreadable(&format!("listing {kind} was answered {code}"))),
+            code => return Err(unreadable(&format!("listing {kind} returned {code}"))),
         }
     }
 }

@@ -75,7 +75,7 @@ impl OutgoingRequest<'_> {
 impl Reply {
     pub(super) fn seen(&self, kind: &Kind) -> Result<SeenObject, Failure> {
         tracked::read(&self.body, &kind.name(), Timestamp::now())
-            .map_err(|error| classify::unreachable(&format!("its answer cannot be read: {error}")))
+            .map_err(|error| classify::unreachable(&format!("failed to parse the response: {error}")))
     }
 
     pub(super) fn refusal(&self, kind: &Kind) -> Failure {
@@ -167,7 +167,7 @@ impl Cluster {
         };
         let reply = match tokio::time::timeout(DEADLINE, exchange).await {
             Ok(reply) => reply,
-            Err(_) => Err(classify::unreachable(&format!("no answer within {} s", DEADLINE.as_secs()))),
+            Err(_) => Err(classify::unreachable(&format!("no response within {} s", DEADLINE.as_secs()))),
         };
         self.metrics.asked(verb, reply.as_ref().ok().map(|reply| reply.status), sent.elapsed());
         if let Ok(reply) = &reply {
@@ -201,7 +201,7 @@ impl Cluster {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => serde_json::from_slice(&reply.body)
                 .map(Some)
-                .map_err(|error| classify::unreachable(&format!("its answer cannot be read: {error}"))),
+                .map_err(|error| classify::unreachable(&format!("failed to parse the response: {error}"))),
             status => Err(classify::refusal(status, &reply.body, reply.retry_after(), false)),
         }
     }

@@ -158,7 +158,7 @@ async fn review(cluster: &Cluster, user: Option<&str>, namespace: &str) -> Resul
         return Err(classify::refusal(reply.status, &reply.body, None, false));
     }
     let review: Review = serde_json::from_slice(&reply.body)
-        .map_err(|error| classify::unreachable(&format!("its review of rights cannot be read: {error}")))?;
+        .map_err(|error| classify::unreachable(&format!("failed to parse the access review: {error}")))?;
     Ok(review.status)
 }
 

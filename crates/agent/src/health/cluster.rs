@@ -50,9 +50,9 @@ const PROVISIONING: [&str; 3] = [
 pub(super) fn claim(object: &ObjectView<'_>, _: Timestamp) -> Health {
     match text(object.status, "phase") {
         "Bound" => Health::ready("Bound", "bound"),
-        "Lost" => Health::failed("Lost", "its volume is gone"),
+        "Lost" => Health::failed("Lost", "its volume no longer exists"),
         "" | "Pending" if PROVISIONING.iter().any(|name| object.annotations.contains_key(*name)) => {
-            Health::progressing("Provisioning", "its volume is being made")
+            Health::progressing("Provisioning", "its volume is being created")
         }
         "" | "Pending" => {
             Health::ready("WaitingForConsumer", "not bound yet; may be waiting for its first consumer")
@@ -71,7 +71,10 @@ pub(super) fn namespace(object: &ObjectView<'_>, _: Timestamp) -> Health {
 
 pub(super) fn definition(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if let Some(names) = find(object, "NamesAccepted").filter(|names| names.is_false()) {
-        return Health::failed(names.reason_or("NamesNotAccepted"), names.message_or("its names are taken"));
+        return Health::failed(
+            names.reason_or("NamesNotAccepted"),
+            names.message_or("its names are already in use"),
+        );
     }
     match find(object, "Established") {
         Some(established) if established.is_true() => Health::ready("Established", "established"),

@@ -15,7 +15,7 @@ pub(super) fn deployment(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if let Some(progress) = progress.filter(|progress| progress.reason() == "ProgressDeadlineExceeded") {
         return Health::failed(
             "ProgressDeadlineExceeded",
-            progress.message_or("the progress deadline has passed"),
+            progress.message_or("the progress deadline was exceeded"),
         );
     }
 

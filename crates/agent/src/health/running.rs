@@ -16,7 +16,7 @@ pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
         return Health::ready("Complete", "completed");
     }
     if is_set(object.spec, "suspend") {
-        return Health::ready("Suspended", "suspended, as its manifest asks");
+        return Health::ready("Suspended", "suspended, as set in its manifest");
     }
     let status = object.status;
     // `completions` may be absent: then one success is enough.
@@ -33,7 +33,7 @@ pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
 /// Its runs are Jobs of their own, and one that fails leaves nothing here to see.
 pub(super) fn cron_job(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if is_set(object.spec, "suspend") {
-        return Health::ready("Suspended", "suspended, as its manifest asks");
+        return Health::ready("Suspended", "suspended, as set in its manifest");
     }
     Health::ready("Scheduled", "scheduled")
 }
@@ -51,7 +51,7 @@ pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
             return Health::new(
                 HealthState::Unknown,
                 reason("NodeUnreachable"),
-                message("its node does not answer"),
+                message("its node does not respond"),
             );
         }
         _ => {}
@@ -61,7 +61,7 @@ pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
     }
     if waits_for_a_node(object) {
         let words = find(object, "PodScheduled")
-            .map_or("no node fits", |scheduled| scheduled.message_or("no node fits"));
+            .map_or("no suitable node", |scheduled| scheduled.message_or("no suitable node"));
         return if in_grace(object, SCHEDULING_GRACE, now) {
             Health::progressing("Unschedulable", words)
         } else {
@@ -72,7 +72,7 @@ pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
         return Health::ready("Ready", "running and ready");
     }
     if let Some((container, waiting)) = waiting(status).filter(|(_, reason)| !reason.is_empty()) {
-        return Health::progressing(waiting, format!("container {container} waits: {waiting}"));
+        return Health::progressing(waiting, format!("container {container} is waiting: {waiting}"));
     }
     match text(status, "phase") {
         "Running" => Health::progressing("NotReady", "running, not ready"),

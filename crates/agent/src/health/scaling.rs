@@ -24,7 +24,7 @@ pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if seen && find(object, "AbleToScale").is_none() {
         return Health::ready("Active", "scales");
     }
-    Health::progressing("NotObserved", "its controller has not looked at it yet")
+    Health::progressing("NotObserved", "its controller has not processed it yet")
 }
 
 /// That no disruption is allowed right now is no fault of the budget.

@@ -96,7 +96,7 @@ pub(super) fn in_grace(object: &ObjectView<'_>, grace: SignedDuration, now: Time
 }
 
 pub(super) fn waiting_for_controller() -> Health {
-    Health::progressing("GenerationNotObserved", "its controller has not seen the newest change yet")
+    Health::progressing("GenerationNotObserved", "its controller has not processed the newest change yet")
 }
 
 /// A count in a status or specification; the API server leaves out zeros.

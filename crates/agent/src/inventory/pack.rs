@@ -18,13 +18,13 @@ const LEVEL: i32 = 3;
 pub enum PackError {
     #[error("the inventory is not base64")]
     Base64,
-    #[error("the inventory cannot be compressed or unpacked")]
+    #[error("failed to compress or decompress the inventory")]
     Compression(#[source] std::io::Error),
-    #[error("the record cannot be read")]
+    #[error("failed to parse the record")]
     Json(#[from] serde_json::Error),
-    #[error("the inventory names a kind that is not in its table")]
+    #[error("the inventory refers to a kind that is not in its table of kinds")]
     Kind,
-    #[error("the record counts {counted} inventory entries, but holds {found}")]
+    #[error("the record counts {counted} inventory entries, but contains {found}")]
     Incomplete { counted: usize, found: usize },
 }
 

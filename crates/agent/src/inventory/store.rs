@@ -48,14 +48,14 @@ pub enum RecordError {
     /// Another writer changed it since: read it again.
     #[error("the record was changed by another writer")]
     Stale,
-    #[error("the record cannot be read or written at the API server")]
+    #[error("failed to read or write the record")]
     Request(#[source] RequestError),
     #[error(transparent)]
     Pack(#[from] PackError),
     #[error(
-        "the record {record} names the inventory shard {shard}, which is missing or damaged, so the stack is left \
-         alone; put that ConfigMap back from a backup, or take the finalizer off the record and delete it: what \
-         the broker's newest deployment object no longer contains is then forgotten"
+        "the record {record} refers to the inventory shard {shard}, which is missing or damaged; the stack is not changed. \
+         Restore that ConfigMap from a backup, or remove the finalizer from the record and delete the record; objects that \
+         are not in the stack's newest version are then left in the cluster"
     )]
     Shard { record: String, shard: String },
 }

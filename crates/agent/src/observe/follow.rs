@@ -114,7 +114,7 @@ impl Follower {
         if streaming {
             return match self.list_by_stream().await {
                 Err(Refusal::Unfit(why) | Refusal::Denied(why)) => {
-                    tracing::debug!(kind = %self.source.kind, why, "streaming lists are refused; listing in pages");
+                    tracing::debug!(kind = %self.source.kind, why, "streaming lists were refused; listing in pages");
                     self.history.streaming = Some(false);
                     Ok(Phase::List)
                 }
@@ -130,7 +130,7 @@ impl Follower {
             next = page.next;
             if next.is_empty() {
                 if page.version.is_empty() {
-                    return Err(Refusal::Failed("a list without a resourceVersion".into(), None));
+                    return Err(Refusal::Failed("the list has no resourceVersion".into(), None));
                 }
                 return Ok(self.listed(page.version, None).await);
             }
@@ -173,7 +173,7 @@ impl Follower {
             self.tell_line(line).await;
         }
         if opened.elapsed() < TOO_SHORT.min(self.source.timing.watch_least) {
-            return Err(Refusal::Failed("the watch was ended at once".into(), None));
+            return Err(Refusal::Failed("the API server ended the watch immediately".into(), None));
         }
         self.history.failures = 0;
         Ok(())
@@ -226,7 +226,7 @@ impl Follower {
     }
 
     async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
-        tracing::warn!(kind = %self.source.kind, why, "watch failed; retrying in {pause:?}");
+        tracing::warn!(kind = %self.source.kind, why, "failed to watch; retrying in {pause:?}");
         let asked = self.pause(pause).await;
         if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
     }

@@ -136,7 +136,7 @@ pub async fn within<T>(
 ) -> Result<T, Refusal> {
     tokio::time::timeout(limit, asked)
         .await
-        .unwrap_or_else(|_| Err(Refusal::Failed(format!("no answer within {limit:?}"), None)))
+        .unwrap_or_else(|_| Err(Refusal::Failed(format!("no response within {limit:?}"), None)))
 }
 
 async fn refusal(response: Response<Body>) -> Refusal {
@@ -177,14 +177,14 @@ impl Lines {
                 return match tracked::read_line(&line, &self.kind.name(), Timestamp::now()) {
                     Ok((Line::Error { code, message }, _)) => Err(Refusal::of(code, message, None)),
                     Ok(read) => Ok(Some(read)),
-                    Err(error) => Err(Refusal::Failed(format!("a line that cannot be read: {error}"), None)),
+                    Err(error) => Err(Refusal::Failed(format!("failed to parse a line: {error}"), None)),
                 };
             }
             if self.pending.len() > LONGEST_LINE {
-                return Err(Refusal::failed("a line that does not end"));
+                return Err(Refusal::failed("a line is too long"));
             }
             match tokio::time::timeout(self.patience, self.chunks.next()).await {
-                Err(_) => return Err(Refusal::Failed(format!("silent for {:?}", self.patience), None)),
+                Err(_) => return Err(Refusal::Failed(format!("no data for {:?}", self.patience), None)),
                 Ok(None) => return Ok(None),
                 Ok(Some(Ok(chunk))) => self.pending.extend_from_slice(&chunk),
                 Ok(Some(Err(error))) => return Err(Refusal::Failed(error, None)),

@@ -6,13 +6,13 @@ use super::{LeftBecause, Message, Reason, Uncovered};
 const NAMED_FIELDS: usize = 5;
 
 impl Reason {
-    /// The sentence as a message.
+    /// Returns the sentence as a message.
     #[must_use]
     pub fn message(&self) -> Message {
         Message::new(self.sentence())
     }
 
-    /// The sentence, followed by what others said about it.
+    /// Returns the sentence, followed by details from another program, such as the API server.
     #[must_use]
     pub fn message_with(&self, words: impl std::fmt::Display) -> Message {
         let (sentence, words) = (self.sentence(), words.to_string());
@@ -23,7 +23,7 @@ impl Reason {
         }
     }
 
-    /// What the reason says, in one sentence without a full stop.
+    /// Returns the reason as one sentence without a full stop.
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
@@ -31,7 +31,7 @@ impl Reason {
                 format!("the content has checksum {found}, but the broker announced {expected}")
             }
             Self::NotNamespaced { kind } => {
-                format!("{kind} is cluster-scoped, but the manifest names a namespace")
+                format!("{kind} is cluster-scoped, but the manifest sets a namespace")
             }
             Self::UnknownKind { kind } => format!("the cluster does not serve {kind}"),
             Self::NotServed { kind } => format!("{kind} is established but not served yet"),
@@ -64,7 +64,7 @@ impl Reason {
             Self::NamespaceTerminating { namespace: Some(namespace) } => {
                 format!("namespace {namespace} is being deleted")
             }
-            Self::HttpStatus { code } => format!("the API server answered HTTP {code}"),
+            Self::HttpStatus { code } => format!("the API server returned HTTP {code}"),
             Self::OwnedByOther { owner: Some(owner) } => {
                 format!("belongs to {owner}; remove it there first, or rename it here")
             }
@@ -81,7 +81,7 @@ impl Reason {
         }
     }
 
-    /// The sentences without details; empty where the word says it all.
+    /// Returns sentences without details; empty if the code of the reason is sufficient.
     fn fixed(&self) -> &'static str {
         match self {
             Self::FetchFailed => "failed to fetch the content from the broker",
@@ -102,15 +102,17 @@ impl Reason {
             Self::ContestOver => "no other manager changes the contested fields any more",
             Self::WaitingForDeletion => "waiting for deleted objects to disappear",
             Self::Terminating => "deleted, but still present",
-            Self::OtherContentPending => "waiting for another stack's newest content, which may name it",
-            Self::CannotInspect => "failed to list what it contains",
+            Self::OtherContentPending => {
+                "waiting for the newest content of another stack, which may contain it"
+            }
+            Self::CannotInspect => "failed to list the objects that it contains",
             Self::BrokerUnreachable => "failed to announce the stack to the broker",
             Self::RecordNotWritten => "failed to write the record of the stack",
             Self::UnknownRecord => {
                 "found a record that was not there when this agent started; restart the agent to load it"
             }
-            Self::Superseded => "a newer run of this agent writes this record",
-            Self::WritesSuspended => "this run of the agent must not write at present",
+            Self::Superseded => "a newer process of this agent writes this record",
+            Self::WritesSuspended => "writes by this process of the agent are suspended",
             Self::AgentInactive => "the agent is INACTIVE and gets no deployment objects",
             Self::Missing => "missing",
             Self::NotReady => "not ready",
@@ -119,7 +121,7 @@ impl Reason {
             Self::Refused => "the content was refused; the previous version stays applied",
             Self::Announcing => "announcing to the broker that this agent holds the stack",
             Self::Preparing => "looking up existing objects",
-            Self::WaitingForPrerequisites => "waiting for namespaces and definitions",
+            Self::WaitingForPrerequisites => "waiting for namespaces and CustomResourceDefinitions",
             Self::Validating => "validating changed objects with a dry run",
             Self::Applying => "applying objects",
             Self::Applied => "all objects are applied",
@@ -156,7 +158,7 @@ fn forbidden(
 ) -> String {
     let who = account
         .map_or_else(|| "this agent".to_owned(), |account| format!("this agent, acting as {account},"));
-    let Some(resource) = resource else { return format!("{who} lacks a right in the cluster") };
+    let Some(resource) = resource else { return format!("{who} lacks a permission in the cluster") };
     let verbs = match verbs {
         [] => "access".to_owned(),
         [one] => one.clone(),
@@ -183,7 +185,7 @@ fn left(because: &LeftBecause) -> String {
         LeftBecause::Requested => "left in the cluster, as requested".to_owned(),
         LeftBecause::KeepAnnotation => "left in the cluster because of brokkr.io/prune: keep".to_owned(),
         LeftBecause::Preexisting => "left in the cluster because it existed before Brokkr".to_owned(),
-        LeftBecause::NeededBy(object) => format!("left in the cluster because {object} stays"),
+        LeftBecause::NeededBy(object) => format!("left in the cluster because {object} needs it"),
         LeftBecause::NeededByAnotherStack => "left in the cluster because another stack needs it".to_owned(),
         LeftBecause::Contains(objects) => {
             format!("left in the cluster because it contains {}", objects.join(", "))

@@ -57,18 +57,16 @@ impl BadAssertion {
             Self::Invalid(agent, error) => Some((
                 *agent,
                 match error.kind() {
-                    ErrorKind::InvalidSignature => {
-                        "it signs with a key that does not, or no longer, belong to the agent"
-                    }
-                    ErrorKind::ExpiredSignature => "its assertion has expired; check the clocks",
-                    ErrorKind::InvalidAudience => "it belongs to another installation",
-                    _ => "its assertion is invalid",
+                    ErrorKind::InvalidSignature => "the signature does not match a current key of the agent",
+                    ErrorKind::ExpiredSignature => "the assertion has expired; check the clocks",
+                    ErrorKind::InvalidAudience => "the assertion is for another installation",
+                    _ => "the assertion is invalid",
                 },
             )),
             Self::Lifetime(agent) => {
-                Some((*agent, "its assertion was issued in the future; check the clocks"))
+                Some((*agent, "the assertion was issued in the future; check the clocks"))
             }
-            Self::Subject(agent) => Some((*agent, "its assertion names two agents")),
+            Self::Subject(agent) => Some((*agent, "the assertion names two agents")),
             Self::Unreadable | Self::UnknownAgent(_) | Self::Store(_) => None,
         }
     }

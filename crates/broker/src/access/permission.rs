@@ -29,7 +29,7 @@ impl fmt::Display for Permission {
             Self::Token(role) => write!(f, "token with role {role}"),
             Self::Agent => f.write_str("the agent itself"),
             Self::AgentOr(role) => write!(f, "the agent itself, or a token with role {role}"),
-            Self::AnyAgentOr(role) => write!(f, "an agent that it concerns, or a token with role {role}"),
+            Self::AnyAgentOr(role) => write!(f, "an affected agent, or a token with role {role}"),
         }
     }
 }

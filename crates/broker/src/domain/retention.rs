@@ -1,4 +1,4 @@
-//! How long events and contents are kept.
+//! How long events and the content of versions are kept.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {

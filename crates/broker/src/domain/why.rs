@@ -122,7 +122,7 @@ fn restored(case: &Case<'_>, wanted: SequenceId) -> Option<Broken> {
     }
     let ahead = case.past.ahead.filter(|ahead| *ahead > wanted)?;
     let message = format!(
-        "the agent {} has version {ahead}, the restored database has {wanted}; agents never go back to an older version",
+        "the agent {} has version {ahead}, but the restored database has {wanted}; agents never go back to an older version",
         case.agent.name
     );
     Some(advised(case, Hop::Fetched, Cause::AgentAhead, message))
@@ -145,7 +145,7 @@ fn removing(
             Some(advised(case, Hop::Pruned, cause, text(report, "the removal failed")))
         }
         _ => Some(agent_trouble(case.agent, case.seen).unwrap_or_else(|| {
-            let message = format!("the stack is being removed by {sequence}; some objects still exist");
+            let message = format!("removal {sequence} is in progress; some objects still exist");
             advised(case, Hop::Pruned, Cause::Removing, message)
         })),
     }
@@ -178,7 +178,7 @@ fn delivering(
         Transition::Failed => {
             let hop = cause::hop_of_failure(report, hops);
             let cause = cause::of_report(report).unwrap_or(Cause::Failed);
-            Some(advised(case, hop, cause, text(report, "it failed")))
+            Some(advised(case, hop, cause, text(report, "the agent failed to apply the version")))
         }
         Transition::Blocked => Some(blocked(case, report)),
         _ if waits.is_some() => Some(blocked(case, report)),

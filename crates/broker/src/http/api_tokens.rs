@@ -161,7 +161,7 @@ pub async fn rotate_api_token(
         let (old, now) =
             api_token_lock_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
         if !is_valid(&old, now) {
-            let detail = "the token is revoked or expired: create a new one";
+            let detail = "the token is revoked or expired; create a new one";
             return Err(ApiError::new(ErrorCode::BRK2001, detail));
         }
         if !caller.role.may_give(old.role) {

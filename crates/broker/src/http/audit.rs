@@ -87,7 +87,7 @@ pub struct VerifyQuery {
 
 /// Verify the project's audit chain, 10,000 links at a time.
 ///
-/// The response names the first broken link.
+/// The response contains the first invalid entry.
 #[utoipa::path(get, path = "/api/v1/audit/verify", tag = "audit", params(VerifyQuery),
     responses((status = 200, body = AuditVerdict)))]
 pub async fn verify_audit(

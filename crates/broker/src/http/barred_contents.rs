@@ -29,7 +29,7 @@ pub fn refusal(bar: &BarredContent) -> ApiError {
     ApiError::new(ErrorCode::BRK2011, detail)
 }
 
-/// List the barred contents of a stack, latest first.
+/// List the barred content of a stack, newest first.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/barred-contents", tag = "deployment objects",
     params(("stack" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<BarredContent>)))]

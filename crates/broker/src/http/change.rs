@@ -90,7 +90,7 @@ impl FromRequest<Arc<Broker>> for Change {
                     format!("the body is larger than {SUBMISSION_BYTES} bytes"),
                 ));
             }
-            Ok(Err(_)) => return Err(ApiError::unreadable("the body was cut off")),
+            Ok(Err(_)) => return Err(ApiError::unreadable("the body was truncated")),
             Err(_) => {
                 return Err(ApiError::unreadable("the body did not arrive in time")
                     .with_status(StatusCode::REQUEST_TIMEOUT));

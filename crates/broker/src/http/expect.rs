@@ -26,7 +26,7 @@ impl Expect {
             .expect
             .map_or_else(|| "`expect` was not given".to_owned(), |given| format!("`expect` was {given}"));
         let detail =
-            format!("this change would remove stacks from agents, {} in all, but {given}", losses.pairs);
+            format!("this change would remove stacks from agents ({} in total), but {given}", losses.pairs);
         let examples = losses.examples.iter().map(|(stack, agent)| format!("stack {stack} on agent {agent}"));
         Err(ApiError::new(ErrorCode::BRK2009, detail).expecting(losses.pairs).with_errors(examples.collect()))
     }

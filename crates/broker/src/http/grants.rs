@@ -51,13 +51,13 @@ pub async fn put_grant(
         let before = grant_fetch(write.conn(), name.as_str()).await?;
         if let Some(before) = before.as_ref().filter(|before| before.project != request.project) {
             let detail =
-                format!("the grant belongs to project {}: delete it and create another", before.project);
+                format!("the grant belongs to project {}; delete it and create another", before.project);
             return Err(ApiError::unreadable(detail));
         }
         before.iter().for_each(|before| write.audit_before(before));
         if before.is_none() && grant_count_on_conn(write.conn()).await? >= MOST {
             return Err(ApiError::unreadable(format!(
-                "there are {MOST} grants already: use selectors to cover more agents with one"
+                "there are already {MOST} grants; use selectors to cover more agents with one grant"
             )));
         }
         let id = before.as_ref().map_or_else(GrantId::generate, |before| before.id);

@@ -26,7 +26,7 @@ fn health(broker: &Broker) -> Health {
         .then(|| Trouble {
             part: "database".to_owned(),
             detail: format!(
-                "not read for {} s; agents are served from memory, changes are refused until it is back",
+                "not reachable for {} s; agents are served from memory, and changes are refused until it is available",
                 unread.as_secs()
             ),
         })
@@ -38,12 +38,12 @@ fn health(broker: &Broker) -> Health {
 /// Check liveness: the process responds, and the outbox tail that feeds the index is not stuck.
 #[utoipa::path(get, path = "/livez", tag = "health", responses(
     (status = 200, description = "The process is alive.", body = Health),
-    (status = 503, description = "The process is stuck and has to be restarted."),
+    (status = 503, description = "The process is stuck and must be restarted."),
 ))]
 pub async fn livez(State(broker): State<Arc<Broker>>) -> Result<Response, ApiError> {
     let still = broker.tail.last_heartbeat().elapsed();
     if still > STUCK {
-        let detail = format!("the outbox tail has not moved for {} s: restart this replica", still.as_secs());
+        let detail = format!("the outbox has not been read for {} s; restart this replica", still.as_secs());
         return Err(ApiError::new(ErrorCode::BRK3003, detail));
     }
     Ok(axum::Json(health(&broker)).into_response())

@@ -139,7 +139,9 @@ impl Line<'_> {
                     "request completed"
                 );
             }
-            None => tracing::info!(request_id = id, %method, route, caller, status, millis, "answered"),
+            None => {
+                tracing::info!(request_id = id, %method, route, caller, status, millis, "request completed")
+            }
         }
     }
 }

@@ -106,7 +106,7 @@ pub async fn list_holders(
     Ok(Json(Page::cut(holders, limit, |holder: &Holder| holder.agent_name.to_string())))
 }
 
-/// Settle a stack on which agents and the restored database differ. `publish_restored` publishes the restored content
+/// Settle a stack that differs between agents and the restored database. `publish_restored` publishes the restored content
 /// as a new object. `recreate` creates a stack that the database does not know under its old id, without content, for
 /// the agents that hold it: they keep what they have until a new object is submitted. `delete` removes such a stack
 /// from every agent that holds it.
@@ -131,10 +131,12 @@ pub async fn settle_stack(
                 publish_restored(&mut write, &project, id, by).await?
             }
             (Settlement::PublishRestored, None) => {
-                return Err(unfit("the database does not know this stack: recreate or delete it"));
+                return Err(unfit("this stack is not in the database; recreate or delete it"));
             }
             (Settlement::Recreate | Settlement::Delete, Some(_)) => {
-                return Err(unfit("the database knows this stack: publish the restored content, or submit"));
+                return Err(unfit(
+                    "this stack is in the database; publish the restored content, or submit new content",
+                ));
             }
             (Settlement::Recreate, None) => recreate(&mut write, id).await?,
             (Settlement::Delete, None) => delete(&mut write, id, by).await?,
@@ -159,9 +161,9 @@ async fn find(
 ) -> Result<(StackId, Option<String>), ApiError> {
     let mut found = restore_find_on_conn(connection, project, &StackRef::read(stack)).await?;
     match found.len() {
-        0 => Err(unfit("agents and database do not differ on this stack, or there is no such stack")),
+        0 => Err(unfit("this stack does not differ between agents and the database, or it does not exist")),
         1 => Ok(found.remove(0)),
-        _ => Err(unfit("several stacks have this name: use the id")
+        _ => Err(unfit("several stacks have this name; use the id")
             .with_errors(found.iter().map(|(id, _)| id.to_string()).collect())),
     }
 }
@@ -174,7 +176,7 @@ async fn publish_restored(
     by: &str,
 ) -> Result<Settled, ApiError> {
     let stack = lock(write, project, id).await?;
-    let none = || unfit("the database has no version of this stack: submit one");
+    let none = || unfit("the database has no version of this stack; submit one");
     let newest = stack.newest.ok_or_else(none)?;
     let stored = deployment_object_fetch_content(write.conn(), newest).await?.ok_or_else(none)?;
     let new = NewObject {
@@ -215,7 +217,8 @@ async fn delete(write: &mut Write, id: StackId, by: &str) -> Result<Settled, Api
 /// Reads the stack's project and name. They come from an agent and are checked like any other input.
 async fn reported(write: &mut Write, id: StackId) -> Result<ReportedStack, ApiError> {
     let reported = restore_reported_on_conn(write.conn(), id).await?;
-    let reported = reported.ok_or_else(|| unfit("no agent reported the name of this stack: upgrade one"))?;
+    let reported = reported
+        .ok_or_else(|| unfit("no agent reported the name of this stack; upgrade one of the agents"))?;
     for name in [&reported.project, &reported.stack_name] {
         if name.parse::<Name>().is_err() {
             return Err(unfit("the reported name of the stack or its project is not a valid name"));
@@ -233,7 +236,7 @@ async fn insert(
     let inserted = restore_stack_on_conn(write.conn(), id, reported, deleted).await;
     inserted.map_err(|error| match error.is_taken() {
         true => {
-            let detail = format!("there is another stack {} by now", reported.stack_name);
+            let detail = format!("another stack with the name {} now exists", reported.stack_name);
             ApiError::new(ErrorCode::BRK2002, detail).because(error)
         }
         false => error.into(),

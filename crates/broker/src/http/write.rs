@@ -135,7 +135,7 @@ impl Write {
             let stored = idempotency_key_find(&broker.pool, &key.owner()).await?;
             // The key expired between the two statements.
             let stored = stored.ok_or_else(|| {
-                ApiError::new(ErrorCode::BRK3003, "the stored result just expired: try again").retry_after(1)
+                ApiError::new(ErrorCode::BRK3003, "the stored result has expired; try again").retry_after(1)
             })?;
             return Ok(Begun::Repeated(repeat(broker, change, key, storage, stored)?));
         }

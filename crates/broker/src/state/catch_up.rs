@@ -36,7 +36,7 @@ impl Broker {
             Progress::Behind => Err(self.behind(wanted)),
             Progress::Unknown => {
                 let here = self.index.position();
-                let detail = format!("the caller has seen {wanted}, the database is at {here}");
+                let detail = format!("the caller has seen position {wanted}, but the database is at {here}");
                 Err(ApiError::new(ErrorCode::BRK3004, detail))
             }
         }
@@ -58,7 +58,8 @@ impl Broker {
     async fn hold_for(&self, agent: AgentId, seen: Position) -> ApiError {
         let here = self.index.position();
         let name = self.index.snapshot().agent(agent).map(|agent| agent.name.clone()).unwrap_or_default();
-        let because = format!("the agent {name} ({agent}) has seen {seen}, the database is at {here}");
+        let because =
+            format!("the agent {name} ({agent}) has seen position {seen}, but the database is at {here}");
         match installation_hold(&self.pool, seen, &because).await {
             Ok(Some(hold)) => {
                 tracing::error!(
@@ -99,7 +100,8 @@ impl Broker {
 
     /// Returns the error for a replica that has not reached the position yet.
     pub fn behind(&self, wanted: Position) -> ApiError {
-        let detail = format!("this replica is at {}, the request needs {wanted}", self.index.position());
+        let detail =
+            format!("this replica is at position {}, but the request needs {wanted}", self.index.position());
         ApiError::new(ErrorCode::BRK3002, detail).retry_after(1)
     }
 

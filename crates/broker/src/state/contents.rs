@@ -28,7 +28,8 @@ impl Default for Contents {
 /// Refuses an object without content because of retention. Call it after the caller's permission was checked.
 pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
     if stored.is_dropped {
-        let detail = format!("the content of {} has had its time", stored.object.sequence_id);
+        let detail =
+            format!("the content of {} was deleted after its retention period", stored.object.sequence_id);
         return Err(ApiError::new(ErrorCode::BRK2019, detail));
     }
     Ok(())

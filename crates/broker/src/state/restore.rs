@@ -75,7 +75,7 @@ impl RestoreState {
         let highest = self.read().highest;
         if found.hold.is_none() && found.is_below(highest) {
             let because = format!(
-                "a replica has seen {highest}, the database is now at {}.{}",
+                "a replica has seen position {highest}, but the database is now at {}.{}",
                 found.epoch, found.ceiling
             );
             found.hold = installation_hold(pool, highest, &because).await?;

@@ -11,7 +11,7 @@ pub async fn agent_untarget_on_conn(
     connection: &mut PgConnection,
     agent: AgentId,
 ) -> Result<Vec<(String, StackId)>, StoreError> {
-    let doing = "take the agent out of every target";
+    let doing = "remove the agent from all targets";
     sqlx::query(
         "UPDATE agents SET labels = '{}', labels_changed_at = now() WHERE id = $1 AND labels <> '{}'",
     )
@@ -35,7 +35,7 @@ pub async fn agent_abandon_on_conn(
     by: &str,
     because: &str,
 ) -> Result<(), StoreError> {
-    let doing = "give the agent up";
+    let doing = "abandon the agent";
     sqlx::query(
         "UPDATE agents SET status = 'INACTIVE', abandoned_at = now(), abandoned_by = $2, abandoned_because = $3
          WHERE id = $1",

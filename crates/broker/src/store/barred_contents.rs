@@ -88,7 +88,7 @@ pub async fn barred_content_delete_on_conn(
         .doing("remove the bar")
 }
 
-/// Returns up to `limit` barred contents of a stack, newest version first, plus one if there are more.
+/// Returns up to `limit` entries of barred content of a stack, newest version first, plus one if there are more.
 pub async fn barred_content_list(
     pool: &PgPool,
     project: &str,
@@ -106,6 +106,6 @@ pub async fn barred_content_list(
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
     .fetch_all(pool)
     .await
-    .doing("list barred contents")?;
+    .doing("list barred content")?;
     Ok(rows.into_iter().map(Into::into).collect())
 }

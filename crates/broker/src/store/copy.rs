@@ -43,7 +43,7 @@ pub async fn copy_rows(
 }
 
 fn broken(what: &str) -> sqlx::Error {
-    sqlx::Error::Protocol(format!("a copied row cannot be read: {what}"))
+    sqlx::Error::Protocol(format!("failed to parse a copied row: {what}"))
 }
 
 /// Returns where the rows begin, once the header is complete.
@@ -79,7 +79,7 @@ impl Fields {
         let length = self.0.try_get_i32().map_err(|_| broken("a field is missing"))?;
         let Ok(length) = usize::try_from(length) else { return Ok(None) };
         if length > self.0.len() {
-            return Err(broken("it is cut off"));
+            return Err(broken("it is truncated"));
         }
         Ok(Some(self.0.split_to(length)))
     }
@@ -135,7 +135,7 @@ impl Fields {
     /// Returns ids that were concatenated by `string_agg(uuid_send(…), '')`; NULL is empty.
     pub fn uuids(&mut self) -> Result<Vec<Uuid>, sqlx::Error> {
         let bytes = self.optional()?.unwrap_or_default();
-        bytes.chunks(16).map(|id| Uuid::from_slice(id).map_err(|_| broken("an id is cut off"))).collect()
+        bytes.chunks(16).map(|id| Uuid::from_slice(id).map_err(|_| broken("an id is truncated"))).collect()
     }
 }
 

@@ -79,7 +79,7 @@ impl From<StoreError> for ApiError {
 impl From<Arc<StoreError>> for ApiError {
     fn from(error: Arc<StoreError>) -> Self {
         let api_error = if error.is_unavailable() {
-            Self::new(ErrorCode::BRK3003, "the database does not answer, or is too busy").retry_after(1)
+            Self::new(ErrorCode::BRK3003, "the database does not respond or is overloaded").retry_after(1)
         } else if error.is_unwritable() {
             Self::unreadable("a text contains a NUL character")
         } else {

@@ -86,7 +86,7 @@ pub async fn holds_mark_reported_on_conn(
     .bind(agent.0)
     .fetch_one(&mut *connection)
     .await
-    .doing("read whether the agent has to report")?;
+    .doing("read whether the agent must report")?;
     if !open {
         return Ok(false);
     }

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgPool};
 
 use super::{Doing as _, StoreError};
 
-const ACTION: &str = "make a partition of the events";
+const ACTION: &str = "create an events partition";
 /// Rows deleted at once.
 const SLICE: i64 = 5000;
 
@@ -73,16 +73,16 @@ async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>, Stor
 pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u64), StoreError> {
     let old = partitions_before(pool, day).await?;
     for name in &old {
-        let mut transaction = pool.begin().await.doing("drop a partition of the events")?;
+        let mut transaction = pool.begin().await.doing("drop an events partition")?;
         sqlx::query("SELECT set_config('lock_timeout', '2s', true)")
             .execute(&mut *transaction)
             .await
-            .doing("drop a partition of the events")?;
+            .doing("drop an events partition")?;
         sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
             .execute(&mut *transaction)
             .await
-            .doing("drop a partition of the events")?;
-        transaction.commit().await.doing("drop a partition of the events")?;
+            .doing("drop an events partition")?;
+        transaction.commit().await.doing("drop an events partition")?;
     }
     let mut rows = 0;
     for sql in [

@@ -163,7 +163,7 @@ pub async fn project_delete_on_conn(
     match row {
         None => return Ok(Deleted::Absent),
         Some((true, _)) => return Ok(Deleted::InUse("stacks")),
-        Some((_, true)) => return Ok(Deleted::InUse("tokens that are valid")),
+        Some((_, true)) => return Ok(Deleted::InUse("valid tokens")),
         Some((false, false)) => {}
     }
     for statement in [
@@ -173,7 +173,7 @@ pub async fn project_delete_on_conn(
     ] {
         match sqlx::query(statement).bind(name).execute(&mut *connection).await.doing(doing) {
             Err(error) if error.is_referred_to() => {
-                return Ok(Deleted::InUse("webhooks, grants or other things"));
+                return Ok(Deleted::InUse("webhooks, grants or other resources"));
             }
             done => done?,
         };

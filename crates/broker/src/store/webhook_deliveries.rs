@@ -151,7 +151,7 @@ pub async fn webhook_delivery_give_up_on_conn(
     .execute(connection)
     .await
     .map(|_| ())
-    .doing("give up the pending messages of the webhook")
+    .doing("discard the pending messages of the webhook")
 }
 
 /// Makes a message due again, from the first attempt on. Returns false if it does not exist.

@@ -36,7 +36,7 @@ pub async fn run(pool: PgPool, stop: CancellationToken) {
             Ok(held) => lease = held,
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "failed to chain the audit log; will retry");
+                tracing::warn!(error, "failed to extend the hash chain of the audit log; will retry");
             }
         }
         if lease.is_some() && logged.0.elapsed() >= LOG_HEADS_EVERY {
@@ -106,7 +106,7 @@ async fn log_heads(pool: &PgPool, logged: &mut HashMap<String, i64>) {
     let Ok(heads) = audit_heads(pool, None).await else { return };
     for head in heads {
         if logged.insert(head.project.clone(), head.number) != Some(head.number) {
-            tracing::info!(project = head.project, number = head.number, hash = %head.hash, "audit head");
+            tracing::info!(project = head.project, number = head.number, hash = %head.hash, "new head of the audit chain");
         }
     }
 }

@@ -32,12 +32,12 @@ pub async fn run(mut queue: RefusalQueue, pool: PgPool, stop: CancellationToken)
             if let Err(error) = audit_insert(&pool, &records).await {
                 queue.count_dropped(records.len());
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "failed to write refused attempts to the audit log");
+                tracing::warn!(error, "failed to write refused requests to the audit log; dropping them");
             }
         }
         let count = queue.take_dropped();
         if count > 0 {
-            tracing::warn!(count, "dropped refused attempts instead of writing them to the audit log");
+            tracing::warn!(count, "dropped refused requests that could not be written to the audit log");
         }
         if stopping {
             return;

@@ -40,7 +40,7 @@ pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) -> Result
     for ahead in -1..=DAYS_AHEAD {
         let day = today.saturating_add(ahead.days());
         if partition_create(pool, day).await? {
-            tracing::info!(%day, "created a partition of the events");
+            tracing::info!(%day, "created an events partition");
         }
     }
     let oldest = today.saturating_sub(i64::from(retention.event_days).days());
@@ -51,7 +51,7 @@ pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) -> Result
     if task_claim(pool, "retention", DELETE_EVERY).await? {
         let contents = content_drop_old(pool, retention.content_days, retention.content_versions).await?;
         let counts = status_counts_tidy(pool).await?;
-        tracing::debug!(contents, counts, "deleted old contents");
+        tracing::debug!(contents, counts, "deleted old content");
     }
     Ok(())
 }

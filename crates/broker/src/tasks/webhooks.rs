@@ -116,7 +116,7 @@ async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &ClaimedDelivery) 
         return Ok(());
     }
     if sent.gone {
-        let because = "the receiver answered 410 Gone";
+        let because = "the receiver returned 410 Gone";
         webhook_disable_on_conn(&mut transaction, &claimed.project, claimed.webhook, because).await?;
         webhook_delivery_give_up_on_conn(&mut transaction, &claimed.project, claimed.webhook, because)
             .await?;

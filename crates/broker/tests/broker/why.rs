@@ -107,7 +107,7 @@ async fn g3_an_agent_that_is_not_targeted_is_told_by_which_label_it_misses() -> 
     assert_eq!(broken(&why), Some((Hop::Targeted, Cause::NotTargeted)));
     assert_eq!(
         why.evidence[0],
-        "selector env=prod,region=eu misses: it wants region=eu, the agent has region=us"
+        "selector env=prod,region=eu does not match: it requires region=eu, but the agent has region=us"
     );
     Ok(())
 }

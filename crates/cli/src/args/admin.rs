@@ -9,16 +9,16 @@ use url::Url;
 
 #[derive(Debug, Subcommand)]
 pub enum AdminCommand {
-    /// Show the broker's version, epoch, and the state after a restore
+    /// Show the broker's version, epoch and restore state
     Status,
     /// Check the installation before an upgrade or after a restore
     ///
-    /// Each check is ok, look or bad, with the cause and the next action. The exit status is 1 if a check is bad.
+    /// Each check is ok, warning or failed, with the cause and the next action. The exit status is 1 if a check failed.
     Preflight,
     SupportBundle(SupportBundle),
-    /// List stacks of which agents have a newer version than the restored database
+    /// List stacks that are newer on an agent than in the restored database
     Ahead,
-    /// List stacks that agents have and the restored database does not know
+    /// List stacks that exist on agents but not in the restored database
     Unknown,
     Settle(Settle),
 }
@@ -39,10 +39,10 @@ pub struct SupportBundle {
     pub metrics: Vec<Url>,
 }
 
-/// Settle a stack on which agents and the restored database differ
+/// Settle a stack that differs between agents and the restored database
 ///
-/// An agent never goes back to an older version: the restored content reaches it as a new version. To publish other content,
-/// submit it with `brokkr apply` instead.
+/// Agents never go back to an older version, so the restored content is published as a new version. To publish other
+/// content, submit it with `brokkr apply` instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr admin settle web --publish-restored\n  \
                   brokkr admin settle shop --recreate")]
@@ -63,10 +63,10 @@ pub struct SettleChoice {
     /// Publish the restored content as a new version
     #[arg(long)]
     pub publish_restored: bool,
-    /// Create a stack that the database does not know, without content, targeting the agents that hold it
+    /// Create a stack that is missing in the database: without content, targeting the agents that have it
     #[arg(long)]
     pub recreate: bool,
-    /// Remove a stack that the database does not know from all agents that hold it
+    /// Delete a stack that is missing in the database: remove it from all agents that have it
     #[arg(long)]
     pub delete: bool,
 }

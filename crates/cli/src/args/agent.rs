@@ -23,7 +23,7 @@ pub enum AgentCommand {
     /// List the stacks that target an agent, and how
     Targets(OneAgent),
     Preview(Preview),
-    /// Pause an agent: it fetches and changes nothing
+    /// Pause an agent, so that it neither fetches nor changes anything
     Pause(OneAgent),
     /// Resume a paused agent
     Resume(OneAgent),
@@ -45,9 +45,8 @@ pub enum AgentCommand {
 
 /// Install an agent into a cluster and wait until it is connected
 ///
-/// kubectl must be able to reach the cluster. If it cannot, or with --print, the command prints a script to run where
-/// kubectl reaches the cluster. The agent gets a token that works once, and trusts the certificate authority that you use
-/// for the broker.
+/// kubectl must be able to reach the cluster. If it cannot, or with --print, the command prints a script to run on a machine
+/// that can. The agent gets a single-use token, and trusts the same certificate authority for the broker as you do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr agent join shop-1 --label env=prod --label region=eu\n  \
                   brokkr agent join shop-1 --print > shop-1.sh")]
@@ -63,7 +62,7 @@ pub struct Join {
     /// Install an existing agent again: it keeps its id, labels and targets, and gets a new key
     #[arg(long, conflicts_with = "label")]
     pub rejoin: bool,
-    /// Use this context of kubectl
+    /// Use this kubectl context
     #[arg(long, value_name = "CONTEXT")]
     pub kube_context: Option<String>,
     /// Use this kubeconfig file
@@ -149,7 +148,7 @@ pub struct LabelAgent {
     /// Labels to set or remove
     #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
     pub changes: Vec<LabelChange>,
-    /// Confirm how many stacks the agent loses; the refusal shows the number
+    /// Confirm how many stacks the agent would lose; the error message shows the number
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
@@ -176,7 +175,7 @@ impl FromStr for LabelChange {
 pub struct Preview {
     /// Label selector, such as env=prod; * matches all agents
     pub selector: Selector,
-    /// Show what this stack, by name or id, would gain, keep and lose if it had only this selector
+    /// Show which agents this stack, by name or id, would gain, keep and lose with only this selector
     #[arg(value_name = "STACK", value_parser = super::stack)]
     pub stack: Option<Name>,
     /// Show at most this many names
@@ -184,9 +183,10 @@ pub struct Preview {
     pub limit: u32,
 }
 
-/// Create a token with which one agent can join
+/// Create a join token for one agent
 ///
-/// Only the token is printed to stdout, once. One agent can use it; that agent gets this name and these labels.
+/// Only the token is printed to stdout; it cannot be shown again. One agent can join with it, and gets this name and these
+/// labels.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: brokkr agent join-token eu-1 --label env=prod --label region=eu > join-token"
@@ -202,7 +202,7 @@ pub struct JoinToken {
     pub ttl: Duration,
 }
 
-/// Create a token with which an existing agent gets a new key
+/// Create a join token that gives an existing agent a new key
 ///
 /// The agent keeps its id, labels and targets. When the token is used, all other keys of the agent become invalid.
 #[derive(Debug, clap::Args)]
@@ -218,7 +218,7 @@ pub struct Rejoin {
 
 /// Rotate the key of an agent and wait until it is replaced
 ///
-/// Agents rotate their keys every 60 days by themselves. The agent creates the key, and it never leaves the cluster. The old
+/// Agents rotate their keys automatically every 60 days. The agent generates the key, which never leaves the cluster. The old
 /// key stays valid for an hour. If the key may be compromised, use `brokkr agent revoke` instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr agent rotate eu-1")]
@@ -245,7 +245,7 @@ pub struct Revoke {
     pub yes: bool,
 }
 
-/// Retire an agent: it removes all its stacks, then its keys are revoked
+/// Retire an agent: remove all its stacks, then revoke its keys
 ///
 /// The agent loses its labels, so that nothing targets it. It must be connected; for a cluster that is lost, use
 /// `brokkr agent abandon`.
@@ -263,9 +263,9 @@ pub struct Retire {
     pub timeout: Duration,
 }
 
-/// Abandon an agent of a lost cluster: its keys are revoked, deletions stop waiting
+/// Abandon the agent of a lost cluster, so that deletions no longer wait for it
 ///
-/// Resources in its cluster stay there. The agent's record keeps who abandoned it and why.
+/// Its keys are revoked. Resources in its cluster stay there. The agent's record shows who abandoned it and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr agent abandon shop-17 --reason 'the shop was closed'")]
 pub struct Abandon {

@@ -10,7 +10,7 @@ pub enum AuditCommand {
     List(AuditList),
     /// Show the newest entry of the project's hash chain
     ///
-    /// Store it elsewhere: later it proves that no earlier entry was changed.
+    /// Store it outside the broker, to prove later that no earlier entry was changed.
     Head,
     /// Verify the project's hash chain
     ///
@@ -31,10 +31,10 @@ pub struct AuditList {
     /// Show only changes, refused requests, or reads of Secrets
     #[arg(long, value_name = "KIND", value_parser = kind())]
     pub kind: Option<AuditKind>,
-    /// Show only entries from this time on: a time, or a duration before now
+    /// Show only entries after this time, or within this duration
     #[arg(long, value_name = "TIME|DURATION", value_parser = super::time)]
     pub since: Option<Timestamp>,
-    /// Show only entries before this time: a time, or a duration before now
+    /// Show only entries before this time, or older than this duration
     #[arg(long, value_name = "TIME|DURATION", value_parser = super::time)]
     pub until: Option<Timestamp>,
     /// Show at most this many

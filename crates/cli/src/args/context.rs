@@ -7,8 +7,8 @@ use url::Url;
 
 /// Log in to a broker and store the token
 ///
-/// The token is checked first. It is read from --token-file, BROKKR_TOKEN, stdin, or a prompt. There is no flag for it,
-/// because other users of the machine can see flags. It is stored in a file that only you can read.
+/// The token is read from --token-file, BROKKR_TOKEN, stdin, or a prompt, and checked before it is stored. There is no flag
+/// for it, because other users of the machine can see command lines. It is stored in a file that only you can read.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: brokkr login https://brokkr.example:8780 --token-file token --ca-file ca.pem"

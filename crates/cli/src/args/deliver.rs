@@ -8,9 +8,9 @@ use clap::ValueEnum;
 
 /// Apply manifests to a stack as its next version
 ///
-/// The manifests replace the stack's content: what an earlier version contained and this one does not is deleted from the
-/// clusters. Several files are joined in the order given; in a directory, *.yaml, *.yml and *.json are sorted by name.
-/// --kustomize and --helm render locally, and the broker stores the rendered manifests.
+/// The manifests replace the stack's content: objects that are no longer in them are deleted from the clusters. Files are
+/// combined in the given order; the *.yaml, *.yml and *.json files of a directory are sorted by name. --kustomize and --helm
+/// render locally, and the broker stores the rendered manifests.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr apply web -f ./deploy --to env=dev --wait\n  \
                   brokkr apply web -k overlays/prod -m 'raise the memory limit'\n  \
@@ -27,7 +27,7 @@ pub struct Apply {
     /// Record why the version was submitted; shown by `brokkr stack history`
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// Record this Git commit with the version [default: from the CI environment, or the manifests' work tree]
+    /// Record this Git commit with the version [default: from the CI environment, or the Git work tree of the manifests]
     #[arg(long, value_name = "HEX")]
     pub commit: Option<String>,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Targeting {
     /// Target one agent; can be repeated
     #[arg(long, value_name = "AGENT", value_parser = super::agent)]
     pub to_agent: Vec<Name>,
-    /// Confirm how many agents lose the stack by a change of selectors; the refusal shows the number
+    /// Confirm how many agents would lose the stack because of changed selectors; the error message shows the number
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
@@ -62,10 +62,10 @@ pub struct Content {
     /// Include subdirectories
     #[arg(short = 'R', long, requires = "files")]
     pub recursive: bool,
-    /// Render the kustomization in this directory with your kustomize or kubectl
+    /// Render the kustomization in this directory with the installed kustomize or kubectl
     #[arg(short, long, value_name = "DIR", conflicts_with = "files")]
     pub kustomize: Option<PathBuf>,
-    /// Render this chart with your helm, without hooks: a directory, an archive, repository/name or oci://…
+    /// Render this chart with the installed helm, without hooks: a directory, an archive, repository/name or oci://…
     #[arg(long, value_name = "CHART", conflicts_with_all = ["files", "kustomize"])]
     pub helm: Option<String>,
     /// Pass a values file to helm; can be repeated
@@ -110,8 +110,8 @@ pub struct WaitOptions {
 
 /// Compare two versions of a stack, or its newest version with local manifests
 ///
-/// Without sequence ids, the newest version is compared with the previous one; with one, that version with the newest.
-/// Values of Secrets are never shown. The exit status is 1 if there is a difference.
+/// Without sequence ids, compares the newest version with the previous one; with one sequence id, compares that version with
+/// the newest. Values of Secrets are never shown. The exit status is 1 if there is a difference.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  brokkr diff web\n  brokkr diff web 41 43\n  brokkr diff web -f ./deploy\n  brokkr diff web -k overlays/prod"
@@ -133,7 +133,7 @@ pub struct Diff {
 /// Roll back a stack to an earlier version on all its agents
 ///
 /// The content of the earlier version is submitted as a new version. The content that it replaces is barred: the broker
-/// refuses it on this stack, so that a pipeline does not bring it back, until `brokkr stack unbar`.
+/// refuses it on this stack until `brokkr stack unbar`, so that a pipeline cannot submit it again.
 ///
 /// On a terminal, the command shows both versions and the number of agents, and asks for confirmation.
 #[derive(Debug, clap::Args)]
@@ -149,7 +149,7 @@ pub struct Rollback {
     /// Record a reason; it is shown in the history, and when the barred content is submitted again
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
-    /// Do not bar the content that is replaced
+    /// Do not bar the replaced content
     #[arg(long)]
     pub no_bar: bool,
     /// Skip the confirmation
@@ -159,9 +159,9 @@ pub struct Rollback {
     pub waiting: WaitOptions,
 }
 
-/// Wait until a version is on every agent, or a deleted stack is gone
+/// Wait until a version reaches every agent, or a deleted stack is removed
 ///
-/// A wait is for one sequence id: reports about an earlier version do not count.
+/// Waits for one sequence id; reports about earlier versions do not count.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr wait web --for healthy --sequence 42 --timeout 10m")]
 pub struct Wait {

@@ -44,7 +44,7 @@ pub struct SetGrant {
     /// ServiceAccount that agents use for the project's stacks
     #[arg(long, value_name = "NAMESPACE/brokkr-NAME")]
     pub account: String,
-    /// Confirm how many stacks on agents are no longer covered; the refusal shows the number
+    /// Confirm how many stacks on agents would no longer be covered; the error message shows the number
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
@@ -59,7 +59,7 @@ pub struct DeleteGrant {
     /// Skip the confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Confirm how many stacks on agents it covers; the refusal shows the number
+    /// Confirm how many stacks on agents it covers; the error message shows the number
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }

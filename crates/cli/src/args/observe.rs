@@ -38,7 +38,7 @@ fn state() -> impl clap::builder::TypedValueParser<Value = State> {
 
 /// Explain why a stack or an agent is not in sync, and what to do about it
 ///
-/// Shows the first step that is not complete, the cause, and the next action. The steps are published, targeted, released,
+/// Shows the first hop that is not complete, the cause and the next step. The hops are published, targeted, released,
 /// fetched, verified, applied, pruned, healthy and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr why web\n  brokkr why web --agent eu-1\n  brokkr why agent/eu-1")]
@@ -84,10 +84,10 @@ pub struct Events {
     /// Show only events of this kind
     #[arg(long = "event", value_name = "EVENT", conflicts_with = "watch", value_parser = transition())]
     pub transition: Option<Transition>,
-    /// Show only events from this time on: a time, or a duration before now
+    /// Show only events after this time, or within this duration
     #[arg(long, value_name = "TIME|DURATION", conflicts_with = "watch", value_parser = super::time)]
     pub since: Option<Timestamp>,
-    /// Show only events before this time: a time, or a duration before now
+    /// Show only events before this time, or older than this duration
     #[arg(long, value_name = "TIME|DURATION", conflicts_with = "watch", value_parser = super::time)]
     pub until: Option<Timestamp>,
     /// Show at most this many

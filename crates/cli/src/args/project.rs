@@ -18,9 +18,9 @@ pub enum ProjectCommand {
     Create(ProjectQuotas),
     /// Change the quotas of a project
     ///
-    /// A quota below the current usage removes nothing; it only prevents more.
+    /// A quota below the current usage deletes nothing; it only blocks further use.
     Set(ProjectQuotas),
-    /// Delete a project without stacks, valid tokens, webhooks and grants
+    /// Delete a project that has no stacks, valid tokens, webhooks or grants
     ///
     /// A project that ever had a stack cannot be deleted.
     Delete {

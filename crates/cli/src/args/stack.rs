@@ -24,7 +24,7 @@ pub enum StackCommand {
     Diff(Diff),
     Manifest(Manifest),
     Rollback(Rollback),
-    /// List the contents that rollbacks barred, newest first
+    /// List the content that rollbacks barred, newest first
     Barred {
         /// Name or id
         #[arg(value_parser = super::stack)]
@@ -68,7 +68,7 @@ pub struct Manifest {
     pub sequence: Option<SequenceId>,
 }
 
-/// Unbar a content, so that it can be submitted again
+/// Unbar content, so that it can be submitted again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr stack unbar web 42")]
 pub struct Unbar {
@@ -120,8 +120,8 @@ pub struct Approve {
 
 /// Delete a stack and its resources on every agent
 ///
-/// On a terminal, the command asks for the stack's name. In scripts, use --yes; if the stack is on more than 10 agents,
-/// --expect is required, too.
+/// On a terminal, the command asks you to type the stack's name. In scripts, use --yes; if the stack is on more than 10
+/// agents, --expect is also required.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr stack delete web --yes --expect 1204 --wait")]
 pub struct DeleteStack {
@@ -134,7 +134,7 @@ pub struct DeleteStack {
     /// Confirm how many agents have the stack; if the number differs, nothing is deleted
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<usize>)]
     pub expect: Option<usize>,
-    /// Leave the resources in the clusters, without Brokkr's metadata and no longer managed
+    /// Leave the resources in the clusters, unmanaged and without Brokkr's metadata
     #[arg(long)]
     pub keep_resources: bool,
     /// Wait until every agent has reported that the resources are gone

@@ -30,11 +30,12 @@ pub enum TokenCommand {
 
 /// Create an API token in the project
 ///
-/// Only the token is printed to stdout, once. Owners can create tokens with a project role, admins with any role.
+/// Only the token is printed to stdout; it cannot be shown again. Owners can create tokens with a project role, admins with
+/// any role.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr token create ci-web --role deployer --ttl 30d > token")]
 pub struct CreateToken {
-    /// Name; it is shown in histories and in the audit log
+    /// Name; it is shown in the history of stacks and in the audit log
     pub name: Name,
     /// Role
     #[arg(long, value_name = "ROLE", value_parser = role())]
@@ -46,8 +47,8 @@ pub struct CreateToken {
 
 /// Replace an API token
 ///
-/// Only the new token is printed to stdout, once. It has the name, role and validity of the old one. Both tokens are valid
-/// during the overlap; the validity of the old one is never extended.
+/// Only the new token is printed to stdout; it cannot be shown again. It has the name, role and validity of the old one. Both
+/// tokens are valid during the overlap; the validity of the old one is never extended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr token rotate ci-web --overlap 2h > token")]
 pub struct RotateToken {

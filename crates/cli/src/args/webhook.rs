@@ -32,7 +32,7 @@ pub enum WebhookCommand {
     /// Send a signed ping and show the result
     Test(OneWebhook),
     Deliveries(Deliveries),
-    /// Resend a message, starting with the first attempt
+    /// Resend a message; its attempts start over
     Resend {
         /// Name or id
         #[arg(value_name = "WEBHOOK")]
@@ -52,29 +52,29 @@ pub struct OneWebhook {
 
 /// Create a webhook
 ///
-/// Only the secret is printed to stdout, once. Receivers verify signatures with it (docs/webhooks.md).
+/// Only the secret is printed to stdout; it cannot be shown again. Receivers verify signatures with it (docs/webhooks.md).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook create ops --url - --event alert.failure < address > secret")]
 pub struct CreateWebhookArgs {
     /// Name
     pub name: Name,
-    /// HTTPS address of the receiver; - reads it from stdin, because other users of the machine can see flags
+    /// HTTPS URL of the receiver; use - to read it from stdin, because other users of the machine can see command lines
     #[arg(long, value_name = "URL")]
     pub url: String,
     #[command(flatten)]
     pub filter: Filter,
 }
 
-/// Change the address or the filter of a webhook
+/// Change the URL or the filter of a webhook
 ///
-/// A new filter replaces the whole old filter.
+/// A new filter replaces the old filter completely.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook set ops --event alert.failure --event alert.failure_over")]
 pub struct SetWebhook {
     /// Name or id
     #[arg(value_name = "WEBHOOK")]
     pub webhook: Name,
-    /// HTTPS address of the receiver; - reads it from stdin
+    /// HTTPS URL of the receiver; use - to read it from stdin
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     #[command(flatten)]
@@ -135,7 +135,8 @@ fn event() -> impl clap::builder::TypedValueParser<Value = WebhookEvent> {
 
 /// Replace the secret of a webhook
 ///
-/// Only the new secret is printed to stdout, once. During the overlap, messages are signed with both secrets.
+/// Only the new secret is printed to stdout; it cannot be shown again. During the overlap, messages are signed with both
+/// secrets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr webhook rotate-secret ops --overlap 2d > secret")]
 pub struct RotateWebhookSecret {

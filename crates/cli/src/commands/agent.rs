@@ -111,8 +111,7 @@ fn print_token(token: &Token, client: &Client, printer: Printer) -> Result {
 
 pub fn seconds(ttl: Duration) -> Result<u32> {
     let seconds = u32::try_from(ttl.as_secs()).ok().filter(|seconds| *seconds > 0);
-    seconds
-        .ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least 1s and fit into 32 bits of seconds"))
+    seconds.ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least 1s and less than 100 years"))
 }
 
 async fn revoke_join_token(id: TokenId, client: &Client, printer: Printer) -> Result {
@@ -138,7 +137,7 @@ async fn revoke(args: Revoke, client: &Client, printer: Printer) -> Result {
     let name = agent.name.as_str();
     if !args.yes {
         printer.warn(&format!(
-            "the agent {name} of {} will be refused; its cluster stays as it is and is no longer repaired",
+            "requests of the agent {name} of {} will be refused; its cluster stays as it is, and drift is no longer reverted",
             client.base()
         ));
         confirm(&format!("revoking the keys of {name}"), name, printer).await?;

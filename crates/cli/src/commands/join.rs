@@ -39,7 +39,7 @@ pub async fn run(args: Join, global: &Global, printer: Printer) -> Result {
     }
     if is_this_machine(&installation.broker) {
         printer.warn(&format!(
-            "the agent will connect to {}, which is the Pod itself inside a cluster; use --broker-url",
+            "the agent will connect to {}, which inside a cluster is the Pod itself; use --broker-url",
             installation.broker
         ));
     }
@@ -139,7 +139,7 @@ async fn token(args: &Join, client: &Client) -> Result<JoinToken> {
     client.create_join_token(&request).await.while_trying(&action)
 }
 
-/// Prints a script that does the same where kubectl reaches the cluster.
+/// Prints a script that does the same on a machine with access to the cluster.
 fn print(args: &Join, token: &JoinToken, broker: &Url, manifests: &str, printer: Printer) -> Result {
     let (name, namespace, until) = (&token.agent_name, &args.namespace, token.expires_at);
     let forget = if args.rejoin {
@@ -156,8 +156,8 @@ fn print(args: &Join, token: &JoinToken, broker: &Url, manifests: &str, printer:
          {manifests}BROKKR"
     ))?;
     printer.note(&format!(
-        "run this with sh, or paste it into bash, where kubectl reaches the cluster, before {until:.0}; one agent can join \
-         with it as {name}. It contains the token: keep it secret\nnext: brokkr agent show {name}"
+        "run this script before {until:.0} on a machine with access to the cluster: with sh, or paste it into bash. It \
+         contains a token with which one agent can join as {name}: keep it secret\nnext: brokkr agent show {name}"
     ));
     Ok(())
 }

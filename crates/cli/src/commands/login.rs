@@ -34,7 +34,7 @@ pub async fn run(args: Login, global: &Global, printer: Printer) -> Result {
     let certificate_authorities = global.ca_file.as_deref().map(read_authorities).transpose()?;
     let context = Context { server: args.url, certificate_authorities };
     if context.server.scheme() == "http" && !is_this_machine(&context.server) {
-        printer.warn("the token is sent unencrypted over http://; use https:// except for trials");
+        printer.warn("the token is sent unencrypted over http://; use https:// except for tests");
     }
     let token = token(global.token_file.as_deref(), printer).await?;
     let whoami = client(&context, token.clone(), global.project.as_ref(), RetryPolicy::none())?

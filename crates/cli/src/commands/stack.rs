@@ -157,7 +157,7 @@ async fn bars(stack: &str, client: &Client) -> Result<Vec<BarredContent>> {
     client
         .barred_contents_all(stack)
         .await
-        .while_trying(&format!("list the barred contents of the stack {stack}"))
+        .while_trying(&format!("list the barred content of the stack {stack}"))
         .about(Noun::Stack, stack)
 }
 
@@ -188,11 +188,12 @@ fn find_bar<'a>(bars: &'a [BarredContent], content: &str) -> Result<&'a BarredCo
     let found: Vec<_> = bars.iter().filter(|bar| bar.checksum.to_string().starts_with(&digits)).collect();
     match found.as_slice() {
         [bar] if digits.len() >= 6 => Ok(bar),
-        [_] => Err(Failure::new(Exit::Usage, format!("{content} is too short: give at least 6 digits"))),
+        [_] => Err(Failure::new(Exit::Usage, format!("{content} is too short; use at least 6 digits"))),
         [] => Err(Failure::new(Exit::NotFound, format!("no barred content matches {content}"))),
-        several => {
-            Err(Failure::new(Exit::Conflict, format!("{content} matches {} barred contents", several.len())))
-        }
+        several => Err(Failure::new(
+            Exit::Conflict,
+            format!("{content} matches the barred content of {} versions", several.len()),
+        )),
     }
 }
 

@@ -48,7 +48,7 @@ impl Show for Ahead {
 impl Show for Unknown {
     fn text(&self, options: &RenderOptions) -> String {
         if self.0.items.is_empty() {
-            return "all stacks of agents are known".to_owned();
+            return "every stack on the agents is in the database".to_owned();
         }
         let how = "brokkr admin settle STACK --recreate, or --delete";
         format!("{}\n\nsettle each with: {how}", table(&self.0.items, options))
@@ -94,7 +94,7 @@ fn status(system: &System) -> String {
         (
             system.targets_kept,
             "target",
-            "kept because the agent has the stack, although the database does not target it",
+            "kept because the agent has the stack, although the database does not list the agent as a target",
         ),
     ] {
         if number > 0 {

@@ -8,7 +8,7 @@ use super::table::Table;
 use super::text::age;
 
 impl Listed for BarredContent {
-    const NONE: &'static str = "no barred contents";
+    const NONE: &'static str = "no barred content";
 
     fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
         let now = table.now();

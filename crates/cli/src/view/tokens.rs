@@ -13,7 +13,7 @@ use super::{Listed, RenderOptions, Show};
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 impl Listed for ApiToken {
-    const NONE: &'static str = "no API tokens: `brokkr token create NAME --role ROLE` makes one";
+    const NONE: &'static str = "no API tokens; create one with `brokkr token create NAME --role ROLE`";
 
     fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
         let now = table.now();

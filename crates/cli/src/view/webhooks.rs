@@ -138,7 +138,7 @@ mod tests {
         let bad = Attempt {
             delivered: false,
             status: Some(503),
-            error: Some("the receiver answered 503".into()),
+            error: Some("the receiver returned 503".into()),
             ..good.clone()
         };
         let delivery = Delivery {

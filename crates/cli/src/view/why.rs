@@ -200,7 +200,9 @@ mod tests {
                 next: "correct the agent's labels, or target it".into(),
                 command: Some("brokkr agent label store-0412 env=prod".into()),
             }),
-            evidence: vec!["selector env=prod misses: it wants env=prod, the agent has env=dev".into()],
+            evidence: vec![
+                "selector env=prod does not match: it requires env=prod, but the agent has env=dev".into(),
+            ],
             ..why()
         };
         insta::assert_snapshot!(format!(
@@ -248,7 +250,7 @@ mod tests {
                 hop: Hop::Fetched,
                 cause: Cause::AgentSilent,
                 message: "the agent store-0412 is silent; it was last seen 66 min ago".into(),
-                next: "look at the agent in its cluster".into(),
+                next: "check the agent in its cluster".into(),
                 command: None,
             }),
             evidence: Vec::new(),

@@ -148,7 +148,7 @@ fn a_grant_is_checked_before_it_is_sent() {
         "--account",
         "a/b",
     ]);
-    everybody.exits(2).says("an empty selector would be the whole fleet");
+    everybody.exits(2).says("an empty selector would match every agent");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_selector_is_previewed() {
         .brokkr(&["agent", "preview", "*", "-o", "name"])
         .exits(0)
         .prints_exactly("agent/eu-1\nagent/us-1\n");
-    broker.brokkr(&["agent", "preview", ""]).exits(2).says("an empty selector would be the whole fleet");
+    broker.brokkr(&["agent", "preview", ""]).exits(2).says("an empty selector would match every agent");
 }
 
 #[test]

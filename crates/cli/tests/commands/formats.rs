@@ -30,7 +30,7 @@ fn agents_are_chosen_by_labels_status_and_presence() {
     broker.brokkr(&list).exits(0).prints_exactly("no agents match\n");
     let line = &broker.asked()[0].line;
     assert!(line.contains("?selector=env%3Dprod&status=INACTIVE&presence=silent&limit=500"), "{line}");
-    broker.brokkr(&["agent", "list", "-l", ""]).exits(2).says("an empty selector would be the whole fleet");
+    broker.brokkr(&["agent", "list", "-l", ""]).exits(2).says("an empty selector would match every agent");
 }
 
 /// Of many: the broker gives the first ones, and tells of the rest.

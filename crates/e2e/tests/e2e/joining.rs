@@ -124,7 +124,7 @@ async fn printed_manifests_can_be_applied_elsewhere() -> Result<()> {
         .env("KUBECONFIG", site.cluster.kubeconfig());
     run(paste, WAIT_TIMEOUT).await?.ok()?;
     site.fleet.active("shop").await.with_context(|| site.describe_pods())?;
-    assert!(printed.stderr.contains("which is the Pod itself inside a cluster"), "{printed:?}");
+    assert!(printed.stderr.contains("which inside a cluster is the Pod itself"), "{printed:?}");
     // Without a cluster, the manifests are printed.
     let nowhere = ["agent", "join", "far", "--kubeconfig", "/dev/null"];
     let nowhere = site.fleet.brokkr(nowhere).await?.ok()?;

@@ -52,7 +52,7 @@ fn breach_of(breach: &serde_saphyr::budget::BudgetBreach) -> &'static str {
         | BudgetBreach::MergeKeys { .. }
         | BudgetBreach::RecordedAnchorEvents { .. }
         | BudgetBreach::RecordedAnchorBytes { .. } => "the anchors and aliases",
-        BudgetBreach::ScalarBytes { .. } => "the texts, with aliases expanded,",
+        BudgetBreach::ScalarBytes { .. } => "the strings, with aliases expanded,",
         _ => "the values, with aliases expanded,",
     }
 }

@@ -42,7 +42,7 @@ fn a_claim_that_waits_for_its_first_consumer_is_fine() {
         &[
             (Ready, "Bound", "bound", none(), json!({ "phase": "Bound" })),
             (Ready, "WaitingForConsumer", waiting, none(), json!({ "phase": "Pending" })),
-            (Failed, "Lost", "its volume is gone", none(), json!({ "phase": "Lost" })),
+            (Failed, "Lost", "its volume no longer exists", none(), json!({ "phase": "Lost" })),
             (
                 Unknown,
                 "UnknownPhase",
@@ -57,7 +57,7 @@ fn a_claim_that_waits_for_its_first_consumer_is_fine() {
         let marks = BTreeMap::from([(name.to_owned(), "x".to_owned())]);
         let judge =
             |phase| judge_marked(&marks, 0, "PersistentVolumeClaim", none(), json!({ "phase": phase }));
-        assert_eq!(judge("Pending"), Health::progressing("Provisioning", "its volume is being made"));
+        assert_eq!(judge("Pending"), Health::progressing("Provisioning", "its volume is being created"));
         assert_eq!(judge("Bound").state, Ready);
     }
 }

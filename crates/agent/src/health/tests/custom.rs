@@ -9,7 +9,7 @@ use super::*;
 fn a_custom_resource_is_what_its_conditions_say() {
     let none = || json!(null);
     let conditions = |conditions: &[Value]| json!({ "conditions": conditions });
-    let unseen = "its controller has not seen the newest change yet";
+    let unseen = "its controller has not processed the newest change yet";
     let stale = |kind| with(condition(kind, "True", "Old"), json!({ "observedGeneration": 1 }));
     expect(
         "example.com/Widget",

@@ -14,7 +14,7 @@ fn a_deployment_is_ready_when_every_replica_is_new_and_ready() {
     });
     let status = |fields| with(done.clone(), fields);
     let progress = |reason| json!({ "conditions": [condition("Progressing", "True", reason)] });
-    let unseen = "its controller has not seen the newest change yet";
+    let unseen = "its controller has not processed the newest change yet";
     expect(
         "apps/Deployment",
         &[
@@ -273,7 +273,7 @@ fn a_replication_controller_is_judged_like_a_replica_set() {
     let done = json!({
         "observedGeneration": 2, "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
     });
-    let unseen = "its controller has not seen the newest change yet";
+    let unseen = "its controller has not processed the newest change yet";
     expect(
         "ReplicationController",
         &[

@@ -46,7 +46,7 @@ fn a_job_is_ready_when_it_is_complete_and_not_when_it_has_started() {
             (
                 Ready,
                 "Suspended",
-                "suspended, as its manifest asks",
+                "suspended, as set in its manifest",
                 json!({ "suspend": true }),
                 conditions("Suspended", ""),
             ),
@@ -66,7 +66,7 @@ fn a_job_is_ready_when_it_is_complete_and_not_when_it_has_started() {
             (
                 Ready,
                 "Suspended",
-                "suspended, as its manifest asks",
+                "suspended, as set in its manifest",
                 json!({ "suspend": true }),
                 json!({ "active": [{}] }),
             ),
@@ -94,7 +94,7 @@ fn a_failed_pod_has_failed() {
                 none(),
                 json!({ "phase": "Failed", "reason": "Evicted", "message": "low on memory" }),
             ),
-            (Unknown, "NodeUnreachable", "its node does not answer", none(), json!({ "phase": "Unknown" })),
+            (Unknown, "NodeUnreachable", "its node does not respond", none(), json!({ "phase": "Unknown" })),
             (
                 Failed,
                 "CrashLoopBackOff",
@@ -112,7 +112,7 @@ fn a_failed_pod_has_failed() {
             (
                 Progressing,
                 "ImagePullBackOff",
-                "container app waits: ImagePullBackOff",
+                "container app is waiting: ImagePullBackOff",
                 none(),
                 json!({ "phase": "Pending", "containerStatuses": container("ImagePullBackOff") }),
             ),

@@ -13,11 +13,11 @@ fn an_autoscaler_is_ready_when_it_has_numbers_to_scale_by() {
     expect(
         "autoscaling/HorizontalPodAutoscaler",
         &[
-            (Progressing, "NotObserved", "its controller has not looked at it yet", none(), none()),
+            (Progressing, "NotObserved", "its controller has not processed it yet", none(), none()),
             (
                 Progressing,
                 "NotObserved",
-                "its controller has not looked at it yet",
+                "its controller has not processed it yet",
                 none(),
                 conditions(&[able()]),
             ),
@@ -62,7 +62,7 @@ fn an_autoscaler_is_ready_when_it_has_numbers_to_scale_by() {
 #[test]
 fn a_disruption_budget_is_ready_although_it_allows_none() {
     let none = || json!(null);
-    let unseen = "its controller has not seen the newest change yet";
+    let unseen = "its controller has not processed the newest change yet";
     let conditions = |status, reason| json!({ "observedGeneration": 2, "conditions": [condition("DisruptionAllowed", status, reason)] });
     expect(
         "policy/PodDisruptionBudget",

@@ -25,18 +25,18 @@ pub struct EgressPolicy {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "the address of a webhook has to be a URL such as https://hooks.example.com/brokkr, of at most {MAX_URL} bytes"
+        "the URL of a webhook must be like https://hooks.example.com/brokkr, with at most {MAX_URL} bytes"
     )]
     NotAnAddress,
-    #[error("the address has to begin with https://")]
+    #[error("the URL must start with https://")]
     NotHttps,
-    #[error("the address contains a user or password; receivers authenticate messages by their signature")]
+    #[error("the URL contains a user name or password; receivers authenticate messages by their signature")]
     Credentials,
     #[error("port {0} is not allowed; webhooks go to 443 or 8443")]
     Port(u16),
     #[error("{0} is not a public address, and the operator of this broker does not allow it")]
     NotPublic(IpAddr),
-    #[error("the name resolves to no address")]
+    #[error("the host name does not resolve to an address")]
     Nowhere,
 }
 

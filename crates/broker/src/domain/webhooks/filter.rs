@@ -7,7 +7,7 @@ use super::happening::Happening;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFilter {
     #[error(
-        "a filter names at most {FILTER_NAMES} stacks and {FILTER_NAMES} agents; use `agent_selector`, or leave it out"
+        "a filter can name at most {FILTER_NAMES} stacks and {FILTER_NAMES} agents; use `agent_selector`, or omit the list"
     )]
     TooMany,
     #[error("pings are sent only by the test route")]

@@ -22,7 +22,7 @@ const LONGEST: usize = 64;
 pub struct WebhookSecret(Vec<u8>);
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a webhook secret has to be whsec_ followed by {SHORTEST} to {LONGEST} bytes in base64")]
+#[error("a webhook secret must be whsec_ followed by {SHORTEST} to {LONGEST} bytes in base64")]
 pub struct BadSecret;
 
 impl WebhookSecret {

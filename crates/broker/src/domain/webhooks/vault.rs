@@ -40,11 +40,11 @@ pub struct Sealed {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
     #[error(
-        "the secret key has to be {KEY_BYTES} random bytes in base64; create one with `openssl rand -base64 32`"
+        "the secret key must be {KEY_BYTES} random bytes in base64; create one with `openssl rand -base64 32`"
     )]
     BadKey,
     #[error(
-        "the secret was encrypted with key {sealed}, this broker has key {here}; start it with the other key"
+        "the secret was encrypted with key {sealed}, but this broker has key {here}; start it with the other key"
     )]
     OtherKey { sealed: String, here: String },
     #[error("failed to decrypt the secret: it was changed or belongs to another webhook")]

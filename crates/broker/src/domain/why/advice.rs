@@ -52,7 +52,7 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
             Some(brokkr(case, &format!("admin settle {stack} --publish-restored"))),
         ),
         Cause::UnknownKind => only(
-            "install the definition of that kind in the cluster, with this stack or another one: the agent continues \
+            "install the CustomResourceDefinition of that kind, with this stack or another one; the agent then continues \
              automatically",
         ),
         Cause::NamespaceMissing => namespace(case.report),
@@ -68,7 +68,7 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
         Cause::Unschedulable => or_roll_back("add a node that fits, or reduce what the Pod requests"),
         Cause::Contested => (contested(case.report), None),
         Cause::Finalizer => finalizer(case.report),
-        Cause::Blocked => only("remove the objects that block, as named"),
+        Cause::Blocked => only("delete the listed objects, which block the removal"),
         Cause::AwaitsApproval => (
             format!(
                 "check `brokkr diff {stack}`; approve the prune if it is intended, otherwise submit a version that keeps the \
@@ -81,7 +81,7 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
         Cause::Degraded => or_roll_back("check the messages of the objects"),
         Cause::NotReady => only("check the messages of the objects, or wait"),
         Cause::NotReportedYet => only("wait; then check the agent's log"),
-        Cause::Removing => only("wait; blocking objects are named as soon as they are known"),
+        Cause::Removing => only("wait; objects that block the removal are listed as soon as they are known"),
         // These are about the agent itself, and come with advice of their own; or nothing is broken.
         Cause::AgentInactive
         | Cause::AgentNeverSeen
@@ -119,11 +119,14 @@ fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
         .and_then(|note| note.object.namespace.as_deref().filter(|name| is_plain(name)));
     match missing {
         Some(name) => (
-            format!("create the namespace {name}, or add it to the stack: the agent continues automatically"),
+            format!(
+                "create the namespace {name}, or add it to the stack; the agent then continues automatically"
+            ),
             Some(format!("kubectl create namespace {name}")),
         ),
         None => (
-            "wait until the namespace is gone or exists again: the agent continues automatically".to_owned(),
+            "wait until the namespace is deleted or exists again; the agent then continues automatically"
+                .to_owned(),
             None,
         ),
     }
@@ -141,7 +144,7 @@ fn forbidden(report: Option<&LastReport>) -> String {
     let account = account.and_then(|account| account.strip_prefix("system:serviceaccount:"));
     if let Some((namespace, name)) = account.and_then(|account| account.split_once(':')) {
         return format!(
-            "grant the account {namespace}/{name} that permission in the cluster: the agent retries automatically"
+            "grant the account {namespace}/{name} that permission in the cluster; the agent retries automatically"
         );
     }
     match resource.filter(|resource| is_plain(resource) && resource.contains('.')) {
@@ -149,7 +152,7 @@ fn forbidden(report: Option<&LastReport>) -> String {
             "grant the permission: run brokkr-agent install again with the same flags and --kind {resource}; the agent \
              retries automatically"
         ),
-        None => "grant the agent's role that permission in the cluster: the agent retries automatically"
+        None => "grant the agent's role that permission in the cluster; the agent retries automatically"
             .to_owned(),
     }
 }

@@ -38,8 +38,8 @@ pub(super) fn near_misses(agent: &AgentFacts, stack: &StackFacts) -> Vec<String>
 fn miss(agent: &AgentFacts, requirement: &Requirement) -> String {
     let key = key(requirement);
     match agent.labels.get(key) {
-        Some(value) => format!("it requires {requirement}, the agent has {key}={value}"),
-        None => format!("it requires {requirement}, the agent has no label {key}"),
+        Some(value) => format!("it requires {requirement}, but the agent has {key}={value}"),
+        None => format!("it requires {requirement}, but the agent has no label {key}"),
     }
 }
 

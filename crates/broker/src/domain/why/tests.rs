@@ -300,7 +300,7 @@ fn g3_the_nearest_selector_is_named_with_the_label_by_which_it_misses() {
     let verdict = told(&agent(), &stack, None, &seen(Presence::Fresh));
     assert_eq!(
         verdict.evidence[0],
-        "selector env=prod,region=eu does not match: it requires region=eu, the agent has region=us"
+        "selector env=prod,region=eu does not match: it requires region=eu, but the agent has region=us"
     );
     assert_eq!(verdict.evidence.len(), NEAR_MISSES + 1);
     let mut named = super::tests::stack(&[]);

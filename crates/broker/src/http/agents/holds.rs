@@ -36,7 +36,7 @@ pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Res
     let agent = change.caller()?.agent()?.id;
     let session: Option<Session> = optional(&change.headers, header::SESSION)?;
     if holds.stacks.len().max(holds.held.len()) > MOST {
-        return Err(ApiError::unreadable(format!("an agent holds at most {MOST} stacks")));
+        return Err(ApiError::unreadable(format!("an agent can have at most {MOST} stacks")));
     }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let known = agent_lock_on_conn(write.conn(), agent).await?;
@@ -82,10 +82,10 @@ async fn keep_as_targets(
     let kept = holds_keep_targets_on_conn(write.conn(), agent, &unreached).await?;
     for (project, stack) in &kept {
         tracing::warn!(
-            %agent,
+            agent_id = %agent,
             project,
-            %stack,
-            "agent holds a stack that the restored targets do not include; kept as a target"
+            stack_id = %stack,
+            "the agent has the stack but is not a target of it in the restored database; added it as a target"
         );
     }
     Ok(kept)

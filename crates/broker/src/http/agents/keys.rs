@@ -45,7 +45,7 @@ pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Re
                 "a newer key is registered than the one that signed this request",
             ));
         } else if keys.old_public_key.as_ref() == Some(&public_key) {
-            return Err(ApiError::unreadable("this key was replaced before: generate a new one"));
+            return Err(ApiError::unreadable("this key was already replaced; generate a new one"));
         } else {
             let until = agent_keys_rotate_on_conn(write.conn(), agent.id, &public_key).await?;
             write.audit_digests(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));

@@ -31,14 +31,14 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
     let batch: ReportBatch = change.json()?;
     let agent = change.caller()?.agent()?.id;
     if batch.reports.len() > BATCH {
-        return Err(ApiError::unreadable(format!("a batch holds at most {BATCH} reports")));
+        return Err(ApiError::unreadable(format!("a batch can have at most {BATCH} reports")));
     }
     let (mut reports, refused) = sift(agent, batch.reports);
     if !refused.is_empty() {
         tracing::warn!(
-            %agent,
+            agent_id = %agent,
             count = refused.len(),
-            "reports refused: their ids do not match their content"
+            "refused reports: their ids do not match their content"
         );
     }
     fill_hops(&broker, agent, &mut reports, Timestamp::now());

@@ -127,7 +127,7 @@ impl Sender {
         match tokio::time::timeout(TIMEOUT, request.send()).await {
             Ok(Ok(response)) => judge(response).await,
             Ok(Err(error)) => SendOutcome::failed(describe(error)),
-            Err(_) => SendOutcome::failed(format!("no answer within {} seconds", TIMEOUT.as_secs())),
+            Err(_) => SendOutcome::failed(format!("no response within {} seconds", TIMEOUT.as_secs())),
         }
     }
 }
@@ -137,8 +137,8 @@ async fn judge(response: Response) -> SendOutcome {
     let status = response.status();
     let retry_after = retry_after(&response);
     let error = (!status.is_success()).then(|| match status.is_redirection() {
-        true => format!("the receiver answered {}: redirects are not followed", status.as_u16()),
-        false => format!("the receiver answered {}", status.as_u16()),
+        true => format!("the receiver returned {}; redirects are not followed", status.as_u16()),
+        false => format!("the receiver returned {}", status.as_u16()),
     });
     let attempt = Attempt {
         delivered: status.is_success(),

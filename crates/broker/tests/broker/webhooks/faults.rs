@@ -41,7 +41,7 @@ async fn row_48_a_receiver_that_hangs_holds_up_no_other_and_is_tried_again() -> 
     good.got(3).await?;
     let waiting = deliveries(&harness, "hanging").await?;
     assert!(waiting.iter().all(|delivery| delivery.last_attempt.is_none()), "the others were not waited for");
-    let told = |text: &str| text.contains("no answer within 15 seconds");
+    let told = |text: &str| text.contains("no response within 15 seconds");
     let oldest = async || deliveries(&harness, "hanging").await.ok()?.pop();
     let tried = brokkr_testkit::eventually(SOON, "the attempt is given up", async || {
         let attempt = oldest().await?.last_attempt?;

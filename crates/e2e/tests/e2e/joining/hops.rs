@@ -19,7 +19,7 @@ async fn a_failed_join_names_the_failed_step_and_what_to_do() -> Result<()> {
         ("connect", "refused", &["--broker-url", &closed], "firewall"),
         // Another server answers there, with a certificate of an untrusted authority.
         ("tls", "certificate", &["--broker-url", stranger.url()], "--ca-file"),
-        ("token", "join token", &["--ttl", "1s"], "run the command again: it makes a new token"),
+        ("token", "join token", &["--ttl", "1s"], "run the command again; it creates a new token"),
     ];
     // All in one namespace: leftovers of an earlier attempt do not disturb the next one.
     let site = Site::new().await?;
@@ -71,7 +71,7 @@ async fn a_clock_outside_the_validity_of_the_certificate_is_named_and_smaller_er
         node_gives(&site, clock.shifted(days * DAY));
         let there = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(days * DAY);
         let month = there.strftime("the local clock says %Y-%m-").to_string();
-        let next = "set the clock of the cluster's nodes; if it is right, renew the broker's certificate";
+        let next = "set the clock of the cluster's nodes; if it is correct, renew the broker's certificate";
         site.stops("clock", &[reason, &month, next], &[]).await?;
     }
 

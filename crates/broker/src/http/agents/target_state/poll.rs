@@ -157,7 +157,7 @@ fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> Result<Curre
             return Err(ApiError::new(code, code.title()));
         }
         if claims.holds.is_some_and(|holds| holds != facts.holds_digest) {
-            return Err(ApiError::new(ErrorCode::BRK3001, "the broker has another list of held stacks"));
+            return Err(ApiError::new(ErrorCode::BRK3001, "the broker's list of the agent's stacks differs"));
         }
     }
     let (answer, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
