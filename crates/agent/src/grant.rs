@@ -7,7 +7,7 @@
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::reason::{Reason, Uncovered};
 use brokkr_api::report::ObjectNote;
-use brokkr_install::may_be_acted_as;
+use brokkr_install::may_be_impersonated;
 use brokkr_manifest::Key;
 
 use crate::resource::object_ref;
@@ -43,7 +43,7 @@ impl ActingAs {
 pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
     match target.grant.as_ref().and_then(|grant| grant.account.as_deref()) {
         Some(account) => match account.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && may_be_acted_as(name) => {
+            Some((namespace, name)) if !namespace.is_empty() && may_be_impersonated(name) => {
                 Ok(ActingAs(As::Account { namespace: namespace.into(), name: name.into() }))
             }
             _ => Err(Reason::AccountNotAllowed {

@@ -1,31 +1,31 @@
-//! What stands before the agent comes: its namespace, the record kind, its account, its rights and its fence.
+//! The prerequisites of the agent: its namespace, the record kind, its service account, its roles and its fence.
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{BETWEEN, NAMESPACE, may_be_acted_as, read};
+use crate::{DOCUMENT_START, NAMESPACE, may_be_impersonated, read};
 
-/// On rights that depend on the flags: which agent they are for, by its namespace.
+/// Label on roles and bindings that depend on the flags: the namespace of the agent that they are for.
 pub const RIGHTS_OF: &str = "brokkr.io/rights-of";
 
-/// Where an agent may write, as flags of every command that installs one.
+/// Flags that say where an agent may write, shared by all commands that install one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Rights {
-    /// How far the agent's own role reaches
+    /// Scope of the agent's own role
     #[arg(long, value_enum, default_value_t = Profile::Cluster)]
     pub profile: Profile,
-    /// Namespaces that stacks may go into, with `--profile namespaces`; they must exist
+    /// Namespaces that stacks may be applied to, with `--profile namespaces`; they must exist
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', required_if_eq("profile", "namespaces"))]
     pub target_namespace: Vec<String>,
-    /// A further kind that stacks may contain, as `certificates.cert-manager.io`, or `*.cert-manager.io`
+    /// Additional kind that stacks may contain, such as `certificates.cert-manager.io` or `*.cert-manager.io`
     #[arg(long = "kind", value_name = "PLURAL.GROUP", value_delimiter = ',')]
     pub kinds: Vec<String>,
-    /// An account that grants may name, as `namespace/brokkr-name`: the agent may act as it
+    /// Service account that grants may name, as `namespace/brokkr-name`; the agent may impersonate it
     #[arg(long, value_name = "ACCOUNT", value_delimiter = ',')]
     pub impersonate: Vec<String>,
 }
 
-/// Where the agent's own role holds.
+/// Scope of the agent's own role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
     /// In the whole cluster
@@ -34,97 +34,103 @@ pub enum Profile {
     Namespaces,
 }
 
-/// Stands for a listed namespace, or for that of an account, in the files.
+/// Placeholder in the templates for a target namespace, or for the namespace of an impersonated account.
 const TARGET: &str = "target-namespace";
-/// Stands for an account that the agent may act as.
-const ACTED_AS: &str = "brokkr-account";
-/// What is filled in, as the files have it.
+/// Placeholder in the templates for an impersonated account.
+const IMPERSONATED: &str = "brokkr-account";
+/// Text in the templates that is replaced.
 const NO_ACCOUNTS: &str = "  accounts: \"\"\n";
 const NO_RULES: &str = "rules: []\n";
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
-/// Everything that is installed, in order.
-pub fn manifests(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
-    read(&text(arguments, home)?)
+/// Returns all objects in the order in which they are applied.
+pub fn manifests(arguments: &Rights, namespace: &str) -> anyhow::Result<Vec<Value>> {
+    read(&text(arguments, namespace)?)
 }
 
-/// The same as the files of `deploy/` say it, comments and all: somebody may want to read it before it is applied.
-pub fn text(arguments: &Rights, home: &str) -> anyhow::Result<String> {
+/// Returns the same objects as YAML with the comments of the templates, for review before they are applied.
+pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
     let accounts = accounts(&arguments.impersonate)?;
     let users: Vec<String> = accounts
         .iter()
         .map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
         .collect();
-    let at_home = |file: &str| file.replace(NAMESPACE, home);
+    let with_namespace = |file: &str| file.replace(NAMESPACE, namespace);
     let mut files = vec![
-        at_home(include_str!("../../../deploy/namespace.yaml")),
-        at_home(include_str!("../../../deploy/record.yaml")),
-        // Before the rights: there is no moment at which the agent could write without it.
-        at_home(include_str!("../../../deploy/fence.yaml")).replace(NO_ACCOUNTS, &with_accounts(&users)),
-        at_home(include_str!("../../../deploy/account.yaml")),
+        with_namespace(include_str!("../../../deploy/namespace.yaml")),
+        with_namespace(include_str!("../../../deploy/record.yaml")),
+        // Before the roles, so that the agent can never write without the fence.
+        with_namespace(include_str!("../../../deploy/fence.yaml"))
+            .replace(NO_ACCOUNTS, &accounts_line(&users)),
+        with_namespace(include_str!("../../../deploy/account.yaml")),
     ];
     match arguments.profile {
-        Profile::Cluster => files.push(at_home(include_str!("../../../deploy/role-cluster.yaml"))),
+        Profile::Cluster => files.push(with_namespace(include_str!("../../../deploy/role-cluster.yaml"))),
         Profile::Namespaces => {
-            files.push(at_home(include_str!("../../../deploy/role-namespaces.yaml")));
-            let target = at_home(include_str!("../../../deploy/target-namespace.yaml"));
-            files.extend(arguments.target_namespace.iter().map(|named| target.replace(TARGET, named)));
+            files.push(with_namespace(include_str!("../../../deploy/role-namespaces.yaml")));
+            let target = with_namespace(include_str!("../../../deploy/target-namespace.yaml"));
+            files
+                .extend(arguments.target_namespace.iter().map(|namespace| target.replace(TARGET, namespace)));
         }
     }
-    let account = at_home(include_str!("../../../deploy/impersonate.yaml"));
-    let acted_as =
-        |(namespace, name): &(String, String)| account.replace(TARGET, namespace).replace(ACTED_AS, name);
-    files.extend(accounts.iter().map(acted_as));
-    files.extend(further_kinds(arguments, &at_home(include_str!("../../../deploy/kinds.yaml")))?);
-    Ok(["", &files.join(BETWEEN)].join(BETWEEN))
+    let role = with_namespace(include_str!("../../../deploy/impersonate.yaml"));
+    let impersonate =
+        |(namespace, name): &(String, String)| role.replace(TARGET, namespace).replace(IMPERSONATED, name);
+    files.extend(accounts.iter().map(impersonate));
+    files.extend(additional_kinds(arguments, &with_namespace(include_str!("../../../deploy/kinds.yaml")))?);
+    Ok(["", &files.join(DOCUMENT_START)].join(DOCUMENT_START))
 }
 
-fn with_accounts(users: &[String]) -> String {
+fn accounts_line(users: &[String]) -> String {
     format!("  accounts: {}\n", json!(users.join(" ")))
 }
 
-/// `namespace/brokkr-name`. The fence holds for accounts of such names, so there can be no others.
-fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
-    named
+/// Splits `namespace/brokkr-name`. Other names are refused, because the fence does not cover them.
+fn accounts(arguments: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    arguments
         .iter()
         .map(|account| {
             let (namespace, name) = account
                 .split_once('/')
-                .with_context(|| format!("--impersonate {account}: say NAMESPACE/brokkr-NAME"))?;
+                .with_context(|| format!("--impersonate {account}: expected NAMESPACE/brokkr-NAME"))?;
             ensure!(
-                may_be_acted_as(name),
-                "--impersonate {account}: the fence holds only for accounts named brokkr-…, so an agent may act as no other"
+                may_be_impersonated(name),
+                "--impersonate {account}: the name of the account must start with brokkr- and must not be brokkr-agent, \
+                 because the fence covers no other accounts"
             );
             Ok((namespace.to_owned(), name.to_owned()))
         })
         .collect()
 }
 
-/// `file` has a role and two bindings, of which the profile takes one.
-fn further_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String>> {
+/// Builds the role for additional kinds and its bindings. `file` has the role and one binding for each profile.
+fn additional_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String>> {
     let mut rules = vec!["rules:".to_owned()];
     for kind in &arguments.kinds {
         let (plural, group) =
-            kind.split_once('.').with_context(|| format!("--kind {kind}: say PLURAL.GROUP"))?;
+            kind.split_once('.').with_context(|| format!("--kind {kind}: expected PLURAL.GROUP"))?;
         let guarded = group == "admissionregistration.k8s.io" && !plural.ends_with("webhookconfigurations");
         ensure!(
             !guarded && group != "brokkr.io" && group != "authentication.k8s.io" && !plural.contains('/'),
-            "--kind {kind}: the agent gets no rights on its own fence and records, on tokens, or on subresources"
+            "--kind {kind}: the agent cannot have rights on its own fence and records, on tokens, or on subresources"
         );
         let rule = json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS});
         rules.push(format!("- {rule}"));
     }
     let rules = rules.join("\n") + "\n";
-    let mut parts = file.split(BETWEEN);
-    let (Some(role), Some(everywhere), Some(listed)) = (parts.next(), parts.next(), parts.next()) else {
-        bail!("deploy/kinds.yaml has a role and two bindings");
+    let mut parts = file.split(DOCUMENT_START);
+    let (Some(role), Some(cluster_binding), Some(namespace_binding)) =
+        (parts.next(), parts.next(), parts.next())
+    else {
+        bail!("deploy/kinds.yaml must contain a role and two bindings");
     };
     Ok(match arguments.profile {
         _ if arguments.kinds.is_empty() => Vec::new(),
-        Profile::Cluster => vec![role.replace(NO_RULES, &rules), everywhere.to_owned()],
+        Profile::Cluster => vec![role.replace(NO_RULES, &rules), cluster_binding.to_owned()],
         Profile::Namespaces => {
-            let bound = arguments.target_namespace.iter().map(|target| listed.replace(TARGET, target));
-            [role.replace(NO_RULES, &rules)].into_iter().chain(bound).collect()
+            let bindings =
+                arguments.target_namespace.iter().map(|target| namespace_binding.replace(TARGET, target));
+            [role.replace(NO_RULES, &rules)].into_iter().chain(bindings).collect()
         }
     })
 }
@@ -141,12 +147,12 @@ mod tests {
         rights: Rights,
     }
 
-    fn of(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+    fn install(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
         in_namespace(NAMESPACE, arguments)
     }
 
-    fn in_namespace(home: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-        manifests(&Line::try_parse_from(["install"].iter().chain(arguments))?.rights, home)
+    fn in_namespace(namespace: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+        manifests(&Line::try_parse_from(["install"].iter().chain(arguments))?.rights, namespace)
     }
 
     fn rules(objects: &[Value]) -> Vec<Value> {
@@ -158,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn no_profile_gives_every_verb_or_a_way_to_more_rights() {
-        let cluster = of(&["--kind", "*.example.com", "--impersonate", "shop/brokkr-shop"]).unwrap();
-        let listed = of(&["--profile", "namespaces", "--target-namespace", "a,b"]).unwrap();
+    fn no_profile_grants_all_verbs_or_privilege_escalation() {
+        let cluster = install(&["--kind", "*.example.com", "--impersonate", "shop/brokkr-shop"]).unwrap();
+        let listed = install(&["--profile", "namespaces", "--target-namespace", "a,b"]).unwrap();
         for rule in rules(&cluster).into_iter().chain(rules(&listed)) {
             for verb in ["*", "escalate", "bind", "deletecollection", "approve", "sign"] {
                 assert!(!has(&rule, "verbs", verb), "{rule}");
@@ -168,7 +174,7 @@ mod tests {
             if has(&rule, "verbs", "impersonate") {
                 assert_eq!(rule["resourceNames"], json!(["brokkr-shop"]));
             }
-            // `*` includes subresources: of all groups it may only be listed, for no subresource can be.
+            // `*` includes subresources, so only `list` is allowed on all groups: no subresource can be listed.
             if has(&rule, "apiGroups", "*") {
                 assert_eq!(rule["verbs"], json!(["list"]));
             }
@@ -179,17 +185,17 @@ mod tests {
     }
 
     #[test]
-    fn listed_namespaces_give_no_right_in_the_whole_cluster_but_to_the_records() {
+    fn the_namespaces_profile_grants_cluster_wide_rights_only_on_records() {
         let objects =
-            of(&["--profile", "namespaces", "--target-namespace", "a,b", "--kind", "w.example.com"]);
+            install(&["--profile", "namespaces", "--target-namespace", "a,b", "--kind", "w.example.com"]);
         let bindings: Vec<String> = objects
             .unwrap()
             .iter()
             .filter(|object| object["kind"].as_str().unwrap().ends_with("Binding"))
             .map(|object| {
                 let metadata = &object["metadata"];
-                let place = metadata["namespace"].as_str().unwrap_or("*");
-                format!("{place} {}", metadata["name"].as_str().unwrap())
+                let namespace = metadata["namespace"].as_str().unwrap_or("*");
+                format!("{namespace} {}", metadata["name"].as_str().unwrap())
             })
             .collect();
         assert_eq!(
@@ -205,11 +211,11 @@ mod tests {
                 "b brokkr-agent-kinds.brokkr-system",
             ]
         );
-        assert!(of(&["--profile", "namespaces"]).is_err(), "which ones?");
+        assert!(install(&["--profile", "namespaces"]).is_err(), "no namespaces given");
     }
 
     #[test]
-    fn another_namespace_is_put_wherever_the_files_say_brokkr_system() {
+    fn the_namespace_replaces_brokkr_system_everywhere() {
         let objects = in_namespace("elsewhere", &["--impersonate", "shop/brokkr-shop"]).unwrap();
         assert!(!json!(objects).to_string().contains(NAMESPACE));
         let fence = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
@@ -217,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_before_it_is_applied_says_what_it_is_for() {
+    fn the_text_keeps_the_comments_of_the_templates() {
         let line = Line::try_parse_from(["install", "--kind", "w.example.com"]).unwrap();
         let text = text(&line.rights, NAMESPACE).unwrap();
         for words in
@@ -228,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn what_an_administrator_must_not_give_is_refused() {
+    fn forbidden_accounts_and_kinds_are_refused() {
         for wrong in ["shop/deployer", "brokkr-shop", "shop/brokkr-agent"] {
-            assert!(of(&["--impersonate", wrong]).is_err(), "{wrong}");
+            assert!(install(&["--impersonate", wrong]).is_err(), "{wrong}");
         }
         for wrong in [
             "stacks.brokkr.io",
@@ -238,8 +244,8 @@ mod tests {
             "*.admissionregistration.k8s.io",
             "widgets",
         ] {
-            assert!(of(&["--kind", wrong]).is_err(), "{wrong}");
+            assert!(install(&["--kind", wrong]).is_err(), "{wrong}");
         }
-        assert!(of(&["--kind", "validatingwebhookconfigurations.admissionregistration.k8s.io"]).is_ok());
+        assert!(install(&["--kind", "validatingwebhookconfigurations.admissionregistration.k8s.io"]).is_ok());
     }
 }

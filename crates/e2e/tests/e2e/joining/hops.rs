@@ -19,7 +19,7 @@ async fn a_failed_join_names_the_failed_step_and_what_to_do() -> Result<()> {
         ("connect", "refused", &["--broker-url", &closed], "firewall"),
         // Another server answers there, with a certificate of an untrusted authority.
         ("tls", "certificate", &["--broker-url", stranger.url()], "--ca-file"),
-        ("token", "join token", &["--ttl", "1s"], "run the command again: it makes a new token"),
+        ("token", "join token", &["--ttl", "1s"], "run the command again: this creates a new token"),
     ];
     // All in one namespace: leftovers of an earlier attempt do not disturb the next one.
     let site = Site::new().await?;

@@ -72,7 +72,7 @@ async fn an_agent_without_any_permission_is_detected_and_installing_again_fixes_
     let reason = format!(
         "system:serviceaccount:{home}:brokkr-agent is not allowed to store its key in its own namespace"
     );
-    let next = "run the command again: its account or roles are not as they were installed";
+    let next = "run the command again: its service account or roles have changed since they were installed";
     assert_explained(&failed, "rights", &[&reason, next]).with_context(|| site.describe_pods())?;
     site.succeeds(&LISTED).await
 }
