@@ -64,11 +64,11 @@ async fn it_is_ready_once_it_has_a_target_state_and_not_while_another_process_se
     let twin = Rig::start().await;
     twin.answering(Counts {
         has_target_state: true,
-        writes_suspended: Some("a newer session serves"),
+        writes_suspended: Some("a newer session is active"),
         ..Counts::none()
     });
     let ready = twin.get("/readyz").await;
-    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("a newer session serves"), "{ready}");
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("a newer session is active"), "{ready}");
     assert!(twin.get("/livez").await.starts_with("HTTP/1.1 200"));
 }
 
