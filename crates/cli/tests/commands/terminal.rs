@@ -38,7 +38,7 @@ fn on_terminal(
     drop(pty.slave);
     let mut terminal = File::from(pty.master);
     let (mut shown, mut typed, mut bytes) = (Vec::new(), prompt.is_empty(), [0; 4096]);
-    // A terminal whose other end is closed answers with an error.
+    // Reading fails once the other end of the terminal is closed.
     while let Ok(count) = terminal.read(&mut bytes) {
         if count == 0 {
             break;

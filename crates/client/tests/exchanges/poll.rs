@@ -111,7 +111,7 @@ async fn portals_and_redirects_are_not_the_broker() {
         matches!(poll, Err(ClientError::InvalidResponse { what: InvalidResponse::Redirect { .. }, .. })),
         "{poll:?}"
     );
-    assert_eq!(asked.len(), 1, "nobody went where it pointed");
+    assert_eq!(asked.len(), 1, "the redirect was not followed");
 }
 
 #[tokio::test]

@@ -115,7 +115,7 @@ fn c4_what_another_stack_wants_is_refused_and_stays_there() {
     assert_eq!(refused.map(|report| report.reason.code()), Some("OwnedByOther"));
 }
 
-/// Without a pause it would ask the API server without end; without a count nobody would ever hear of it.
+/// Without a pause it would send requests without end; without a count it would never be reported.
 #[test]
 fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_reported() {
     let mut scene = Scene::new();

@@ -28,7 +28,7 @@ fn b5_prune_waits_for_a_complete_apply_and_then_takes_what_is_no_longer_wanted()
 fn b5_what_is_kept_by_its_annotation_is_released_and_not_deleted() {
     let mut scene = Scene::with(&[Item::new(SHOP, 1), Item { keep: true, ..Item::new(SETTINGS, 1) }]);
     scene.deliver(&items(&[SHOP]));
-    assert_eq!(scene.object(SETTINGS).unwrap().marks.agent, None, "nobody's now");
+    assert_eq!(scene.object(SETTINGS).unwrap().marks.agent, None, "no longer owned");
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     scene.meddle(SETTINGS, &Meddling::Keep);
     scene.settle();
