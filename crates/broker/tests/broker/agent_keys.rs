@@ -230,7 +230,7 @@ async fn a_revoked_agent_comes_back_as_itself_with_a_join_token_of_its_own() -> 
     assert_eq!(joined.agent_id, agent.id);
     let again: RegisteredAgent =
         read(register(&harness.without_credential(), &token.token, &key).await?).await?;
-    assert_eq!(again, joined, "a lost answer strands nobody");
+    assert_eq!(again, joined, "a lost response does no harm");
     let other = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(other).await?, ErrorCode::BRK1003);
 

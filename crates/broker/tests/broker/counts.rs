@@ -109,7 +109,7 @@ async fn counters_are_what_counting_would_find_after_random_reports_at_two_repli
     let (kept, counted) = both(&mut connection).await?;
     assert_eq!(kept, counted);
     assert!(kept.len() > 10, "{kept:?}");
-    // Whoever else changes a status is counted, too, and tidying changes no sum.
+    // Changes by other code are counted too, and compacting does not change the sums.
     sqlx::query("DELETE FROM stack_status WHERE stack_id = $1")
         .bind(stacks[0].0)
         .execute(&mut connection)

@@ -105,7 +105,7 @@ async fn two_versions_are_compared_without_values_of_secrets() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_may_not_submit_sees_no_values_of_secrets() -> Result<()> {
+async fn callers_that_may_not_submit_see_no_secret_values() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let object = harness.submit("web", SECRET).await?;

@@ -1,4 +1,4 @@
-//! Webhooks against receivers that speak TLS: what is told, how it is signed, who may see and change them.
+//! Webhooks with TLS receivers: messages, signatures and permissions.
 
 mod alerts;
 mod faults;
