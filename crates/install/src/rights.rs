@@ -14,13 +14,13 @@ pub struct Rights {
     /// Scope of the agent's own role
     #[arg(long, value_enum, default_value_t = Profile::Cluster)]
     pub profile: Profile,
-    /// Namespaces that stacks may be applied to, with `--profile namespaces`; they must exist
+    /// Allow stacks in these namespaces, which must exist (with `--profile namespaces`)
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', required_if_eq("profile", "namespaces"))]
     pub target_namespace: Vec<String>,
-    /// Additional kind that stacks may contain, such as `certificates.cert-manager.io` or `*.cert-manager.io`
+    /// Allow stacks to contain this additional kind, such as `certificates.cert-manager.io` or `*.cert-manager.io`
     #[arg(long = "kind", value_name = "PLURAL.GROUP", value_delimiter = ',')]
     pub kinds: Vec<String>,
-    /// Service account that grants may name, as `namespace/brokkr-name`; the agent may impersonate it
+    /// Allow the agent to impersonate this account, so that grants can name it: `namespace/brokkr-name`
     #[arg(long, value_name = "ACCOUNT", value_delimiter = ',')]
     pub impersonate: Vec<String>,
 }
@@ -28,9 +28,9 @@ pub struct Rights {
 /// Scope of the agent's own role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
-    /// In the whole cluster
+    /// The whole cluster
     Cluster,
-    /// In listed namespaces only
+    /// Only the listed namespaces
     Namespaces,
 }
 

@@ -77,8 +77,8 @@ impl Budget {
         }
     }
 
-    /// As [`Budget::yaml_options`], but no alias at all: for the second reading, whose work is not otherwise
-    /// bounded over all documents together.
+    /// Like [`Budget::yaml_options`], but without aliases, for the second pass: its limits are per document, so nothing
+    /// else bounds the total expansion.
     pub(crate) fn yaml_options_without_aliases(&self) -> Options {
         let mut options = self.yaml_options();
         if let Some(budget) = options.budget.as_mut() {

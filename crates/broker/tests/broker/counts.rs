@@ -169,7 +169,7 @@ async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<()> {
+async fn a_summary_adds_up_and_errors_are_listed_once_with_their_count() -> Result<()> {
     let harness = Harness::open().await?;
     let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let object = harness.submit("web", YAML).await?;

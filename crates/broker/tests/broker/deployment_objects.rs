@@ -161,7 +161,7 @@ async fn e1_deleting_a_stack_creates_a_deletion_marker_and_frees_the_name() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_error_of_a_manifest_is_told_and_nothing_is_stored() -> Result<()> {
+async fn every_error_of_a_manifest_is_reported_and_nothing_is_stored() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let bad = "apiVersion: v1\nkind: ConfigMap\n---\nkind: Secret\nmetadata: {name: a}\n";

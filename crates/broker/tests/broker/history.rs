@@ -27,7 +27,8 @@ async fn submit_again(harness: &Harness, yaml: String) -> Result<reqwest::Respon
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a8_a_rolled_back_content_is_refused_and_told_by_whom_until_the_bar_is_lifted() -> Result<()> {
+async fn a8_a_rolled_back_content_is_refused_with_the_name_of_the_user_until_the_bar_is_lifted() -> Result<()>
+{
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     assert_eq!(refused(roll_back(&harness, json!({})).await?).await?, ErrorCode::BRK2013);

@@ -165,7 +165,7 @@ async fn a_client_that_never_reads_is_disconnected() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_idle_connections_from_one_address_leave_room_for_others() -> Result<()> {
+async fn ten_thousand_idle_connections_from_one_address_do_not_block_others() -> Result<()> {
     let fleet = Fleet::start(1, &["--max-connections-per-address", "2000"]).await?;
     let before = calm(&fleet).await?;
     let memory = fleet.resident()?;

@@ -52,7 +52,7 @@ async fn metrics_are_documented_and_as_many_for_many_agents_as_for_few() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_told_to_stop_says_so_first_answers_all_and_ends() -> Result<()> {
+async fn a_broker_that_shuts_down_becomes_unready_completes_all_requests_and_exits() -> Result<()> {
     let fleet = Arc::new(Fleet::start(60, &["--drain-grace", "2s", "--drain", "8s"]).await?);
     let other = serve_with(&fleet.database, None).await?;
     let token = token(&fleet.database, Role::Admin).await?;

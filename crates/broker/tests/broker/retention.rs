@@ -124,7 +124,7 @@ async fn only_old_contents_that_no_agent_can_need_are_deleted() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Result<()> {
+async fn an_agent_that_falls_silent_and_returns_is_recorded_once_each() -> Result<()> {
     let harness = Harness::open().await?;
     let second = harness.replica().await?;
     let agent = harness.agent("shop-1", json!({})).await?;

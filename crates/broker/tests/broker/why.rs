@@ -100,7 +100,7 @@ async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_reported()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_an_agent_that_is_not_targeted_is_told_by_which_label_it_misses() -> Result<()> {
+async fn g3_an_agent_that_is_not_targeted_gets_the_label_that_does_not_match() -> Result<()> {
     let (harness, _, _) = harness_with_web().await?;
     harness.submit("web", YAML).await?;
     harness.target("web", json!({ "selectors": ["env=prod,region=eu", "env=dev,region=eu"] })).await?;
@@ -114,7 +114,7 @@ async fn g3_an_agent_that_is_not_targeted_is_told_by_which_label_it_misses() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_what_is_wrong_with_the_agent_itself_is_told_for_it_and_for_its_stacks() -> Result<()> {
+async fn g3_problems_of_the_agent_are_reported_for_it_and_for_its_stacks() -> Result<()> {
     let (harness, agent, stack) = harness_with_web().await?;
     let object = harness.submit("web", YAML).await?;
     agent.poll().await?;

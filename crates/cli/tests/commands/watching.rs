@@ -147,7 +147,7 @@ fn events_are_chosen_by_version_kind_and_time() {
 }
 
 #[test]
-fn a_watch_that_nobody_reads_ends() {
+fn a_watch_without_a_reader_ends() {
     let broker = broker();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

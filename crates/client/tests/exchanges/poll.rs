@@ -115,7 +115,7 @@ async fn portals_and_redirects_are_not_the_broker() {
 }
 
 #[tokio::test]
-async fn refusals_that_mean_something_to_an_agent_are_told_apart() {
+async fn refusals_with_a_meaning_for_agents_are_distinguished() {
     let agent = Agent::new();
     for (code, wanted) in [
         (ErrorCode::BRK3001, "HoldsWanted"),

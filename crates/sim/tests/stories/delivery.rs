@@ -145,7 +145,7 @@ fn d2_a_server_that_takes_no_writes_is_not_asked_without_end() {
 }
 
 #[test]
-fn d1_what_a_failed_delivery_made_is_taken_back_unless_somebody_uses_it() {
+fn d1_objects_of_a_failed_delivery_are_removed_unless_they_are_in_use() {
     for used in [false, true] {
         let mut scene = Scene::new();
         scene.submit(&[Item::new(SHOP, 1), Item { broken: true, ..Item::new(SETTINGS, 1) }]);

@@ -51,7 +51,7 @@ fn b5_a_mass_prune_waits_for_approval_and_goes_on_with_it() {
 }
 
 #[test]
-fn b6_a_child_of_somebody_elses_controller_is_skipped_by_prune() {
+fn b6_a_child_of_a_foreign_controller_is_skipped_by_prune() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS, WEB]));
     let owner = key("/Namespace//default");
     scene.world.server.objects.get_mut(&key(SETTINGS)).unwrap().owner = Some(owner);

@@ -431,7 +431,7 @@ fn an_agent_puts_no_words_into_a_shell() {
 }
 
 #[test]
-fn g3_a_fight_over_a_field_is_told_though_every_hop_is_passed() {
+fn g3_a_contested_field_is_reported_although_every_hop_is_passed() {
     let contested = Condition {
         kind: ConditionKind::Contested,
         ..prune_pending(Reason::Contested {
@@ -447,7 +447,7 @@ fn g3_a_fight_over_a_field_is_told_though_every_hop_is_passed() {
 }
 
 #[test]
-fn g3_after_a_restore_that_is_what_is_told_first() {
+fn g3_after_a_restore_the_hold_is_reported_first() {
     let (agent, stack) = (agent(), stack(&["*"]));
     let held = AgentContact { hold: Some("the database has gone back".into()), ..seen(Presence::Silent) };
     let healthy = report(7, Transition::Healthy);

@@ -167,7 +167,7 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s15_a_sender_whose_lease_has_ended_stores_nothing() -> Result<()> {
+async fn s15_a_sender_with_an_expired_lease_stores_nothing() -> Result<()> {
     let trust = Trust::new()?;
     let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Hang).await?);
     let webhook = create(&harness, "chat", &receiver, json!({})).await?;
