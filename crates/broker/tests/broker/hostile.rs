@@ -243,7 +243,7 @@ fn requests() -> Vec<(&'static str, String, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn decompression_bombs_are_refused_without_affecting_others() -> Result<()> {
+async fn alias_bombs_and_huge_requests_are_refused_without_affecting_others() -> Result<()> {
     let fleet = Fleet::start(1, &[]).await?;
     let token = token(&fleet.database, Role::Admin).await?;
     let client = fleet.client(true)?;

@@ -104,7 +104,7 @@ async fn what_was_acknowledged_survives_kill_9() -> Result<()> {
     let lost: Vec<_> = acknowledged.iter().filter(|sequence| !stored.contains(sequence)).collect();
     assert!(lost.is_empty(), "{lost:?}");
     let unknown = stored.len() - acknowledged.len();
-    assert!(unknown <= 3, "at most one a kill was done and not acknowledged_count: {unknown}");
+    assert!(unknown <= 3, "at most one a kill was done and not acknowledged: {unknown}");
     let status = process.stop().await.context("it ends when asked")?;
     assert!(status.success());
     Ok(())
