@@ -13,7 +13,7 @@
 //! commands/charts.rs     generates files of the Helm charts
 //! commands/image.rs      builds static programs and container images
 //! commands/bench.rs      measures Brokkr beside its peers
-//! commands/journeys.rs   types the first hour of a user, and counts commands
+//! commands/journeys.rs   runs the commands of a user's first hour, and counts them
 //! commands/dev.rs        runs a complete Brokkr on this machine
 //! runner.rs              runs cargo, the test runner and other programs
 //! ```

@@ -1,15 +1,15 @@
-//! Exponential back-off, the same for everything in the agent that tries again.
+//! Exponential back-off for all retries of the agent.
 //!
-//! A function of the number of failures, because most callers keep that number and not an iterator: the plan is pure,
-//! and a watch or a poll resets its count at any time.
+//! The delay is a function of the number of failures, because most callers store that number: the plan is pure, and
+//! watches and polls reset their count at any time.
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use rand::RngExt as _;
 
-/// Every back-off of the agent has reached its longest delay by then.
-const MOST_DOUBLINGS: u32 = 32;
+/// All back-offs of the agent reach their maximum before.
+const MAX_DOUBLINGS: u32 = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff(ExponentialBuilder);
@@ -26,12 +26,12 @@ impl Backoff {
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
         let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
-        let doublings = doublings.min(MOST_DOUBLINGS) as usize;
+        let doublings = doublings.min(MAX_DOUBLINGS) as usize;
         self.0.build().nth(doublings).unwrap_or_default()
     }
 
-    /// Returns between half the delay and all of it. The jitter comes after the cap: otherwise everything that has
-    /// waited for long would come back at the same moment.
+    /// Returns a random duration between half the delay and the delay. Jitter is applied after the cap; otherwise all
+    /// retries at the maximum delay would happen at the same time.
     #[must_use]
     pub fn jittered(&self, failures: u32) -> Duration {
         self.delay(failures).mul_f64(rand::rng().random_range(0.5..1.0))

@@ -1,13 +1,12 @@
 //! A cache of the applied contents in the cluster, so that an agent that starts while the broker
 //! is unreachable can still repair them (A9).
 //!
-//! A content is stored in Secrets of the agent's namespace, because manifests may hold secrets: compressed, split
-//! into parts, each part but the first in a shard of its own. The head holds the first part and names
-//! the shards with their digests; nearly every content is a head alone. Shards are written first and the
-//! head last, so that a crash in between leaves nothing that looks whole.
+//! A content is stored in Secrets of the agent's namespace, because manifests may contain secrets. It is compressed and
+//! split into parts. The first part is in the head, which lists the other parts (shards) with their digests; most
+//! contents fit into the head. The head is written last, so that a crash leaves no head without its shards.
 //!
-//! A head belongs to one sequence id. Shards are named by their digest: the same content under another
-//! sequence id (A8) writes a new head and finds its shards there already.
+//! A head belongs to one sequence id. Shards are named by their digest: the same content under another sequence id (A8)
+//! needs a new head, but reuses the shards.
 //!
 //! | file   | what it is                                              |
 //! |--------|---------------------------------------------------------|
@@ -30,7 +29,7 @@ use head::{CONTENT_OF, ContentNames, Cut, Head, SEQUENCE};
 pub struct ContentCache {
     api: Api<Secret>,
     agent: AgentId,
-    /// Storing and evicting are exclusive: a shard without a head may be one that is just being written.
+    /// Storing and evicting exclude each other, because a shard without a head may still be in use by a write.
     locks: StackLocks,
 }
 
@@ -66,8 +65,8 @@ impl ContentCache {
         bytes: &[u8],
     ) -> Result<(), ContentCacheError> {
         let _lock = self.locks.lock(stack).await;
-        let there = self.load(stack, sequence).await?;
-        if there.is_some_and(|kept| kept.checksum == checksum && kept.parsed_digest == parsed_digest) {
+        let cached = self.load(stack, sequence).await?;
+        if cached.is_some_and(|cached| cached.checksum == checksum && cached.parsed_digest == parsed_digest) {
             return Ok(());
         }
         let Cut { head, shards } = self
@@ -103,19 +102,19 @@ impl ContentCache {
         Ok(Some(CachedContent { checksum: head.checksum, parsed_digest: head.parsed_digest, bytes }))
     }
 
-    /// Removes the cached contents of a stack, except these sequence ids. With none, all of
-    /// them: to be called before the stack's record is deleted, so that a crash in between leaves nothing behind.
+    /// Removes the cached contents of a stack, except these sequence ids. Called with none before the stack's record is
+    /// deleted, so that a crash leaves nothing behind.
     pub async fn evict(&self, stack: StackId, keep: &[SequenceId]) -> Result<(), ContentCacheError> {
         let _lock = self.locks.lock(stack).await;
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}={stack}", self.agent)).await?;
-        for name in superfluous(&kept, keep) {
+        for name in evictable(&kept, keep) {
             remove(&self.api, &name).await?;
         }
         Ok(())
     }
 
-    /// At start: removes cached contents of stacks without a record. A crash may have come between the
-    /// content and the record, and then nothing else would remove it.
+    /// Removes, at start, cached contents of stacks without a record: a crash may have prevented the record from being
+    /// written, and nothing else would remove them.
     pub async fn evict_unknown_stacks(&self, known: &BTreeSet<StackId>) -> Result<(), ContentCacheError> {
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}", self.agent)).await?;
         let of =
@@ -131,8 +130,8 @@ impl ContentCache {
     }
 }
 
-/// Heads first: a crash in between leaves orphaned shards, never a head without its shards.
-fn superfluous(kept: &[PartialObjectMeta<Secret>], keep: &[SequenceId]) -> Vec<String> {
+/// Returns the Secrets to remove, heads first: a crash leaves orphaned shards, but no head without its shards.
+fn evictable(kept: &[PartialObjectMeta<Secret>], keep: &[SequenceId]) -> Vec<String> {
     let sequence = |secret: &PartialObjectMeta<Secret>| secret.labels().get(SEQUENCE).cloned();
     let (heads, shards): (Vec<_>, Vec<_>) = kept.iter().partition(|secret| sequence(secret).is_some());
     let keep: BTreeSet<String> = keep.iter().map(ToString::to_string).collect();

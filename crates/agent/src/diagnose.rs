@@ -1,8 +1,8 @@
-//! The nearest cause: why a workload is not ready, as the kubelet, a controller or the scheduler describes it.
+//! Finds out why a workload is not ready, as the kubelet, a controller or the scheduler describes it.
 //!
-//! A workload only counts its Pods; the reason is on the Pods, on a ReplicaSet or in an event. None of these is
-//! watched: they are many, and mostly well. So they are read on demand, when a workload has been unready for a
-//! while, by one to three requests ([`look`]), and judged by a pure function ([`cause`]).
+//! The status of a workload only counts Pods; the reason is on a Pod, on a ReplicaSet or in an event. These are not
+//! watched, because there are many and most are healthy. When a workload has been unready for a while, [`diagnose`] reads
+//! them with one to three requests, and [`cause`] evaluates them without I/O.
 
 mod containers;
 mod evidence;
@@ -12,7 +12,7 @@ mod tests;
 
 use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
-use evidence::{Weight, condition, name, newest, text};
+use evidence::{Specificity, condition, name, newest, text};
 use serde_json::Value;
 
 use crate::execute::Cluster;
@@ -22,11 +22,11 @@ use crate::resource::Kind;
 /// The number of Pods that are read: the cause is usually the same for all.
 const PODS: usize = 20;
 
-/// What was found around a workload.
+/// The Pods, ReplicaSets and events of a workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence<'a> {
     pub pods: &'a [Value],
-    /// Those of a Deployment.
+    /// Only for a Deployment.
     pub replica_sets: &'a [Value],
     pub events: &'a [Value],
 }
@@ -34,8 +34,8 @@ pub struct Evidence<'a> {
 /// Returns the most specific cause that the evidence shows.
 #[must_use]
 pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
-    let unready = || evidence.pods.iter().filter(|pod| !is_ready(pod) && !is_leaving(pod));
-    let mut found: Vec<(Weight, Cause)> = unready().filter_map(containers::cause).collect();
+    let unready = || evidence.pods.iter().filter(|pod| !is_ready(pod) && !is_deleting(pod));
+    let mut found: Vec<(Specificity, Cause)> = unready().filter_map(containers::cause).collect();
     found.extend(unready().filter_map(unschedulable));
     found.extend(unready().filter_map(|pod| mount(pod, evidence.events)));
     found.extend(unready().filter_map(|pod| containers::probe(pod, evidence.events)));
@@ -43,8 +43,13 @@ pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     found.into_iter().min_by_key(|(weight, _)| *weight).map(|(_, cause)| cause)
 }
 
-/// Reads the Pods, ReplicaSets and events of a workload and returns the nearest cause. Kinds without Pods have none.
-pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Result<Option<Cause>, Failure> {
+/// Reads the Pods, ReplicaSets and events of a workload and returns the most specific cause. Kinds without Pods have none.
+pub async fn diagnose(
+    cluster: &Cluster,
+    kind: &Kind,
+    key: &Key,
+    body: &Value,
+) -> Result<Option<Cause>, Failure> {
     let Some(namespace) = key.namespace.as_deref() else { return Ok(None) };
     let Some(selected) = selector::pods_of(kind, key, body) else { return Ok(None) };
     let list = async |path: &str, limit: usize, selected: &str| {
@@ -66,8 +71,8 @@ pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Re
             return Ok(Some(cause));
         }
     }
-    // What is wrong with one Pod, or, if there is none, with the making of them.
-    let subject = pods.iter().find(|pod| !is_ready(pod) && !is_leaving(pod));
+    // Read the events of one unready Pod; if there is none, those of the workload, which cannot create Pods.
+    let subject = pods.iter().find(|pod| !is_ready(pod) && !is_deleting(pod));
     let name = subject.and_then(|pod| pod.pointer("/metadata/name")?.as_str()).unwrap_or(&key.name);
     let path = format!("/api/v1/namespaces/{namespace}/events");
     let events: Vec<Value> = list(&path, 100, &selector::events_of(name)).await?;
@@ -75,29 +80,29 @@ pub async fn look(cluster: &Cluster, kind: &Kind, key: &Key, body: &Value) -> Re
     Ok(cause(key, &evidence))
 }
 
-/// The scheduler's own words.
-fn unschedulable(pod: &Value) -> Option<(Weight, Cause)> {
+/// Quotes the scheduler.
+fn unschedulable(pod: &Value) -> Option<(Specificity, Cause)> {
     let scheduled = condition(&pod["status"], "PodScheduled")?;
     if scheduled["status"] != "False" || scheduled["reason"] != "Unschedulable" {
         return None;
     }
     let words = text(scheduled, "message");
-    // The scheduler has no word of its own for a claim that is not bound.
+    // The scheduler has no separate reason for an unbound claim.
     let claim = words.contains("PersistentVolumeClaim") || words.contains("persistentvolumeclaim");
     let reason = if claim { Reason::VolumeClaimPending } else { Reason::Unschedulable };
     let message = if words.is_empty() { "no suitable node" } else { words };
-    Some((Weight::Unschedulable, Cause::new(reason, &format!("pod {}: {message}", name(pod)))))
+    Some((Specificity::Unschedulable, Cause::new(reason, &format!("pod {}: {message}", name(pod)))))
 }
 
-/// A volume that cannot be mounted holds every container at `ContainerCreating`, and only an event says why.
-fn mount(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
+/// If a volume cannot be mounted, all containers stay in `ContainerCreating`, and only an event says why.
+fn mount(pod: &Value, events: &[Value]) -> Option<(Specificity, Cause)> {
     let event = newest(events, name(pod), &["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])?;
     let message = format!("pod {}: {}", name(pod), text(event, "message"));
-    Some((Weight::Mount, Cause::new(Reason::from_kubernetes(text(event, "reason")), &message)))
+    Some((Specificity::Mount, Cause::new(Reason::from_kubernetes(text(event, "reason")), &message)))
 }
 
-/// Quota, admission, a missing account: there is no Pod to look at, because none can be created.
-fn refused(workload: &Key, evidence: &Evidence<'_>) -> Option<(Weight, Cause)> {
+/// Quota, admission or a missing service account: no Pod can be created.
+fn refused(workload: &Key, evidence: &Evidence<'_>) -> Option<(Specificity, Cause)> {
     let failing = evidence.replica_sets.iter().find_map(|set| {
         let failure = condition(&set["status"], "ReplicaFailure")?;
         (failure["status"] == "True").then(|| (text(failure, "reason"), text(failure, "message")))
@@ -107,13 +112,13 @@ fn refused(workload: &Key, evidence: &Evidence<'_>) -> Option<(Weight, Cause)> {
         Some((text(event, "reason"), text(event, "message")))
     });
     let (word, message) = reported?;
-    // The controller says `FailedCreate` whatever the API server's reason was.
+    // The controller reports `FailedCreate` for every reason of the API server.
     let reason = if message.contains("exceeded quota") {
         Reason::QuotaExceeded { quota: None }
     } else {
         Reason::from_kubernetes(word).or(Reason::Other("FailedCreate".to_owned()))
     };
-    Some((Weight::Refused, Cause::new(reason, &format!("pods cannot be created: {message}"))))
+    Some((Specificity::Refused, Cause::new(reason, &format!("pods cannot be created: {message}"))))
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -122,6 +127,6 @@ fn is_ready(pod: &Value) -> bool {
         || condition(status, "Ready").is_some_and(|ready| ready["status"] == "True")
 }
 
-fn is_leaving(pod: &Value) -> bool {
+fn is_deleting(pod: &Value) -> bool {
     pod.pointer("/metadata/deletionTimestamp").is_some()
 }

@@ -1,4 +1,4 @@
-//! Carries one step out at the API server, and says what the answer means.
+//! Sends the requests of one step to the API server, and interprets the responses.
 
 pub mod classify;
 mod contained;

@@ -1,8 +1,8 @@
-//! The agent's side of its fence (`deploy/fence.yaml`): it registers its id, once, and checks that the fence is active.
+//! Registers the agent's id with its fence (`deploy/fence.yaml`), once, and checks that the fence is active.
 //!
-//! The fence has to know which agent an account acts for, and an agent has no id before it joined. So the agent writes
-//! its id into the fence's ConfigMap itself; the fence allows exactly one such write. Whether it is active is
-//! tested with dry runs of a ConfigMap that is never created: nothing is written to a cluster without a fence.
+//! The fence has to know which agent an account belongs to, and an agent has no id before it joins. So the agent writes
+//! its id into the fence's ConfigMap; the fence allows exactly one such write. Whether the fence is active is tested with
+//! dry runs, so that nothing is written to a cluster without a fence.
 
 use anyhow::{Context as _, bail, ensure};
 use brokkr_api::AgentId;
@@ -18,15 +18,15 @@ use crate::ownership::AGENT_LABEL;
 const PROBE: &str = "brokkr-agent-fence-probe";
 const AGENT_ID: &str = "agent-id";
 
-/// Checks that the fence is active and knows this agent. Fails until it does.
+/// Registers this agent, and fails unless the fence is active and knows it.
 pub async fn ensure_active(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
     register_agent(client, namespace, agent).await?;
-    let asked = |label| probe(client, namespace, None, label);
+    let probe_label = |label| probe(client, namespace, None, label);
     ensure!(
-        asked(None).await?.is_refused(),
+        probe_label(None).await?.is_refused(),
         "Brokkr's admission policy is not active in this cluster, so the agent writes nothing; run `brokkr-agent install` again"
     );
-    if let Verdict::Refused(message) = asked(Some(&agent.to_string())).await? {
+    if let Verdict::Refused(message) = probe_label(Some(&agent.to_string())).await? {
         bail!("Brokkr's admission policy does not accept this agent yet: {message}");
     }
     Ok(())
@@ -55,7 +55,7 @@ async fn register_agent(client: &Client, namespace: &str, agent: AgentId) -> any
     }
 }
 
-/// What the API server would do with a write.
+/// Whether the API server would accept a write.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Passed,
@@ -91,9 +91,9 @@ pub async fn probe(
         Ok(_) => Ok(Verdict::Passed),
         Err(kube::Error::Api(status)) if status.code == 422 => match refusal_message(&status.message) {
             Some(words) => Ok(Verdict::Refused(words.to_owned())),
-            None => Err(kube::Error::Api(status)).context("ask the fence"),
+            None => Err(kube::Error::Api(status)).context("test the fence"),
         },
-        Err(error) => Err(error).context("ask the fence"),
+        Err(error) => Err(error).context("test the fence"),
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_fences_own_refusals_are_taken_for_it() {
+    fn only_refusals_of_the_fence_are_recognised() {
         let ours = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'brokkr-fence-agent' with binding \
                     'brokkr-fence-agent.brokkr-system' denied request: this object belongs to agent 7";
         assert_eq!(refusal_message(ours), Some("this object belongs to agent 7"));

@@ -1,13 +1,13 @@
-//! What a project may do in this cluster, and with which account, checked at the last hop.
+//! Checks what a project may do in this cluster, and with which account.
 //!
-//! An administrator defines grants; a stack cannot choose. Narrowing or withdrawing a grant *freezes* what it
-//! covered: nothing is written and nothing is deleted until it is granted again.
-//! Pure: the plan checks it before each decision, and the worker before each request.
+//! An administrator defines grants; a stack cannot choose. Narrowing or withdrawing a grant *freezes* the objects that it
+//! covered: they are neither written nor deleted until they are granted again. Without I/O: the plan checks before each
+//! decision, and the worker before each request.
 
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::reason::{Reason, Uncovered};
 use brokkr_api::report::ObjectNote;
-use brokkr_install::may_be_acted_as;
+use brokkr_install::may_be_impersonated;
 use brokkr_manifest::Key;
 
 use crate::resource::object_ref;
@@ -26,10 +26,10 @@ enum As {
 }
 
 impl ActingAs {
-    /// The user name to impersonate; none if the agent acts as itself.
+    /// Returns the user to impersonate; none if the agent uses its own account.
     ///
-    /// The groups of a ServiceAccount are not sent: the API server adds them by itself, and naming them would need the
-    /// right to impersonate groups.
+    /// The groups of a ServiceAccount are not sent: the API server adds them, and sending them would require the
+    /// permission to impersonate groups.
     #[must_use]
     pub fn user(&self) -> Option<String> {
         match &self.0 {
@@ -43,7 +43,7 @@ impl ActingAs {
 pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
     match target.grant.as_ref().and_then(|grant| grant.account.as_deref()) {
         Some(account) => match account.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && may_be_acted_as(name) => {
+            Some((namespace, name)) if !namespace.is_empty() && may_be_impersonated(name) => {
                 Ok(ActingAs(As::Account { namespace: namespace.into(), name: name.into() }))
             }
             _ => Err(Reason::AccountNotAllowed {
@@ -58,10 +58,10 @@ pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
 
 /// Returns notes about the objects that the grant does not cover.
 ///
-/// No grant at all leaves the decision to [`acting`] and to RBAC. In a grant each list says what is allowed, and
-/// an empty list allows nothing: a truncated grant must not become a wider one. `*` allows
-/// everything. Namespaces are names; a cluster-scoped object needs `*` there, but for a Namespace, which
-/// is covered by its own name. Kinds are `Kind` for the core group and `Kind.group` for the others, or `*.group`.
+/// Without a grant, [`acting`] and RBAC decide. Each list of a grant says what is allowed. An empty list allows nothing,
+/// so that a truncated grant does not become a wider one; `*` allows everything. A cluster-scoped object needs `*` in
+/// the namespaces, except a Namespace, which is covered by its own name. Kinds are `Kind` for the core group, and
+/// `Kind.group` or `*.group` for others.
 #[must_use]
 pub fn refused<'a>(grant: Option<&Grant>, objects: impl IntoIterator<Item = &'a Key>) -> Vec<ObjectNote> {
     let Some(grant) = grant else { return Vec::new() };
@@ -74,10 +74,12 @@ fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
         Some(ObjectNote { object: object_ref(key), message: reason.message(), reason })
     };
     let is_namespace = key.group.is_empty() && key.kind == "Namespace";
-    let place = if is_namespace { Some(key.name.as_str()) } else { key.namespace.as_deref() };
-    let in_place = |granted: &String| granted == "*" || Some(granted.as_str()) == place;
-    if !grant.namespaces.iter().any(in_place) {
-        return note(place.map_or(Uncovered::ClusterScoped, |place| Uncovered::Namespace(place.to_owned())));
+    let namespace = if is_namespace { Some(key.name.as_str()) } else { key.namespace.as_deref() };
+    let in_namespace = |granted: &String| granted == "*" || Some(granted.as_str()) == namespace;
+    if !grant.namespaces.iter().any(in_namespace) {
+        return note(
+            namespace.map_or(Uncovered::ClusterScoped, |name| Uncovered::Namespace(name.to_owned())),
+        );
     }
     let kind = if key.group.is_empty() { key.kind.clone() } else { format!("{}.{}", key.kind, key.group) };
     let of_kind = |granted: &String| {
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grant_says_as_whom_and_without_one_only_the_default_project_is_written_for() {
+    fn the_grant_names_the_account_and_only_the_default_project_needs_none() {
         assert_eq!(acting(&target("default", None)).unwrap().user(), None);
         assert_eq!(acting(&target("default", Some(Grant::default()))).unwrap().user(), None);
         for project in ["default", "shop"] {
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_for_which_the_fence_does_not_hold_are_never_acted_as() {
+    fn accounts_outside_the_fence_are_never_impersonated() {
         for wrong in [
             "shop/deployer",
             "brokkr-shop",
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_covers_what_it_lists_and_an_empty_list_is_nothing() {
+    fn a_grant_covers_only_what_it_lists() {
         let grant = |namespaces: &[&str], kinds: &[&str]| Grant {
             namespaces: namespaces.iter().map(ToString::to_string).collect(),
             kinds: kinds.iter().map(ToString::to_string).collect(),

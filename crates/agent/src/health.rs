@@ -76,7 +76,7 @@ pub fn health(object: &ObjectView<'_>, now: Timestamp) -> Health {
 /// When the passing of time alone may change the verdict: the time to ask again, if no event comes before it.
 pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> {
     let grace = match (object.group, object.kind) {
-        ("", "Pod") if running::waits_for_a_node(object) => SCHEDULING_GRACE,
+        ("", "Pod") if running::is_unschedulable(object) => SCHEDULING_GRACE,
         (group, _) if !is_built_in(group) && custom::has_no_status(object) => STATUS_GRACE,
         _ => return None,
     };

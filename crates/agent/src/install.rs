@@ -103,7 +103,7 @@ where
             Api::namespaced_with(client.clone(), &place, &resource)
         };
         api.delete(&name, &Default::default()).await.with_context(|| format!("delete {kind} {name}"))?;
-        println!("{kind} {name} taken away");
+        println!("{kind} {name} deleted");
     }
     Ok(())
 }
@@ -114,24 +114,24 @@ async fn wait_for_fence(client: &Client, namespace: &str) -> anyhow::Result<()> 
     let started = Instant::now();
     loop {
         let mut verdicts = Vec::new();
-        for label in [None, Some("nobody")] {
+        for label in [None, Some("another-agent")] {
             verdicts.push(match fence::probe(client, namespace, Some(&agent), label).await {
                 Ok(Verdict::Refused(_)) => None,
                 Ok(Verdict::Passed) => Some("a forbidden write would pass".to_owned()),
                 Err(error) if is_forbidden_impersonation(&error) => {
-                    println!("you may not act as {agent}, so the fence was not tried; the agent does that when it starts");
+                    println!("you may not impersonate {agent}, so the fence was not tested; the agent tests it when it starts");
                     return Ok(());
                 }
                 Err(error) => Some(format!("{error:#}")),
             });
         }
         let Some(wrong) = verdicts.into_iter().flatten().next() else {
-            println!("the fence stands");
+            println!("the fence is active");
             return Ok(());
         };
         if started.elapsed() > PATIENCE {
             bail!(
-                "the fence does not stand after {} s: {wrong}. Brokkr needs Kubernetes 1.30 or newer, with \
+                "the fence is not active after {} s: {wrong}. Brokkr needs Kubernetes 1.30 or newer, with \
                  ValidatingAdmissionPolicy",
                 PATIENCE.as_secs()
             );

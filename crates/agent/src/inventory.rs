@@ -1,14 +1,14 @@
-//! The record in the cluster: `stacks.brokkr.io`, one per stack, with the inventory of what is owned.
+//! The record of a stack in the cluster (`stacks.brokkr.io`), with the inventory of its objects.
 //!
-//! It is written before the first write for a stack and whenever a transition happens, always with
-//! its resourceVersion as precondition, so that a stale writer loses here. A small inventory is in the
-//! record itself; a larger one is in shards beside it, because ten thousand entries must fit.
+//! It is written before the first write for a stack and at every transition, always with its resourceVersion as
+//! precondition, so that a stale writer fails. A small inventory is in the record itself; a larger one, of up to ten
+//! thousand entries, is in shards beside it.
 //!
 //! | file     | what it does                                                            |
 //! |----------|-------------------------------------------------------------------------|
 //! | `store`  | load, write, fetch and delete records                                   |
 //! | `wire`   | the record as Kubernetes stores it                                      |
-//! | `choose` | which of two records counts (pure)                                      |
+//! | `choose` | which of two records is valid (pure)                                    |
 //! | `retire` | copies a record that someone deletes, before it is gone (E5)            |
 //! | `shard`  | splits an inventory (pure)                                              |
 //! | `pack`   | entries as bytes (pure)                                                 |

@@ -1,10 +1,10 @@
-//! The agent's door: parse, install the crypto provider, run.
+//! Entry point: parse the arguments, install the crypto provider, run.
 
 use brokkr_agent::args::{Arguments, Command};
 use brokkr_agent::{install, run};
 use clap::Parser as _;
 
-/// It gives memory back: a list of ten thousand objects is large for a moment.
+/// Returns memory to the system: a list of ten thousand objects is large, but short-lived.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -220,7 +220,7 @@ impl Reconciler {
                 continue;
             }
             tracing::warn!(
-                object = %orphan.key.for_people(), uid = %orphan.uid, stack.id = orphan.stack.map(|id| id.to_string()),
+                object = %orphan.key.display_name(), uid = %orphan.uid, stack.id = orphan.stack.map(|id| id.to_string()),
                 "object has this agent's metadata but is in no record; delete it, or apply a stack that contains it"
             );
         }

@@ -166,7 +166,7 @@ mod tests {
             assert_eq!(hop(&unreachable(stage, None), Hop::Token), hop_without);
             assert_eq!(hop(&unreachable(stage, Some("proxy:3128")), Hop::Token), hop_behind_a_proxy);
         }
-        assert_eq!(hop(&anyhow!("no fence stands"), Hop::Fence), Hop::Fence);
+        assert_eq!(hop(&anyhow!("no fence is active"), Hop::Fence), Hop::Fence);
         let line = one_line(&unreachable(Stage::Connect, None));
         assert_eq!(line, "join the broker: cannot reach https://brokkr.example/: so");
     }

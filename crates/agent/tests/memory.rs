@@ -102,7 +102,7 @@ fn a_live_object_and_its_line_in_the_inventory_cost_a_few_hundred_bytes() {
 
     let per_object = |from: usize, to: usize| to.saturating_sub(from) / OBJECTS as usize;
     let (alone, with_entry) = (per_object(before, indexed), per_object(indexed, both));
-    // The entry's larger half is its key: four texts, and room in a tree that is half full.
+    // The key is the larger half of an entry: four strings, and spare capacity in a tree that is half full.
     println!("bytes per object: index {alone}, index and inventory entry {with_entry}");
     assert!((50..350).contains(&alone), "{alone} bytes in the index");
     assert!((100..1000).contains(&with_entry), "{with_entry} bytes in the index and the inventory");

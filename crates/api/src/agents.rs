@@ -60,11 +60,11 @@ pub struct Abandoned {
     pub because: String,
 }
 
-/// Gives up an agent whose cluster does not come back.
+/// Abandons an agent of a lost cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AbandonAgent {
-    /// For whoever asks later; 500 bytes at most.
+    /// Recorded with the agent; at most 500 bytes.
     pub reason: String,
 }
 
@@ -145,25 +145,25 @@ pub struct OpenedSession {
     pub verdict: SessionVerdict,
 }
 
-/// The complete set of stacks that the agent holds, told before it first writes for a new one.
+/// The complete set of stacks that the agent holds, sent before its first write for a new one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Holds {
     pub stacks: Vec<StackId>,
-    /// What the agent has of them, told when the broker asked for the list. Empty from agents before 0.2.
+    /// Details of the stacks, sent when the broker requests the list. Empty for agents before 0.2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldStack>,
 }
 
-/// What an agent has of a stack: enough to find it again if the broker lost it.
+/// A stack that an agent holds, with the data to restore it if the broker lost it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldStack {
     pub stack_id: StackId,
     pub project: String,
     pub stack_name: String,
-    /// The highest that the agent was ever told; it takes no lower one.
+    /// The highest sequence id that the agent has received; it accepts no lower one.
     pub sequence_id: SequenceId,
-    /// Of the content that is kept under this sequence id; none if it never came, or the stack is being removed.
+    /// The checksum of the content with this sequence id; absent if it was never fetched, or the stack is being removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<Checksum>,
     /// The stack is being removed.

@@ -1,4 +1,4 @@
-//! Approvals of large prunes, which wait for them (B5).
+//! Approvals of large prunes (B5).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use crate::ids::{AgentId, SequenceId};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovePrune {
-    /// The version whose prune waits: the newest of the stack.
+    /// The version with the pending prune: the newest of the stack.
     pub sequence_id: SequenceId,
-    /// How many objects may go on an agent, at most: the number that the agent told.
+    /// The maximum number of objects to delete on an agent: the number that the agent reported.
     pub objects: u32,
-    /// The one agent that it is for, by name or id; without it, every agent.
+    /// The agent, by name or id; all agents if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -23,7 +23,7 @@ pub struct ApprovePrune {
 pub struct PruneApproval {
     pub sequence_id: SequenceId,
     pub objects: u32,
-    /// None: every agent.
+    /// The agent; all agents if null.
     pub agent_id: Option<AgentId>,
     pub approved_by: String,
     pub approved_at: Timestamp,

@@ -11,11 +11,11 @@ use crate::ids::Checksum;
 #[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum AuditKind {
-    /// Something was changed; the entry was made in the same transaction.
+    /// A change; the entry was written in the same transaction.
     Change,
-    /// Somebody tried what they may not. Under a flood of them not every one is kept.
+    /// A refused attempt. Under a flood of attempts, some are dropped.
     Refused,
-    /// Values of Secrets were read by a person or machine.
+    /// A user or program read values of Secrets.
     SecretsRead,
 }
 
@@ -25,7 +25,7 @@ pub struct AuditEntry {
     pub at: Timestamp,
     pub project: String,
     pub kind: AuditKind,
-    /// `token:ID`, `agent:ID`, `nobody` where a join token was all that came, or `operator` for a command of the broker.
+    /// `token:ID`, `agent:ID`, `nobody` for a request with only a join token, or `operator` for a command of the broker.
     pub principal: String,
     /// The name of the token.
     pub name: String,
@@ -43,7 +43,7 @@ pub struct AuditEntry {
     pub after: Option<Checksum>,
 }
 
-/// The newest link of a project's chain. Keep it elsewhere, and nobody can rewrite what is before it unseen.
+/// The newest link of a project's chain. A copy kept elsewhere reveals later changes to earlier entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditHead {
     pub project: String,
@@ -51,15 +51,15 @@ pub struct AuditHead {
     pub hash: Checksum,
 }
 
-/// What a walk along the chain found.
+/// The result of verifying the chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditVerdict {
     pub project: String,
-    /// Links that were walked and hold.
+    /// The number of verified links.
     pub links: i64,
-    /// The last link that holds, which may be compared with one kept elsewhere.
+    /// The last verified link, to compare with a copy kept elsewhere.
     pub last: Option<AuditHead>,
-    /// The first link that does not hold.
+    /// The first invalid link.
     pub broken: Option<BrokenLink>,
     /// Give this as `after` to walk on; none at the end.
     pub next: Option<i64>,

@@ -32,7 +32,7 @@ pub struct TargetStack {
     pub sequence_id: SequenceId,
     /// Of exactly the submitted bytes. For a deletion marker, of no bytes.
     pub checksum: Checksum,
-    /// Of the parsed objects: an agent whose own reading differs refuses.
+    /// The digest of the parsed objects. An agent that parses the content differently refuses it.
     pub parsed_digest: Checksum,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removal: Option<Removal>,

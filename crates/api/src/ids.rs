@@ -67,7 +67,7 @@ uuid_ids! {
 }
 
 impl EventId {
-    /// The id of a transition: the same inputs give the same id, whoever computes it and however often.
+    /// Derives the id of a transition: the same inputs always give the same id.
     #[must_use]
     pub fn derive(
         agent: AgentId,

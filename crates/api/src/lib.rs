@@ -15,7 +15,7 @@
 //! | [`problem`]   | error codes and the problem document                                     |
 //! | [`page`]      | keyset paging                                                            |
 //! | [`grants`]    | which agents a project may use, for what, and as which account           |
-//! | [`system`]    | the installation: epoch, hold, and what a restore leaves to settle       |
+//! | [`system`]    | the installation: epoch, hold, and conflicts after a restore             |
 //! | others        | one file per noun of the API                                             |
 
 pub mod agents;

@@ -97,17 +97,17 @@ pub struct TargetObject {
     pub content: String,
 }
 
-/// Goes back to an earlier version: its content becomes a new deployment object.
+/// Rolls back to an earlier version: its content becomes a new deployment object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollBack {
-    /// Which version; without it, the last one before the newest whose content is another and is not barred.
+    /// The version; by default, the last one before the newest that has different content and is not barred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<SequenceId>,
-    /// Leaves the content that is rolled back from open to be submitted again. Else it is barred.
+    /// Do not bar the content that is rolled back, so that it can be submitted again.
     #[serde(default)]
     pub keep_open: bool,
-    /// Told to whoever submits the barred content again.
+    /// Shown to users who submit the barred content again.
     #[serde(default)]
     pub reason: String,
 }

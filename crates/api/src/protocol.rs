@@ -87,7 +87,7 @@ pub mod header {
     pub const SESSION: &str = "brokkr-session";
     /// Seconds over which agents should spread their reconnects.
     pub const SPREAD: &str = "brokkr-reconnect-spread";
-    /// The project that an admin or auditor means. Whoever has a project of their own need not name it.
+    /// The project of the request. Only admins and auditors need it; others have one project.
     pub const PROJECT: &str = "brokkr-project";
     /// How many seconds ago the broker last saw its database, if that is a while: the answer is from memory.
     pub const STALE: &str = "brokkr-stale";
@@ -149,7 +149,7 @@ impl FromStr for Position {
 }
 
 /// One run of an agent: a count kept in its cluster and raised at each start, and a random id of
-/// the process, so that two processes with the same count (a cloned cluster) are told apart.
+/// the process, so that two processes with the same count (a cloned cluster) can be distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Session {
     pub count: i64,

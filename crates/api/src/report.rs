@@ -20,19 +20,19 @@ pub const NOTES: usize = 20;
 #[derive(Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Transition {
-    /// Everything is written, and what no longer belongs is gone.
+    /// All objects are applied, and pruned objects are gone.
     Applied,
-    /// Everything that was applied is ready.
+    /// All applied objects are ready.
     Healthy,
-    /// It was healthy, and no longer is.
+    /// The stack was healthy, and no longer is.
     Degraded,
-    /// It stopped: the reason and the objects say where.
+    /// Applying stopped. The reason and the objects say where.
     Failed,
-    /// Something changed by others was put back.
+    /// The agent repaired changes by other clients.
     Repaired,
-    /// A removal or prune waits for something: a finalizer, foreign content of a namespace.
+    /// A removal or prune is blocked, by a finalizer or by foreign objects in a namespace.
     Blocked,
-    /// Every resource of the stack was seen to be gone, or was released.
+    /// All resources of the stack are gone, or were released.
     Removed,
     /// One of a newer agent: stored and shown, never interpreted.
     #[serde(untagged)]
@@ -71,7 +71,7 @@ fn open_set(description: &str, examples: &[&str]) -> RefOr<Schema> {
         .into()
 }
 
-/// When each hop was passed, for one (agent, stack, sequence id). Where it stopped, the rest is none.
+/// When each hop was passed, for one (agent, stack, sequence id). Hops that are not passed are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Hops {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,20 +128,20 @@ impl Hops {
     }
 }
 
-/// What is said of a stack on an agent, always and at a glance.
+/// The type of a condition of a stack on an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Display)]
 pub enum ConditionKind {
-    /// The content is valid and taken.
+    /// The content is valid, and the agent applies it.
     Accepted,
-    /// Everything of it is written, and what no longer belongs is gone.
+    /// All objects are applied, and pruned objects are gone.
     Applied,
-    /// Everything that was applied does its work.
+    /// All applied objects are ready.
     Ready,
-    /// Something was changed by others and is not put back yet.
+    /// Other clients changed objects, and the changes are not repaired yet.
     Drifted,
-    /// Somebody changes the same fields again and again.
+    /// Another client repeatedly changes the same fields.
     Contested,
-    /// A prune waits: for an approval, or for what blocks it.
+    /// A prune waits for an approval, or is blocked.
     PrunePending,
     /// One of a newer agent: stored and shown, never interpreted.
     #[serde(untagged)]
@@ -174,7 +174,7 @@ pub enum ConditionStatus {
     Unknown,
 }
 
-/// One condition, with why and since when.
+/// A condition, with its reason and the time of its last change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Condition {
     pub kind: ConditionKind,
@@ -184,7 +184,7 @@ pub struct Condition {
     /// One sentence for people, such as "Deployment shop/web: 2/3 replicas ready".
     #[serde(default)]
     pub message: Message,
-    /// The deployment object that it speaks of.
+    /// The deployment object that it refers to.
     pub sequence_id: SequenceId,
     /// When the status last changed.
     pub since: Timestamp,
@@ -227,7 +227,7 @@ pub struct Report {
     /// Resources that are ready, of `total`.
     #[serde(default)]
     pub ready: u32,
-    /// How many resources there are; of a removal, how many went.
+    /// The number of resources; for a removal, the number of removed ones.
     #[serde(default)]
     pub total: u32,
 }

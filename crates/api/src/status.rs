@@ -7,27 +7,27 @@ use crate::ids::{AgentId, SequenceId, StackId};
 use crate::reason::{Message, Reason};
 use crate::report::{Condition, Hops, ObjectNote};
 
-/// Where a stack is on an agent, in one word.
+/// The state of a stack on an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
-    /// Targeted; the agent has reported nothing of the wanted object yet.
+    /// Targeted, but the agent has not reported on the desired object yet.
     Pending,
-    /// Written, not yet ready.
+    /// Applied, but not ready yet.
     Applied,
-    /// Everything that was applied does its work.
+    /// All applied objects are ready.
     Healthy,
-    /// It was healthy, and something no longer is.
+    /// The stack was healthy, and no longer is.
     Degraded,
-    /// It stopped: the message and the objects say where.
+    /// Applying stopped. The message and the objects say where.
     Failed,
-    /// The stack was deleted or no longer targets the agent; not yet seen gone.
+    /// The stack was deleted or no longer targets the agent, and is being removed.
     Removing,
-    /// A removal or prune waits for something that is named.
+    /// A removal or prune is blocked; the message says by what.
     Blocked,
-    /// Seen to be gone.
+    /// All resources are gone.
     Removed,
     /// The agent, or the broker, is newer than the reader, which does not know this state.
     #[serde(other)]
@@ -52,14 +52,14 @@ pub struct StackStatus {
     pub reason: Reason,
     pub message: Message,
     pub objects: Vec<ObjectNote>,
-    /// What the agent says of it at a glance; empty before its first report.
+    /// The conditions that the agent reports; empty before its first report.
     #[serde(default)]
     pub conditions: Vec<Condition>,
     pub hops: Hops,
 }
 
-/// How far a stack is on all agents, in figures. They come from counters that follow every report, and from the
-/// replica's own picture of the fleet; nothing is counted when somebody asks.
+/// The progress of a stack on all agents. The numbers come from counters that every report updates, and from the
+/// replica's snapshot of the fleet; a request counts nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StackSummary {
     pub project: String,
@@ -67,18 +67,18 @@ pub struct StackSummary {
     pub stack_name: String,
     /// The desired state: the highest sequence id.
     pub sequence_id: Option<SequenceId>,
-    /// Agents that the stack reaches, by name or by selector.
+    /// Agents that the stack targets, by name or by selector.
     pub targeted: u64,
-    /// Agents that said before they wrote that they hold resources of the stack.
+    /// Agents that have announced that they hold resources of the stack.
     pub holding: u64,
-    /// Targeted, and nothing is reported of `sequence_id` yet.
+    /// Targeted agents without a report on `sequence_id`.
     pub pending: u64,
-    /// What was last reported of `sequence_id`.
+    /// The last reports on `sequence_id`.
     #[serde(flatten)]
     pub counts: StateCounts,
-    /// Agents whose last word is about an older object, and not that it was removed.
+    /// Agents with a last report about an older object that is not a removal.
     pub behind: u64,
-    /// The same for each object that an agent's last word is about, newest first; 20 at most.
+    /// The same for each object in the agents' last reports, newest first; at most 20.
     pub sequences: Vec<SequenceCounts>,
 }
 
@@ -97,7 +97,7 @@ pub struct StateCounts {
 }
 
 impl StateCounts {
-    /// All but those that no longer have it.
+    /// All agents except those that no longer have it.
     #[must_use]
     pub fn present(&self) -> u64 {
         self.applied + self.healthy + self.degraded + self.failed + self.blocked + self.unknown
@@ -111,7 +111,7 @@ pub struct SequenceCounts {
     pub counts: StateCounts,
 }
 
-/// One error, on however many agents it occurs.
+/// An error, grouped over all agents on which it occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorGroup {
     /// What they have in common; details that differ from cluster to cluster are left out.
@@ -119,13 +119,13 @@ pub struct ErrorGroup {
     pub reason: Reason,
     /// The same as a sentence.
     pub message: Message,
-    /// How many (stack, agent) pairs say so now.
+    /// The number of (stack, agent) pairs with this error.
     pub count: u64,
-    /// On how many stacks.
+    /// The number of affected stacks.
     pub stacks: u64,
-    /// The newest deployment object that it is said of.
+    /// The newest deployment object with this error.
     pub sequence_id: SequenceId,
-    /// A few of them, with their own words.
+    /// A few examples, with their own messages.
     pub examples: Vec<ErrorExample>,
 }
 

@@ -1,4 +1,4 @@
-//! Roles, API tokens, join tokens, and who one is.
+//! Roles, API tokens, join tokens, and the identity of the caller.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use utoipa::ToSchema;
 use crate::ids::{AgentId, TokenId};
 use crate::names::{Labels, Name};
 
-/// How long an API token is valid if nobody says otherwise.
+/// The default lifetime of an API token.
 pub const API_TOKEN_SECONDS: u32 = 90 * 24 * 3600;
-/// The longest that an API token may be valid.
+/// The maximum lifetime of an API token.
 pub const LONGEST_API_TOKEN_SECONDS: u32 = 366 * 24 * 3600;
-/// How long a token that was replaced is still good if nobody says otherwise.
+/// How long a replaced token stays valid by default.
 pub const OVERLAP_SECONDS: u32 = 24 * 3600;
-/// The longest that a token that was replaced is still good.
+/// How long a replaced token stays valid at most.
 pub const LONGEST_OVERLAP_SECONDS: u32 = 7 * 24 * 3600;
-/// How long a join token is valid if nobody says otherwise.
+/// The default lifetime of a join token.
 pub const JOIN_TOKEN_SECONDS: u32 = 3600;
-/// The longest that a join token may be valid.
+/// The maximum lifetime of a join token.
 pub const LONGEST_JOIN_TOKEN_SECONDS: u32 = 7 * 24 * 3600;
 
 /// What a person or machine may do: viewer, deployer and owner in a project, admin and auditor over the
@@ -52,19 +52,19 @@ impl Role {
         }
     }
 
-    /// Whether it is a role over the installation, and so in every project.
+    /// Returns whether it is a role for the whole installation, and so in every project.
     #[must_use]
     pub fn is_over_installation(self) -> bool {
         matches!(self, Self::Admin | Self::Auditor)
     }
 
-    /// Whether it may give this role to a token: nobody gives more than they have.
+    /// Returns whether it may create tokens with this role, which cannot exceed its own.
     #[must_use]
     pub fn may_give(self, role: Self) -> bool {
         matches!(self, Self::Owner | Self::Admin) && self.includes(role)
     }
 
-    /// Whether it may see the values of Secrets. Whoever may replace them may.
+    /// Returns whether it may read the values of Secrets. Roles that may replace them also may read them.
     #[must_use]
     pub fn reads_secrets(self) -> bool {
         self.includes(Self::Deployer)
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gives_more_than_they_have() {
+    fn a_token_cannot_get_a_role_above_its_creators() {
         for giver in Role::iter() {
             for given in Role::iter() {
                 let expected = match giver {

@@ -1,4 +1,4 @@
-//! Webhooks: who is told of what happens in a project, and what came of telling them.
+//! Webhooks: subscriptions to the events of a project, and their deliveries.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,8 @@ use crate::selector::Selector;
 /// A filter names at most this many stacks, and as many agents.
 pub const FILTER_NAMES: usize = 100;
 
-/// What a message is about. Outcomes come as agents report them; alerts only for what lasts, once, and once
-/// more when it is over.
+/// The type of a message. Outcomes are sent as agents report them. An alert is sent once when a problem lasts longer than
+/// the grace period, and once when it is over.
 #[derive(
     Clone,
     Copy,
@@ -30,27 +30,27 @@ pub const FILTER_NAMES: usize = 100;
     strum::EnumIter,
 )]
 pub enum WebhookEvent {
-    /// Somebody asked for a test.
+    /// A user requested a test message.
     #[serde(rename = "ping")]
     #[strum(serialize = "ping")]
     Ping,
-    /// Somebody submitted a version of a stack.
+    /// A user submitted a version of a stack.
     #[serde(rename = "deployment_object.submitted")]
     #[strum(serialize = "deployment_object.submitted")]
     ObjectSubmitted,
-    /// Somebody deleted a stack.
+    /// A user deleted a stack.
     #[serde(rename = "stack.deleted")]
     #[strum(serialize = "stack.deleted")]
     StackDeleted,
-    /// An agent wrote everything of a version.
+    /// An agent applied all objects of a version.
     #[serde(rename = "stack.applied")]
     #[strum(serialize = "stack.applied")]
     Applied,
-    /// On an agent, everything of a version does its work.
+    /// On an agent, all objects of a version are ready.
     #[serde(rename = "stack.healthy")]
     #[strum(serialize = "stack.healthy")]
     Healthy,
-    /// On an agent, something that was healthy no longer is.
+    /// On an agent, a healthy stack is no longer healthy.
     #[serde(rename = "stack.degraded")]
     #[strum(serialize = "stack.degraded")]
     Degraded,
@@ -58,51 +58,51 @@ pub enum WebhookEvent {
     #[serde(rename = "stack.failed")]
     #[strum(serialize = "stack.failed")]
     Failed,
-    /// An agent put back what others had changed.
+    /// An agent repaired drift.
     #[serde(rename = "stack.repaired")]
     #[strum(serialize = "stack.repaired")]
     Repaired,
-    /// On an agent, a removal or prune waits for something.
+    /// On an agent, a removal or prune is blocked.
     #[serde(rename = "stack.blocked")]
     #[strum(serialize = "stack.blocked")]
     Blocked,
-    /// An agent has seen everything of a stack gone.
+    /// On an agent, all objects of a stack are gone.
     #[serde(rename = "stack.removed")]
     #[strum(serialize = "stack.removed")]
     Removed,
-    /// A stack has been failing, degraded or blocked on an agent for longer than the grace.
+    /// A stack has been failed, degraded or blocked on an agent for longer than the grace period.
     #[serde(rename = "alert.failure")]
     #[strum(serialize = "alert.failure")]
     FailureLasts,
-    /// That is over.
+    /// The alert is resolved.
     #[serde(rename = "alert.failure_over")]
     #[strum(serialize = "alert.failure_over")]
     FailureOver,
-    /// Somebody has been changing what a stack brought for longer than the grace.
+    /// Another client has been changing objects of a stack for longer than the grace period.
     #[serde(rename = "alert.drift")]
     #[strum(serialize = "alert.drift")]
     DriftLasts,
-    /// That is over.
+    /// The alert is resolved.
     #[serde(rename = "alert.drift_over")]
     #[strum(serialize = "alert.drift_over")]
     DriftOver,
 }
 
-/// Which messages a webhook gets. What is left out does not restrict.
+/// Selects the messages of a webhook. An absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookFilter {
-    /// Kinds of events. None: all but the passing troubles `stack.failed`, `stack.degraded`, `stack.blocked` and
-    /// `stack.repaired`, of which the alerts tell when they last.
+    /// Types of events. By default all except `stack.failed`, `stack.degraded`, `stack.blocked` and `stack.repaired`, which
+    /// alerts cover if they last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<WebhookEvent>,
     /// Names or ids of stacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<String>,
-    /// Names or ids of agents. Events that are about no agent are left out then.
+    /// Names or ids of agents. If set, events without an agent do not match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
-    /// Over the labels of the agent. Events that are about no agent are left out then.
+    /// Selects by the labels of the agent. If set, events without an agent do not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_selector: Option<Selector>,
 }
@@ -111,14 +111,14 @@ pub struct WebhookFilter {
 #[serde(deny_unknown_fields)]
 pub struct CreateWebhook {
     pub name: Name,
-    /// Where messages are posted to: https, port 443 or 8443, a public address, unless the operator allows more.
+    /// The address of the receiver: HTTPS, port 443 or 8443, and a public address, unless the operator allows more.
     #[schema(example = "https://hooks.example.com/brokkr")]
     pub url: String,
     #[serde(default)]
     pub filter: WebhookFilter,
 }
 
-/// Changes a webhook. What is not given stays.
+/// Changes a webhook. Absent fields stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookPatch {
@@ -126,7 +126,7 @@ pub struct WebhookPatch {
     pub url: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<WebhookFilter>,
-    /// A webhook that is off gets nothing; what was waiting for it becomes dead letters.
+    /// A disabled webhook gets no messages; its pending messages become dead letters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
 }
@@ -136,17 +136,17 @@ pub struct Webhook {
     pub id: WebhookId,
     pub project: String,
     pub name: Name,
-    /// Whole for owners; its path may be a secret, so others see where it goes and no more.
+    /// Complete for owners. Others see only the host, because the path may be a secret.
     pub url: String,
     pub filter: WebhookFilter,
     pub enabled: bool,
-    /// Why it was switched off, if nobody did.
+    /// Why the broker disabled it; absent if a user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled_because: Option<String>,
     pub created_at: Timestamp,
 }
 
-/// A webhook with its secret, which is shown this once.
+/// A webhook with its secret, which is shown only once.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WebhookWithSecret {
     #[serde(flatten)]

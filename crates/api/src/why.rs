@@ -1,4 +1,4 @@
-//! Why something is not as it should be: the chain of hops, the first that is broken, and the evidence.
+//! Explains why a stack is not healthy: the chain of hops, the first that is not passed, and the evidence.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ use crate::status::State;
 #[derive(strum::Display, strum::EnumString, strum::EnumIter)]
 #[strum(serialize_all = "snake_case")]
 pub enum Presence {
-    /// It has never asked.
+    /// It has never polled.
     Never,
-    /// It asks as often as it should.
+    /// It polls as often as expected.
     Fresh,
     /// It missed a few polls.
     Late,
-    /// It missed many; that is told once, and once that it is over.
+    /// It missed many polls. An event is recorded when this starts and when it ends.
     Silent,
 }
 
@@ -31,9 +31,9 @@ pub enum Presence {
 #[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum AgentEventKind {
-    /// It fell silent.
+    /// It stopped polling.
     Silent,
-    /// It is back.
+    /// It polls again.
     Back,
 }
 
@@ -43,33 +43,33 @@ pub struct AgentEvent {
     pub at: Timestamp,
 }
 
-/// The hops in their order.
+/// The hops, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::Display, strum::EnumIter)]
 #[strum(serialize_all = "snake_case")]
 pub enum Hop {
-    /// It was submitted and stored.
+    /// The version was submitted and stored.
     Published,
-    /// The stack reaches the agent, by name or by selector.
+    /// The stack targets the agent, by name or by selector.
     Targeted,
-    /// The agent may have it.
+    /// The version was released to the agent.
     Released,
-    /// The agent has its content.
+    /// The agent has fetched the content.
     Fetched,
-    /// The content is what was submitted, and reads the same.
+    /// The content has the submitted checksum and parses to the same objects.
     Verified,
-    /// Everything of it is written.
+    /// All objects are applied.
     Applied,
-    /// What it no longer contains is gone.
+    /// Objects that the version no longer contains are gone.
     Pruned,
-    /// Everything of it does its work.
+    /// All objects are ready.
     Healthy,
-    /// The broker was told so.
+    /// The agent has reported the result to the broker.
     Reported,
 }
 
-/// What keeps a hop from being passed, in one word for programs.
+/// Why a hop is not passed, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, strum::Display)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -78,7 +78,7 @@ pub enum Cause {
     NothingSubmitted,
     /// The stack was deleted, and the agent no longer has it.
     Deleted,
-    /// Neither named nor selected.
+    /// The stack neither names nor selects the agent.
     NotTargeted,
     /// The project was not granted the agent.
     NotGranted,
@@ -90,53 +90,53 @@ pub enum Cause {
     AgentSilent,
     /// The agent missed a few polls.
     AgentLate,
-    /// Somebody comes in the agent's name, and is refused: what it signs with is no key of the agent.
+    /// Requests in the agent's name are refused, because they are not signed with a key of the agent.
     AgentRefused,
-    /// Two processes claim to be the agent, and both hold.
+    /// Two processes claim to be the agent, so neither writes.
     SessionTied,
-    /// The database was restored, and the epoch was not raised yet: agents are told nothing.
+    /// The database was restored and the epoch is not raised yet, so agents get no target state.
     OnHold,
     /// The agent has a newer version than the restored database, and never goes back to an older one.
     AgentAhead,
-    /// The agent is there, and has not told anything of this object yet.
+    /// The agent polls, but has not reported on this version yet.
     NotReportedYet,
-    /// It stopped with an error.
+    /// Applying stopped with an error.
     Failed,
-    /// The cluster does not serve a kind that the stack has.
+    /// The cluster does not serve a kind of the stack.
     UnknownKind,
-    /// The namespace of an object is not there, or on its way out.
+    /// The namespace of an object does not exist, or is being deleted.
     NamespaceMissing,
-    /// The agent, or the account that it acts as, has not the right.
+    /// The agent, or the account that it impersonates, lacks a permission.
     Forbidden,
-    /// A field changed that cannot be.
+    /// An immutable field changed.
     ImmutableField,
-    /// A quota of the cluster is used up, by objects or by Pods.
+    /// A quota of the cluster is exceeded, by objects or by Pods.
     QuotaExceeded,
-    /// An admission webhook of the cluster said no.
+    /// An admission webhook of the cluster refused a request.
     RefusedByWebhook,
-    /// It belongs to another stack, or to another agent.
+    /// An object belongs to another stack or another agent.
     OwnedByOther,
     /// An image cannot be pulled.
     ImageNotPulled,
-    /// A container ends again and again.
+    /// A container exits repeatedly.
     CrashLoop,
     /// No node fits.
     Unschedulable,
-    /// Somebody changes the same fields as often as they are put back.
+    /// Another client changes the same fields again after every repair.
     Contested,
-    /// What was deleted stays for a finalizer.
+    /// A finalizer delays a deletion.
     Finalizer,
-    /// A removal or prune waits for something: a finalizer, foreign content.
+    /// A removal or prune is blocked, by a finalizer or by foreign objects.
     Blocked,
     /// A prune waits for an approval.
     AwaitsApproval,
-    /// Everything is written, and something is not ready.
+    /// All objects are applied, but some are not ready.
     NotReady,
-    /// It was healthy, and no longer is.
+    /// The stack was healthy, and no longer is.
     Degraded,
     /// The stack is being removed from the agent.
     Removing,
-    /// One that this program does not know: the broker is newer.
+    /// A cause that this program does not know, from a newer broker.
     #[serde(other)]
     Other,
 }
@@ -150,12 +150,12 @@ pub struct Broken {
     pub message: Message,
     /// What to do next.
     pub next: String,
-    /// The same as a command that can be typed as it stands; none where it takes more than one.
+    /// The same as one complete command; absent if more than one is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// Why a stack is not as it should be on an agent, or that it is.
+/// Explains the state of a stack on an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StackWhy {
     pub project: String,

@@ -1,7 +1,7 @@
 //! Measures the agent beside its peers, and the broker beside minimal servers, with the same load in one run.
 //!
-//! Machines differ and are noisy, so no number means anything alone. Programs take turns, rounds are repeated, medians are
-//! compared within the run, and no absolute time is judged.
+//! Machines differ and are noisy, so a single number has no meaning. Programs run alternately, rounds are repeated, and only
+//! medians of the same run are compared.
 //!
 //! ```text
 //! args.rs       command-line options

@@ -22,7 +22,7 @@ impl Stage {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Look, "look"),
         (Self::Record, "record"),
-        (Self::Environment, "ground"),
+        (Self::Environment, "namespaces"),
         (Self::Validate, "dryrun"),
         (Self::Apply, "apply"),
     ];

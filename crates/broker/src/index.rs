@@ -132,7 +132,7 @@ impl Index {
         Some((computed, stamp))
     }
 
-    /// Applies changes and wakes the agents whose envelope or permission they change.
+    /// Applies changes, and wakes the agents with a changed envelope or permission.
     pub fn apply(&self, changes: Changes, freshness: Freshness) {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         let slots = snapshot.apply(changes);

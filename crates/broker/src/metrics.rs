@@ -179,7 +179,7 @@ mod tests {
             "at": second(130),
         }))
         .unwrap();
-        assert_eq!(delivery(&report), None, "nobody knows when it was published");
+        assert_eq!(delivery(&report), None, "its publication time is unknown");
         report.hops.published = Some(second(10));
         report.hops.targeted = Some(second(100));
         report.hops.healthy = Some(second(130));

@@ -71,7 +71,7 @@ pub async fn connect(url: &str, connections: u32) -> Result<PgPool, StoreError> 
     let options = connect_options(url)?.application_name(APPLICATION).options(SESSION);
     PgPoolOptions::new()
         .max_connections(connections)
-        // Overload sheds: a request that gets no connection soon is told to come back.
+        // Load shedding: a request without a connection by then is refused and may be retried.
         .acquire_timeout(Duration::from_secs(3))
         .idle_timeout(Duration::from_secs(300))
         // A request that was given up may leave a connection to a server that no longer says anything. Asked without a

@@ -26,7 +26,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Logs to standard error, and sends traces to the collector if there is one. Keep the result until the end.
+/// Logs to standard error, and sends traces to the collector if there is one. Keep the result until the process exits.
 pub fn start(format: LogFormat, collector: Option<&Url>) -> Result<Option<Traces>, TracesError> {
     let chosen = EnvFilter::try_from_env("BROKKR_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
     let no_traces = Targets::new().with_default(LevelFilter::TRACE).with_target(TRACES, LevelFilter::OFF);

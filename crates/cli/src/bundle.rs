@@ -30,7 +30,7 @@ pub struct BundleData {
     pub stacks: Fetched<Page<BundledStack>>,
     pub events: Fetched<Page<Event>>,
     pub audit: Fetched<Page<AuditEntry>>,
-    /// By address.
+    /// The address and metrics of each replica.
     pub metrics: Vec<(String, Fetched<String>)>,
 }
 

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_agent_counts_and_nobody_is_not_everybody() {
+    fn every_agent_counts_and_no_agents_is_not_success() {
         assert_eq!(GOAL.verdict(&[]), Verdict::Waiting);
         let (good, slow) = (row("a", 42, 42, State::Healthy), row("b", 42, 42, State::Applied));
         assert_eq!(GOAL.verdict(&[good.clone(), slow.clone()]), Verdict::Waiting);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_unless_it_has_arrived_everywhere() {
+    fn a_newer_version_is_reported_unless_it_has_arrived_everywhere() {
         assert_eq!(GOAL.verdict(&[row("a", 43, 42, State::Pending)]), Verdict::Replaced(SequenceId(43)));
         assert_eq!(GOAL.verdict(&[row("a", 43, 43, State::Healthy)]), Verdict::Reached);
     }

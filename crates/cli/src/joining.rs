@@ -39,7 +39,7 @@ pub fn without_rights(account: &str, context: HintContext<'_>) -> Stuck {
     Stuck {
         hop: start::Hop::Rights.to_string(),
         reason: format!("{account} is not allowed to store its key in its own namespace"),
-        next: start::Hop::Rights.next(context.namespace, context.again),
+        next: start::Hop::Rights.advice(context.namespace, context.again),
         is_final: true,
     }
 }
@@ -63,9 +63,9 @@ fn reported_by_agent<'a>(
 ) -> Option<Stuck> {
     let map = maps.find(|map| map["metadata"]["name"] == start::CONFIG_MAP)?;
     let data: BTreeMap<String, String> = serde_json::from_value(map["data"].clone()).ok()?;
-    let Progress { hop, reason, .. } = Progress::of(&data)?;
-    let next = hop.next(context.namespace, context.again);
-    Some(Stuck { hop: hop.to_string(), reason, next, is_final: !hop.may_pass() })
+    let Progress { hop, reason, .. } = Progress::from_data(&data)?;
+    let next = hop.advice(context.namespace, context.again);
+    Some(Stuck { hop: hop.to_string(), reason, next, is_final: !hop.may_recover() })
 }
 
 fn pod(pod: &Value, namespace: &str) -> Option<Stuck> {

@@ -27,7 +27,7 @@ const NAMED: usize = 3;
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Ok,
-    /// Not blocking, but worth a check; or not allowed for this caller.
+    /// Not blocking, but worth a look; or the caller lacks the permission to check.
     Warning,
     Failed,
 }
@@ -169,7 +169,7 @@ pub fn checks(data: &PreflightData, now: Timestamp) -> Vec<Check> {
     ]
 }
 
-/// What was found: how failed, why, what next.
+/// The result of a check: verdict, reason and next action.
 struct Finding(Verdict, String, Option<String>);
 
 fn ok(reason: impl Into<String>) -> Finding {
@@ -184,7 +184,7 @@ fn failed(reason: impl Into<String>, next: impl Into<String>) -> Finding {
     Finding(Verdict::Failed, reason.into(), Some(next.into()))
 }
 
-/// Evaluates data; data that could not be fetched is a finding, too.
+/// Evaluates data; data that could not be fetched is also a finding.
 fn check<T>(check: &'static str, fetched: &Fetched<T>, judge: impl FnOnce(&T) -> Finding) -> Check {
     let Finding(verdict, reason, next) = match fetched {
         Ok(data) => judge(data),

@@ -124,7 +124,7 @@ impl<T: DeserializeOwned> Stream<T> {
                 Ok(Ok(Some(chunk))) => {
                     match open.parser.feed(&chunk) {
                         Some(raw) => self.waiting.extend(raw),
-                        None => return Err(InvalidResponse::TooLarge { limit: parser::LONGEST }.at(&url)),
+                        None => return Err(InvalidResponse::TooLarge { limit: parser::MAX_BYTES }.at(&url)),
                     }
                     (self.lost, self.pause) = (None, FIRST_PAUSE);
                 }

@@ -138,17 +138,17 @@ impl Real {
     }
 
     async fn play(&self, entry: &Entry) -> Result<Verdict> {
-        let home = namespace_key(&entry.home);
+        let home = namespace_key(&entry.namespace);
         self.create(&Item { key: home.clone(), ..Item::new("/Namespace//any", 1) }).await?;
         for given in &entry.given {
             self.arrange(given).await.with_context(|| format!("{given:?}"))?;
         }
-        let key = entry.ask.key();
+        let key = entry.request.key();
         let kind = kind_of(key);
         let before = self.seen(key).await?;
-        let uid = entry.ask.uid(before.as_ref());
+        let uid = entry.request.uid(before.as_ref());
         let named = uid.clone().unwrap_or_else(|| Uid::from(""));
-        let answer = match &entry.ask {
+        let answer = match &entry.request {
             CorpusRequest::Apply(item, _) => self.writes.apply(&item.desired(), uid.as_ref(), &stamp()).await,
             CorpusRequest::DryRun(item, _) => {
                 self.writes.dry_run(&item.desired(), uid.as_ref(), &stamp()).await
@@ -175,7 +175,10 @@ impl Real {
                 let _ = self.api(&item.key).delete(&item.key.name, &DeleteParams::default()).await;
             }
         }
-        let _ = self.api(&namespace_key(&entry.home)).delete(&entry.home, &DeleteParams::default()).await;
+        let _ = self
+            .api(&namespace_key(&entry.namespace))
+            .delete(&entry.namespace, &DeleteParams::default())
+            .await;
         Ok(())
     }
 }

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::catalog::{MODULES, Module};
 
-/// The file in each cache folder that names its sources without the Go version. A machine that has the
-/// binaries but no Go finds them by it.
+/// The file in each cache folder with the digest of its sources, without the Go version. Machines without Go use it to
+/// find the binaries.
 pub(crate) const SOURCES: &str = "sources";
 
 /// The paths of all engines.
@@ -28,7 +28,7 @@ impl Engines {
     /// # Panics
     /// If the catalog has no such binary.
     pub fn binary(&self, name: &str) -> &Path {
-        self.binaries.get(name).unwrap_or_else(|| panic!("no engine is called {name}"))
+        self.binaries.get(name).unwrap_or_else(|| panic!("there is no engine {name}"))
     }
 
     /// Returns all binaries by name.
@@ -72,10 +72,10 @@ pub fn locate() -> Result<Engines, Missing> {
     Ok(Engines { binaries, stages })
 }
 
-/// Finds the one program of a module that is not among the engines of tests.
+/// Finds the program of a module that tests do not use.
 pub fn locate_peer(module: &Module) -> Result<PathBuf, Missing> {
     let [binary] = module.binaries else {
-        return Err(Missing { what: format!("{} is not one program", module.name) });
+        return Err(Missing { what: format!("{} does not have exactly one program", module.name) });
     };
     Ok(complete_folder(module)?.join(binary.name))
 }
@@ -104,7 +104,7 @@ pub(crate) fn folder(module: &Module) -> io::Result<PathBuf> {
             let digest = hex(&Sha256::new().chain_update(&sources).chain_update(&version).finalize());
             Ok(cache.join(&digest[..24]))
         }
-        Err(no_go) => built_from(&cache, &sources).ok_or(no_go),
+        Err(error) => built_from(&cache, &sources).ok_or(error),
     }
 }
 

@@ -10,8 +10,8 @@
 //! compile.rs   builds missing engines, under a temporary name first
 //! ```
 //!
-//! Both `cargo xtask engines`, which builds, and the test kit, which only looks, use this crate, so that they agree on the
-//! path.
+//! `cargo xtask engines`, which builds the engines, and the test kit, which only uses them, share this crate, so that they
+//! agree on the paths.
 
 mod cache;
 mod catalog;

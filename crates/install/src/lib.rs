@@ -1,11 +1,11 @@
-//! What an agent needs in its cluster, as manifests: the files of `deploy/` with this agent's names in them. Pure.
+//! Builds the manifests of an agent from the templates in `deploy/`, without I/O.
 //!
-//! They are filled in as text, so that whoever is shown them reads the files' own comments; JSON is what is filled in, which
-//! is YAML that needs no indentation.
+//! The templates are filled in as text, so that the output keeps their comments. Values are inserted as JSON, which is
+//! valid YAML at any indentation.
 //!
-//! [`rights`] is what `brokkr-agent install` applies: namespace, record kind, account, rights and fence. [`workload`] is the
-//! agent itself with its join token, which `brokkr agent join` adds. [`start`] is what an agent leaves in its namespace
-//! while it cannot start, for whoever waits for it there.
+//! - [`rights`]: namespace, record kind, service account, roles and fence. `brokkr-agent install` applies them.
+//! - [`workload`]: the agent's Deployment and join token, which `brokkr agent join` applies in addition.
+//! - [`start`]: the ConfigMap in which an agent that cannot start reports the reason.
 
 pub mod rights;
 pub mod start;
@@ -14,18 +14,19 @@ pub mod workload;
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// The namespace of Brokkr's own things in a cluster, as the files of `deploy/` name it.
+/// The default namespace of the agent, which is the one in the files of `deploy/`.
 pub const NAMESPACE: &str = "brokkr-system";
-/// The account that the agent runs under, and the name of its Deployment.
+/// The service account that the agent runs under, and the name of its Deployment.
 pub const ACCOUNT: &str = "brokkr-agent";
-/// The fence's ConfigMap, in the agent's own namespace.
+/// The ConfigMap of the fence, in the agent's namespace.
 pub const FENCE: &str = "brokkr-agent-fence";
-/// Where the agent's key and ids are, in its own namespace. The agent makes it.
+/// The Secret with the agent's key and ids, in its namespace. The agent creates it.
 pub const IDENTITY: &str = "brokkr-agent-identity";
 
-/// Whether the fence holds for an account of this name. The agent's own name is not for grants.
+/// Whether the agent may impersonate a service account of this name: the fence covers only names that start with
+/// `brokkr-`. The agent's own account is excluded.
 #[must_use]
-pub fn may_be_acted_as(name: &str) -> bool {
+pub fn may_be_impersonated(name: &str) -> bool {
     name != ACCOUNT
         && name.strip_prefix("brokkr-").is_some_and(|rest| {
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
@@ -33,9 +34,9 @@ pub fn may_be_acted_as(name: &str) -> bool {
         })
 }
 
-/// Stands between objects, and before the first one of a text.
-const BETWEEN: &str = "---\n";
+/// Precedes each object.
+const DOCUMENT_START: &str = "---\n";
 
 fn read(text: &str) -> anyhow::Result<Vec<Value>> {
-    serde_saphyr::from_multiple(text).context("read the manifests of this program")
+    serde_saphyr::from_multiple(text).context("read the built-in manifests")
 }

@@ -4,12 +4,12 @@
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{BETWEEN, NAMESPACE, may_be_acted_as, read};
+use crate::{DOCUMENT_START, NAMESPACE, may_be_impersonated, read};
 
 /// Label of the roles that depend on flags; the value is the namespace of the agent.
 pub const RIGHTS_OF: &str = "brokkr.io/rights-of";
 
-/// Where an agent may write, as flags of every command that installs one.
+/// Flags that say where an agent may write, shared by all commands that install one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Rights {
     /// Scope of the agent's own role
@@ -38,62 +38,64 @@ pub enum Profile {
 /// Placeholder in the files for a listed namespace, or for the namespace of an account.
 const TARGET: &str = "target-namespace";
 /// Placeholder in the files for an account that the agent may impersonate.
-const ACTED_AS: &str = "brokkr-account";
+const IMPERSONATED: &str = "brokkr-account";
 /// The parts of the files that are filled in.
 const NO_ACCOUNTS: &str = "  accounts: \"\"\n";
 const NO_RULES: &str = "rules: []\n";
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
 /// Returns everything that is installed, in order.
-pub fn manifests(arguments: &Rights, home: &str) -> anyhow::Result<Vec<Value>> {
-    read(&text(arguments, home)?)
+pub fn manifests(arguments: &Rights, namespace: &str) -> anyhow::Result<Vec<Value>> {
+    read(&text(arguments, namespace)?)
 }
 
 /// Returns the same as text with the comments of `deploy/`, for people who read it before they apply it.
-pub fn text(arguments: &Rights, home: &str) -> anyhow::Result<String> {
+pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
     let accounts = accounts(&arguments.impersonate)?;
     let users: Vec<String> = accounts
         .iter()
         .map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
         .collect();
-    let at_home = |file: &str| file.replace(NAMESPACE, home);
+    let with_namespace = |file: &str| file.replace(NAMESPACE, namespace);
     let mut files = vec![
-        at_home(include_str!("../../../deploy/namespace.yaml")),
-        at_home(include_str!("../../../deploy/record.yaml")),
-        // Before the rights: there is no moment at which the agent could write without it.
-        at_home(include_str!("../../../deploy/fence.yaml")).replace(NO_ACCOUNTS, &with_accounts(&users)),
-        at_home(include_str!("../../../deploy/account.yaml")),
+        with_namespace(include_str!("../../../deploy/namespace.yaml")),
+        with_namespace(include_str!("../../../deploy/record.yaml")),
+        // Before the roles, so that the agent can never write without the fence.
+        with_namespace(include_str!("../../../deploy/fence.yaml"))
+            .replace(NO_ACCOUNTS, &accounts_line(&users)),
+        with_namespace(include_str!("../../../deploy/account.yaml")),
     ];
     match arguments.profile {
-        Profile::Cluster => files.push(at_home(include_str!("../../../deploy/role-cluster.yaml"))),
+        Profile::Cluster => files.push(with_namespace(include_str!("../../../deploy/role-cluster.yaml"))),
         Profile::Namespaces => {
-            files.push(at_home(include_str!("../../../deploy/role-namespaces.yaml")));
-            let target = at_home(include_str!("../../../deploy/target-namespace.yaml"));
-            files.extend(arguments.target_namespace.iter().map(|named| target.replace(TARGET, named)));
+            files.push(with_namespace(include_str!("../../../deploy/role-namespaces.yaml")));
+            let target = with_namespace(include_str!("../../../deploy/target-namespace.yaml"));
+            files
+                .extend(arguments.target_namespace.iter().map(|namespace| target.replace(TARGET, namespace)));
         }
     }
-    let account = at_home(include_str!("../../../deploy/impersonate.yaml"));
-    let acted_as =
-        |(namespace, name): &(String, String)| account.replace(TARGET, namespace).replace(ACTED_AS, name);
-    files.extend(accounts.iter().map(acted_as));
-    files.extend(further_kinds(arguments, &at_home(include_str!("../../../deploy/kinds.yaml")))?);
-    Ok(["", &files.join(BETWEEN)].join(BETWEEN))
+    let role = with_namespace(include_str!("../../../deploy/impersonate.yaml"));
+    let impersonate =
+        |(namespace, name): &(String, String)| role.replace(TARGET, namespace).replace(IMPERSONATED, name);
+    files.extend(accounts.iter().map(impersonate));
+    files.extend(additional_kinds(arguments, &with_namespace(include_str!("../../../deploy/kinds.yaml")))?);
+    Ok(["", &files.join(DOCUMENT_START)].join(DOCUMENT_START))
 }
 
-fn with_accounts(users: &[String]) -> String {
+fn accounts_line(users: &[String]) -> String {
     format!("  accounts: {}\n", json!(users.join(" ")))
 }
 
 /// Parses `namespace/brokkr-name`. The admission policy restricts only accounts with such names, so no others are allowed.
-fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
-    named
+fn accounts(arguments: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    arguments
         .iter()
         .map(|account| {
             let (namespace, name) = account
                 .split_once('/')
                 .with_context(|| format!("--impersonate {account}: use NAMESPACE/brokkr-NAME"))?;
             ensure!(
-                may_be_acted_as(name),
+                may_be_impersonated(name),
                 "--impersonate {account}: Brokkr's admission policy restricts only accounts named brokkr-…, so an agent may \
                  not impersonate others"
             );
@@ -103,7 +105,7 @@ fn accounts(named: &[String]) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 /// Fills in `file`, which has a role and two bindings; the profile decides which binding is used.
-fn further_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String>> {
+fn additional_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String>> {
     let mut rules = vec!["rules:".to_owned()];
     for kind in &arguments.kinds {
         let (plural, group) =
@@ -118,16 +120,19 @@ fn further_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String>> 
         rules.push(format!("- {rule}"));
     }
     let rules = rules.join("\n") + "\n";
-    let mut parts = file.split(BETWEEN);
-    let (Some(role), Some(everywhere), Some(listed)) = (parts.next(), parts.next(), parts.next()) else {
-        bail!("deploy/kinds.yaml has a role and two bindings");
+    let mut parts = file.split(DOCUMENT_START);
+    let (Some(role), Some(cluster_binding), Some(namespace_binding)) =
+        (parts.next(), parts.next(), parts.next())
+    else {
+        bail!("deploy/kinds.yaml must contain a role and two bindings");
     };
     Ok(match arguments.profile {
         _ if arguments.kinds.is_empty() => Vec::new(),
-        Profile::Cluster => vec![role.replace(NO_RULES, &rules), everywhere.to_owned()],
+        Profile::Cluster => vec![role.replace(NO_RULES, &rules), cluster_binding.to_owned()],
         Profile::Namespaces => {
-            let bound = arguments.target_namespace.iter().map(|target| listed.replace(TARGET, target));
-            [role.replace(NO_RULES, &rules)].into_iter().chain(bound).collect()
+            let bindings =
+                arguments.target_namespace.iter().map(|target| namespace_binding.replace(TARGET, target));
+            [role.replace(NO_RULES, &rules)].into_iter().chain(bindings).collect()
         }
     })
 }
@@ -144,12 +149,12 @@ mod tests {
         rights: Rights,
     }
 
-    fn of(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+    fn install(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
         in_namespace(NAMESPACE, arguments)
     }
 
-    fn in_namespace(home: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-        manifests(&Line::try_parse_from(["install"].iter().chain(arguments))?.rights, home)
+    fn in_namespace(namespace: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+        manifests(&Line::try_parse_from(["install"].iter().chain(arguments))?.rights, namespace)
     }
 
     fn rules(objects: &[Value]) -> Vec<Value> {
@@ -161,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn no_profile_gives_every_verb_or_a_way_to_more_rights() {
-        let cluster = of(&["--kind", "*.example.com", "--impersonate", "shop/brokkr-shop"]).unwrap();
-        let listed = of(&["--profile", "namespaces", "--target-namespace", "a,b"]).unwrap();
+    fn no_profile_grants_all_verbs_or_privilege_escalation() {
+        let cluster = install(&["--kind", "*.example.com", "--impersonate", "shop/brokkr-shop"]).unwrap();
+        let listed = install(&["--profile", "namespaces", "--target-namespace", "a,b"]).unwrap();
         for rule in rules(&cluster).into_iter().chain(rules(&listed)) {
             for verb in ["*", "escalate", "bind", "deletecollection", "approve", "sign"] {
                 assert!(!has(&rule, "verbs", verb), "{rule}");
@@ -171,7 +176,7 @@ mod tests {
             if has(&rule, "verbs", "impersonate") {
                 assert_eq!(rule["resourceNames"], json!(["brokkr-shop"]));
             }
-            // `*` includes subresources: of all groups it may only be listed, for no subresource can be.
+            // `*` includes subresources, so only `list` is allowed on all groups: no subresource can be listed.
             if has(&rule, "apiGroups", "*") {
                 assert_eq!(rule["verbs"], json!(["list"]));
             }
@@ -182,17 +187,17 @@ mod tests {
     }
 
     #[test]
-    fn listed_namespaces_give_no_right_in_the_whole_cluster_but_to_the_records() {
+    fn the_namespaces_profile_grants_cluster_wide_rights_only_on_records() {
         let objects =
-            of(&["--profile", "namespaces", "--target-namespace", "a,b", "--kind", "w.example.com"]);
+            install(&["--profile", "namespaces", "--target-namespace", "a,b", "--kind", "w.example.com"]);
         let bindings: Vec<String> = objects
             .unwrap()
             .iter()
             .filter(|object| object["kind"].as_str().unwrap().ends_with("Binding"))
             .map(|object| {
                 let metadata = &object["metadata"];
-                let place = metadata["namespace"].as_str().unwrap_or("*");
-                format!("{place} {}", metadata["name"].as_str().unwrap())
+                let namespace = metadata["namespace"].as_str().unwrap_or("*");
+                format!("{namespace} {}", metadata["name"].as_str().unwrap())
             })
             .collect();
         assert_eq!(
@@ -208,11 +213,11 @@ mod tests {
                 "b brokkr-agent-kinds.brokkr-system",
             ]
         );
-        assert!(of(&["--profile", "namespaces"]).is_err(), "which ones?");
+        assert!(install(&["--profile", "namespaces"]).is_err(), "no namespaces given");
     }
 
     #[test]
-    fn another_namespace_is_put_wherever_the_files_say_brokkr_system() {
+    fn the_namespace_replaces_brokkr_system_everywhere() {
         let objects = in_namespace("elsewhere", &["--impersonate", "shop/brokkr-shop"]).unwrap();
         assert!(!json!(objects).to_string().contains(NAMESPACE));
         let fence = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
@@ -220,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_before_it_is_applied_says_what_it_is_for() {
+    fn the_text_keeps_the_comments_of_the_templates() {
         let line = Line::try_parse_from(["install", "--kind", "w.example.com"]).unwrap();
         let text = text(&line.rights, NAMESPACE).unwrap();
         for words in
@@ -231,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn what_an_administrator_must_not_give_is_refused() {
+    fn forbidden_accounts_and_kinds_are_refused() {
         for wrong in ["shop/deployer", "brokkr-shop", "shop/brokkr-agent"] {
-            assert!(of(&["--impersonate", wrong]).is_err(), "{wrong}");
+            assert!(install(&["--impersonate", wrong]).is_err(), "{wrong}");
         }
         for wrong in [
             "stacks.brokkr.io",
@@ -241,8 +246,8 @@ mod tests {
             "*.admissionregistration.k8s.io",
             "widgets",
         ] {
-            assert!(of(&["--kind", wrong]).is_err(), "{wrong}");
+            assert!(install(&["--kind", wrong]).is_err(), "{wrong}");
         }
-        assert!(of(&["--kind", "validatingwebhookconfigurations.admissionregistration.k8s.io"]).is_ok());
+        assert!(install(&["--kind", "validatingwebhookconfigurations.admissionregistration.k8s.io"]).is_ok());
     }
 }

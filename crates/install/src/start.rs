@@ -1,7 +1,7 @@
-//! What an agent that cannot start leaves in its namespace: how far it came, and why not further.
+//! The start-up progress that an agent which cannot start writes to its namespace: the failed step and the reason.
 //!
-//! It is a ConfigMap, since whoever installs an agent can read that in every cluster, also where Pods' logs are out of
-//! reach. It is there only while the agent cannot start.
+//! It is a ConfigMap, because the user who installs an agent can read ConfigMaps in every cluster, even where Pod logs are
+//! not accessible. It exists only while the agent cannot start.
 
 use std::collections::BTreeMap;
 
@@ -9,46 +9,46 @@ use jiff::Timestamp;
 
 use crate::FENCE;
 
-/// Where it is left, in the agent's own namespace.
+/// The name of the ConfigMap, in the agent's namespace.
 pub const CONFIG_MAP: &str = "brokkr-agent-start";
 
-/// The hops of a start in their order.
+/// The steps of start-up, in order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::EnumString, strum::EnumIter,
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Hop {
-    /// The agent's account may do what it needs in its own cluster.
+    /// The agent's service account has the permissions it needs in its cluster.
     Rights,
-    /// The broker's name has an address.
+    /// The broker's host name resolves.
     Dns,
     /// The proxy lets the agent through.
     Proxy,
-    /// Something listens at the broker's address.
+    /// The broker's address accepts connections.
     Connect,
-    /// Its certificate is from an authority that the agent trusts.
+    /// The broker's certificate is signed by a CA that the agent trusts.
     Tls,
-    /// That certificate is valid by the clock of the agent.
+    /// The certificate is valid at the agent's current time.
     Clock,
-    /// What answers is a broker.
+    /// The response comes from a broker.
     Answer,
-    /// The broker takes the join token, or the key that the agent has had.
+    /// The broker accepts the join token, or the key of an agent that has joined before.
     Token,
-    /// The fence stands, and is this agent's.
+    /// The fence is installed, and covers this agent.
     Fence,
 }
 
-/// Where a start stands still.
+/// The step at which start-up is stuck.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub hop: Hop,
-    /// Why it goes no further, in one line.
+    /// The error, in one line.
     pub reason: String,
     pub at: Timestamp,
 }
 
 impl Progress {
-    /// As the fields of the ConfigMap.
+    /// Returns the data of the ConfigMap.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, String> {
         [("hop", self.hop.to_string()), ("reason", self.reason.clone()), ("at", self.at.to_string())]
@@ -59,7 +59,7 @@ impl Progress {
 
     /// Returns none if no agent wrote the data.
     #[must_use]
-    pub fn of(data: &BTreeMap<String, String>) -> Option<Self> {
+    pub fn from_data(data: &BTreeMap<String, String>) -> Option<Self> {
         Some(Self {
             hop: data.get("hop")?.parse().ok()?,
             reason: data.get("reason")?.clone(),
@@ -71,15 +71,15 @@ impl Progress {
 impl Hop {
     /// Returns whether waiting may help: the network and the broker can recover, but a refusal stays.
     #[must_use]
-    pub fn may_pass(self) -> bool {
+    pub fn may_recover(self) -> bool {
         !matches!(self, Self::Tls | Self::Token)
     }
 
     /// Returns the next step for the person who installed the agent into this namespace. `again` is how to install it again.
     #[must_use]
-    pub fn next(self, namespace: &str, again: &str) -> String {
+    pub fn advice(self, namespace: &str, reinstall: &str) -> String {
         match self {
-            Self::Rights => format!("{again}: its ServiceAccount or roles differ from the installation"),
+            Self::Rights => format!("{reinstall}: its ServiceAccount or roles differ from the installation"),
             Self::Dns => "set --broker-url to the URL of the broker as seen from the cluster".to_owned(),
             Self::Proxy => "check --proxy (http://USER:PASSWORD@HOST:PORT if the proxy requires a password), or omit it if the \
                             broker is reachable directly"
@@ -95,7 +95,7 @@ impl Hop {
             Self::Answer => {
                 "check the URL; something other than the broker responds there".to_owned()
             }
-            Self::Token => format!("{again}; it creates a new token"),
+            Self::Token => format!("{reinstall}; it creates a new token"),
             Self::Fence => format!(
                 "Brokkr needs Kubernetes 1.30 or newer; see `kubectl -n {namespace} get configmap {FENCE} -o yaml`"
             ),
@@ -110,12 +110,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_agent_writes_is_what_is_read() {
+    fn progress_survives_a_round_trip() {
         for hop in Hop::iter() {
             let progress = Progress { hop, reason: "because".to_owned(), at: Timestamp::UNIX_EPOCH };
-            assert_eq!(Progress::of(&progress.data()), Some(progress));
-            assert!(!hop.next("elsewhere", "again").contains("brokkr-system"));
+            assert_eq!(Progress::from_data(&progress.data()), Some(progress));
+            assert!(!hop.advice("elsewhere", "again").contains("brokkr-system"));
         }
-        assert_eq!(Progress::of(&BTreeMap::new()), None);
+        assert_eq!(Progress::from_data(&BTreeMap::new()), None);
     }
 }

@@ -1,24 +1,24 @@
-//! How much a manifest may cost before it is refused.
+//! Limits on the size and complexity of a manifest.
 //!
-//! The limits are chosen here, explicitly, rather than taken from the YAML library: its defaults stop at 1,024
-//! documents, and a library update must never change what a broker accepts.
+//! They do not depend on the defaults of the YAML library: these stop at 1,024 documents, and a library update must
+//! not change what a broker accepts.
 
 use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy, Options};
 
-/// Limits of one manifest. The default is what the whole of Brokkr uses; tests use smaller ones.
+/// Limits of one manifest. Brokkr uses the default; tests use smaller ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Bytes of the manifest as submitted.
     pub total_bytes: usize,
-    /// Bytes of one object as canonical JSON. etcd's own limit is 1.5 MiB, with what controllers add.
+    /// Bytes of one object as canonical JSON. etcd's limit is 1.5 MiB, including what controllers add.
     pub object_bytes: usize,
     /// Objects in one manifest, after lists are flattened.
     pub objects: usize,
-    /// Scalars, mappings and sequences in all, counted again at every alias that repeats them.
+    /// Total of scalars, mappings and sequences, with aliases expanded.
     pub nodes: usize,
     /// How deep mappings and sequences may nest.
     pub depth: usize,
-    /// Aliases in all.
+    /// Total of aliases.
     pub aliases: usize,
     /// How many problems are collected before reading stops.
     pub problems: usize,
@@ -39,15 +39,15 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The library's options for this budget. YAML 1.1 scalars (`0644` is 420, `yes` is true) because that is
-    /// how kubectl reads the same file.
+    /// Returns the library's options for this budget. Scalars are YAML 1.1 (`0644` is 420, `yes` is true), as in
+    /// kubectl.
     pub(crate) fn yaml_options(&self) -> Options {
         serde_saphyr::options! {
             budget: serde_saphyr::budget! {
                 max_reader_input_bytes: Some(self.total_bytes),
                 max_documents: usize::MAX,
                 max_nodes: self.nodes,
-                // A node is at most two events; the rest is for document marks.
+                // A node is at most two events; the rest is for document markers.
                 max_events: self.nodes.saturating_mul(3),
                 max_depth: self.depth,
                 max_aliases: self.aliases,
@@ -56,14 +56,14 @@ impl Budget {
                 max_recorded_anchor_events: self.nodes,
                 max_recorded_anchor_bytes: self.total_bytes.saturating_mul(2),
                 max_total_scalar_bytes: self.total_bytes.saturating_mul(2),
-                // One anchor used by hundreds of aliases is honest YAML; what it expands to is bounded above.
+                // Hundreds of aliases of one anchor are legitimate; the limits above bound their expansion.
                 enforce_alias_anchor_ratio: false,
             },
             alias_limits: serde_saphyr::alias_limits! {
                 max_total_replayed_events: self.nodes,
                 max_replay_stack_depth: self.depth,
             },
-            // Otherwise more than 32 comment lines in a row are an error, and chart output has those.
+            // Otherwise more than 32 consecutive comment lines are an error, and Helm output contains those.
             emit_comments: false,
             duplicate_keys: DuplicateKeyPolicy::Error,
             merge_keys: MergeKeyPolicy::Merge,
@@ -77,8 +77,8 @@ impl Budget {
         }
     }
 
-    /// As [`Budget::yaml_options`], but no alias at all: for the second reading, whose work is not otherwise
-    /// bounded over all documents together.
+    /// Like [`Budget::yaml_options`], but without aliases, for the second pass: its limits are per document, so nothing
+    /// else bounds the total expansion.
     pub(crate) fn yaml_options_without_aliases(&self) -> Options {
         let mut options = self.yaml_options();
         if let Some(budget) = options.budget.as_mut() {

@@ -1,14 +1,14 @@
-//! Canonical JSON (keys sorted by their bytes, no whitespace) and the digests made of it.
+//! Canonical JSON (keys sorted by bytes, no whitespace) and its digests.
 //!
-//! The sorting is our own, because whether `serde_json` keeps its maps sorted depends on a feature that any
-//! crate in the build may switch on.
+//! Keys are sorted here, because a feature that any crate in the build may enable makes `serde_json` keep its maps
+//! unsorted.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::Object;
 
-/// A SHA-256.
+/// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
 /// The checksum of a manifest exactly as it was submitted.
@@ -76,7 +76,7 @@ fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Escapes what JSON requires and nothing else, so that there is exactly one spelling of every string.
+/// Escapes only what JSON requires, so that every string has exactly one encoding.
 fn write_string(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_sorted_and_no_space_is_written() {
+    fn keys_are_sorted_and_no_whitespace_is_written() {
         let value = json!({ "b": [1, true, null], "a": { "ü": "x\u{1}\"\n", "B": 1.5 } });
         assert_eq!(
             String::from_utf8(to_bytes(&value)).unwrap(),
@@ -150,13 +150,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn canonical_strings_read_back_as_they_were(text in any::<String>()) {
+        fn canonical_strings_survive_a_round_trip(text in any::<String>()) {
             let bytes = to_bytes(&Value::String(text.clone()));
             prop_assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), Value::String(text));
         }
 
         #[test]
-        fn hex_reads_back_and_nothing_else_does(digest in any::<[u8; 32]>(), junk in "[0-9a-fg]{0,70}") {
+        fn only_64_hexadecimal_digits_are_a_digest(digest in any::<[u8; 32]>(), junk in "[0-9a-fg]{0,70}") {
             prop_assert_eq!(from_hex(&to_hex(&digest)), Some(digest));
             prop_assert_eq!(from_hex(&junk).is_some(), junk.len() == 64 && !junk.contains('g'));
         }

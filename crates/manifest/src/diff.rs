@@ -1,7 +1,7 @@
-//! What differs between two versions of a stack, resource by resource and field by field.
+//! The differences between two versions of a stack, by resource and field.
 //!
-//! Compared is the normal form, so layout, comments and the order of documents are no difference. Shown is the
-//! redacted form: that a value of a Secret changed can be seen, what it was and is cannot.
+//! Normal forms are compared, so layout, comments and the order of documents make no difference. Redacted forms are
+//! shown: a reader sees that a value of a Secret has changed, but not the values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,16 +25,16 @@ pub enum Change {
     Changed(Vec<FieldChange>),
 }
 
-/// One field that differs; none where it is not there.
+/// One field that differs. A value is `None` where the field is absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
-    /// As people write it: `spec.template.spec.containers[web].image`.
+    /// For example `spec.template.spec.containers[web].image`.
     pub path: String,
     pub before: Option<Value>,
     pub after: Option<Value>,
 }
 
-/// Every difference, in the order of keys. Equal contents have none.
+/// Returns all differences, ordered by key.
 #[must_use]
 pub fn diff(before: &[Object], after: &[Object]) -> Vec<Difference> {
     let by_key = |objects: &[Object]| -> BTreeMap<Key, Value> {
@@ -55,14 +55,14 @@ pub fn diff(before: &[Object], after: &[Object]) -> Vec<Difference> {
     differences
 }
 
-/// A value as it is, beside what may be shown of it.
+/// A value with its redacted form.
 #[derive(Clone, Copy)]
-struct Seen<'a> {
+struct RedactableValue<'a> {
     real: &'a Value,
     shown: &'a Value,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> RedactableValue<'a> {
     fn field(self, name: &str) -> Option<Self> {
         Some(Self { real: self.real.get(name)?, shown: self.shown.get(name).unwrap_or(&Value::Null) })
     }
@@ -72,7 +72,7 @@ impl<'a> Seen<'a> {
         Some(real.iter().zip(shown).map(|(real, shown)| Self { real, shown }).collect())
     }
 
-    /// Below a hidden value nothing is looked at: how it is built is part of the secret.
+    /// Hidden values are compared as a whole, because their structure is secret too.
     fn is_hidden(self) -> bool {
         self.shown == HIDDEN && self.real != HIDDEN
     }
@@ -83,15 +83,20 @@ fn fields(before: &Value, after: &Value) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     walk(
         &mut String::new(),
-        Some(Seen { real: before, shown: &shown_before }),
-        Some(Seen { real: after, shown: &shown_after }),
+        Some(RedactableValue { real: before, shown: &shown_before }),
+        Some(RedactableValue { real: after, shown: &shown_after }),
         &mut changes,
     );
     changes
 }
 
-fn walk(path: &mut String, before: Option<Seen<'_>>, after: Option<Seen<'_>>, into: &mut Vec<FieldChange>) {
-    if before.map(|seen| seen.real) == after.map(|seen| seen.real) {
+fn walk(
+    path: &mut String,
+    before: Option<RedactableValue<'_>>,
+    after: Option<RedactableValue<'_>>,
+    into: &mut Vec<FieldChange>,
+) {
+    if before.map(|value| value.real) == after.map(|value| value.real) {
         return;
     }
     if let (Some(one), Some(other)) = (before, after)
@@ -101,7 +106,7 @@ fn walk(path: &mut String, before: Option<Seen<'_>>, after: Option<Seen<'_>>, in
         if let (Some(fields), Some(others)) = (one.real.as_object(), other.real.as_object()) {
             let names: BTreeSet<&String> = fields.keys().chain(others.keys()).collect();
             for name in names {
-                below(path, &step(name), |path| walk(path, one.field(name), other.field(name), into));
+                with_step(path, &step(name), |path| walk(path, one.field(name), other.field(name), into));
             }
             return;
         }
@@ -111,41 +116,46 @@ fn walk(path: &mut String, before: Option<Seen<'_>>, after: Option<Seen<'_>>, in
     }
     into.push(FieldChange {
         path: path.clone(),
-        before: before.map(|seen| seen.shown.clone()),
-        after: after.map(|seen| seen.shown.clone()),
+        before: before.map(|value| value.shown.clone()),
+        after: after.map(|value| value.shown.clone()),
     });
 }
 
-/// Items with names are compared by name, so that one more at the front does not make all of them differ.
-fn lists(path: &mut String, before: &[Seen<'_>], after: &[Seen<'_>], into: &mut Vec<FieldChange>) {
+/// Compares named items by name, so that inserting one at the front does not make all of them differ.
+fn lists(
+    path: &mut String,
+    before: &[RedactableValue<'_>],
+    after: &[RedactableValue<'_>],
+    into: &mut Vec<FieldChange>,
+) {
     if let (Some(named), Some(others)) = (by_name(before), by_name(after)) {
         let names: BTreeSet<&str> = named.keys().chain(others.keys()).copied().collect();
-        let many = into.len();
+        let count = into.len();
         for name in names {
-            below(path, &format!("[{name}]"), |path| {
+            with_step(path, &format!("[{name}]"), |path| {
                 walk(path, named.get(name).copied(), others.get(name).copied(), into);
             });
         }
-        if into.len() > many {
+        if into.len() > count {
             return;
         }
         // The same items in another order.
     }
     for at in 0..before.len().max(after.len()) {
-        below(path, &format!("[{at}]"), |path| {
+        with_step(path, &format!("[{at}]"), |path| {
             walk(path, before.get(at).copied(), after.get(at).copied(), into);
         });
     }
 }
 
-/// None unless every item has a name of its own.
-fn by_name<'a>(items: &[Seen<'a>]) -> Option<BTreeMap<&'a str, Seen<'a>>> {
-    let named: BTreeMap<&str, Seen<'_>> =
+/// Returns none unless every item has a unique name.
+fn by_name<'a>(items: &[RedactableValue<'a>]) -> Option<BTreeMap<&'a str, RedactableValue<'a>>> {
+    let named: BTreeMap<&str, RedactableValue<'_>> =
         items.iter().map(|item| Some((item.real.get("name")?.as_str()?, *item))).collect::<Option<_>>()?;
     (named.len() == items.len()).then_some(named)
 }
 
-fn below(path: &mut String, step: &str, then: impl FnOnce(&mut String)) {
+fn with_step(path: &mut String, step: &str, then: impl FnOnce(&mut String)) {
     let length = path.len();
     if !path.is_empty() && !step.starts_with('[') {
         path.push('.');
@@ -155,7 +165,7 @@ fn below(path: &mut String, step: &str, then: impl FnOnce(&mut String)) {
     path.truncate(length);
 }
 
-/// Names with dots or slashes in them are put in brackets.
+/// Returns the name of a field as part of a path; names with dots or slashes are put in brackets.
 fn step(name: &str) -> String {
     let plain = !name.is_empty()
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_$".contains(letter));
@@ -195,21 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn resources_come_and_go_and_order_is_no_difference() {
+    fn added_and_removed_resources_differ_and_order_does_not_matter() {
         let (one, two, three) = (map("one", &json!({})), map("two", &json!({})), map("three", &json!({})));
         assert_eq!(paths(&[one.clone(), two.clone()], &[two.clone(), one.clone()]), Vec::<String>::new());
         assert_eq!(paths(&[one, two.clone()], &[two, three]), ["-one", "+three"]);
     }
 
     #[test]
-    fn fields_are_named_as_people_write_them() {
+    fn fields_are_named_by_path() {
         let before = map("m", &json!({ "a": "1", "b.c/d": "1", "gone": "1" }));
         let after = map("m", &json!({ "a": "2", "b.c/d": "2", "new": "1" }));
         assert_eq!(paths(&[before], &[after]), ["data.a", "data[\"b.c/d\"]", "data.gone", "data.new"]);
     }
 
     #[test]
-    fn a_container_in_front_of_another_is_one_difference() {
+    fn inserting_a_container_is_one_difference() {
         let pod = |containers: Value| {
             json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "n" },
                     "spec": { "containers": containers } })
@@ -223,21 +233,21 @@ mod tests {
             ["spec.containers[proxy]"]
         );
         assert_eq!(paths(&[before], &[pod(json!([newer]))]), ["spec.containers[web].image"]);
-        let turned = paths(&[pod(json!([proxy, web]))], &[pod(json!([web, proxy]))]);
-        assert!(!turned.is_empty(), "another order is a difference");
+        let reordered = paths(&[pod(json!([proxy, web]))], &[pod(json!([web, proxy]))]);
+        assert!(!reordered.is_empty(), "another order is a difference");
     }
 
     #[test]
-    fn that_a_secret_changed_is_told_and_nothing_of_what_it_was_or_is() {
+    fn a_changed_secret_is_listed_without_its_values() {
         let secret = |value: &str| {
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "n" },
                     "stringData": { "password": value, "same": "x" } })
         };
-        let told = diff(&objects(&[secret("hunter2")]), &objects(&[secret("hunter3")]));
-        let Change::Changed(fields) = &told[0].change else { panic!("{told:?}") };
+        let differences = diff(&objects(&[secret("hunter2")]), &objects(&[secret("hunter3")]));
+        let Change::Changed(fields) = &differences[0].change else { panic!("{differences:?}") };
         assert_eq!(fields.len(), 1, "{fields:?}");
         assert_eq!((fields[0].path.as_str(), &fields[0].after), ("data.password", &Some(json!(HIDDEN))));
-        let text = format!("{told:?}");
+        let text = format!("{differences:?}");
         assert!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
     }
 }

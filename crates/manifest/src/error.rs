@@ -1,7 +1,7 @@
-//! What is wrong with a manifest, where, and what to do about it.
+//! Problems in a manifest, their locations, and what to do about them.
 //!
-//! No message ever quotes a value: the reader of an error may see less than the author of a Secret. Names of
-//! fields, labels and resources are not values.
+//! No message quotes a value: users who see an error may not be allowed to see the Secret. Names of fields, labels and
+//! resources are not values.
 
 use std::fmt;
 
@@ -65,17 +65,17 @@ impl std::error::Error for ManifestErrors {}
 /// One problem, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ManifestError {
-    /// `None` when the problem is of the manifest as a whole.
-    pub place: Option<Place>,
-    /// The resource as far as it is known, such as `Deployment shop/web`.
+    /// `None` when the problem concerns the whole manifest.
+    pub location: Option<Location>,
+    /// The resource, as far as it is known, such as `Deployment shop/web`.
     pub resource: Option<String>,
     pub problem: Problem,
 }
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(formatter, "{place}: ")?;
+        if let Some(location) = &self.location {
+            write!(formatter, "{location}: ")?;
         }
         if let Some(resource) = &self.resource {
             write!(formatter, "{resource}: ")?;
@@ -86,22 +86,22 @@ impl fmt::Display for ManifestError {
 
 impl From<Problem> for ManifestError {
     fn from(problem: Problem) -> Self {
-        Self { place: None, resource: None, problem }
+        Self { location: None, resource: None, problem }
     }
 }
 
-/// Where in the manifest something is. Empty documents are not counted; all numbers start at 1.
+/// A location in the manifest. Empty documents are not counted; all numbers start at 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// `None` only where the YAML is broken too badly to count documents.
+pub struct Location {
+    /// `None` only if the YAML is too broken to count documents.
     pub document: Option<usize>,
-    /// The line of the problem if it is one of YAML, else that of the document's first content.
+    /// The line of the problem for invalid YAML, otherwise the first line of the document's content.
     pub line: Option<u64>,
-    /// The position in each list that the object came out of, outermost first.
+    /// The position in each enclosing list, outermost first.
     pub items: Vec<usize>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.document, self.line) {
             (Some(document), Some(line)) => write!(formatter, "document {document} (line {line})")?,
@@ -116,7 +116,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What can be wrong.
+/// The kind of a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -157,7 +157,7 @@ pub enum Problem {
     #[error("the object has {bytes} bytes, but at most {limit} are accepted")]
     ObjectTooLarge { bytes: usize, limit: usize },
     #[error("the same resource is already in {first}; keep one of them")]
-    Repeated { first: Place },
+    Repeated { first: Location },
     #[error(
         "the namespace `{name}` belongs to the cluster and cannot be part of a stack; remove the Namespace object"
     )]
@@ -165,13 +165,17 @@ pub enum Problem {
     #[error(
         "{what} cannot be part of a stack, because a stack must not change Brokkr's own protection; remove it"
     )]
-    BrokkrsOwn { what: &'static str },
-    #[error("the {mark} `{name}` is set by Brokkr itself; remove it")]
-    ReservedMark { mark: &'static str, name: String },
+    BelongsToBrokkr { what: &'static str },
+    #[error("the {kind} `{name}` is set by Brokkr itself; remove it")]
+    ReservedMetadata {
+        /// `label` or `annotation`
+        kind: &'static str,
+        name: String,
+    },
 }
 
 impl Problem {
-    /// A stable code for machines; the words of a message may change, this does not.
+    /// Returns a stable code for programs. Messages may change; codes do not.
     pub fn code(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "manifest_too_large",
@@ -190,8 +194,8 @@ impl Problem {
             Self::GenerateName => "object_generate_name",
             Self::ObjectTooLarge { .. } => "object_too_large",
             Self::Repeated { .. } => "object_repeated",
-            Self::SystemNamespace { .. } | Self::BrokkrsOwn { .. } => "object_refused",
-            Self::ReservedMark { .. } => "object_reserved_mark",
+            Self::SystemNamespace { .. } | Self::BelongsToBrokkr { .. } => "object_refused",
+            Self::ReservedMetadata { .. } => "object_reserved_mark",
         }
     }
 }

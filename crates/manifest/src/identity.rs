@@ -1,21 +1,21 @@
-//! Which resource an object is.
+//! The identity of a resource.
 //!
-//! A resource keeps its identity when its manifest moves from `v1beta1` to `v1`: the [`Key`], without version, is
-//! what inventories and comparisons go by. The version is only how to talk to the API server about it.
+//! A resource keeps its identity when its manifest moves from `v1beta1` to `v1`: inventories and comparisons use the
+//! [`Key`], which has no version. The version is only needed for requests to the API server.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A resource as one manifest names it.
+/// A resource as named in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The API group; empty for the core group.
     pub group: String,
     pub version: String,
     pub kind: String,
-    /// `None` where the manifest names none: the object is cluster-scoped, or goes to a default namespace.
+    /// `None` if the manifest has none: the object is cluster-scoped, or is applied to a default namespace.
     pub namespace: Option<String>,
     pub name: String,
 }
@@ -26,7 +26,7 @@ impl Identity {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The same resource, whatever the version.
+    /// Returns the key of the resource, without the version.
     pub fn key(&self) -> Key {
         Key {
             group: self.group.clone(),
@@ -39,12 +39,12 @@ impl Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_for_people(formatter, &self.kind, self.namespace.as_deref(), &self.name)
+        write_display_name(formatter, &self.kind, self.namespace.as_deref(), &self.name)
     }
 }
 
-/// A resource across versions. Written as `group/Kind/namespace/name`, with nothing between the slashes for the
-/// core group and for an absent namespace: `apps/Deployment/shop/web`, `/Namespace//shop`.
+/// A resource, independent of the version. Written as `group/Kind/namespace/name`, with an empty part for the core
+/// group or an absent namespace: `apps/Deployment/shop/web`, `/Namespace//shop`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub group: String,
@@ -54,21 +54,21 @@ pub struct Key {
 }
 
 impl Key {
-    /// `Deployment shop/web`, as [`Identity`] shows itself.
-    pub fn for_people(&self) -> impl fmt::Display + '_ {
-        ForPeople(self)
+    /// Returns the key as `Deployment shop/web`, like the display form of [`Identity`].
+    pub fn display_name(&self) -> impl fmt::Display + '_ {
+        DisplayName(self)
     }
 }
 
-struct ForPeople<'a>(&'a Key);
+struct DisplayName<'a>(&'a Key);
 
-impl fmt::Display for ForPeople<'_> {
+impl fmt::Display for DisplayName<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_for_people(formatter, &self.0.kind, self.0.namespace.as_deref(), &self.0.name)
+        write_display_name(formatter, &self.0.kind, self.0.namespace.as_deref(), &self.0.name)
     }
 }
 
-fn write_for_people(
+fn write_display_name(
     formatter: &mut fmt::Formatter<'_>,
     kind: &str,
     namespace: Option<&str>,
@@ -87,7 +87,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// What was read is not the compact form of a [`Key`].
+/// The text is not a valid [`Key`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a resource key is written as group/Kind/namespace/name, for example apps/Deployment/shop/web")]
 pub struct KeyError;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resource_is_shown_as_people_say_it() {
+    fn a_resource_is_displayed_as_kind_and_name() {
         let mut identity = Identity {
             group: "apps".into(),
             version: "v1".into(),
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(identity.api_version(), "apps/v1");
         assert_eq!(identity.key().to_string(), "apps/Deployment/shop/web");
         identity.namespace = None;
-        assert_eq!(identity.key().for_people().to_string(), "Deployment web");
+        assert_eq!(identity.key().display_name().to_string(), "Deployment web");
         assert_eq!(identity.key().to_string(), "apps/Deployment//web");
     }
 
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_reads_back_as_it_was(
+        fn a_key_survives_a_round_trip(
             group in "[a-z.]{0,12}", kind in "[A-Z][a-z]{0,8}",
             namespace in proptest::option::of("[a-z-]{1,12}"), name in "[a-z.:-]{1,12}",
         ) {

@@ -1,19 +1,18 @@
-//! YAML to Kubernetes objects, under a budget.
+//! Parses YAML into Kubernetes objects, within limits on size and complexity.
 //!
-//! The command line, the broker and the agent all read manifests with this crate and nothing else, so that
-//! what the broker accepted is what the agent sees. It does no IO and knows no cluster: everything here is a
-//! function of the bytes.
+//! The command line, the broker and the agent all parse manifests with this crate, so that the agent sees what the
+//! broker accepted. It does no I/O and knows no cluster: the result depends only on the bytes.
 //!
-//! A manifest walks through the rooms in this order:
+//! A manifest passes through these modules in order:
 //!
-//! 1. [`parse`](mod@parse): bytes to documents to objects, every problem collected.
-//! 2. [`shape`]: is it a Kubernetes object, and which one ([`Identity`])?
-//! 3. [`refuse`]: what no stack may contain, whoever submits it.
-//! 4. [`normal`]: the one form in which an object is compared, hashed and applied.
-//! 5. [`canonical`]: that form as bytes, and their digests.
+//! 1. [`parse`](mod@parse): splits the bytes into documents and objects, and collects all problems.
+//! 2. [`shape`]: checks that a value is a Kubernetes object, and returns its [`Identity`].
+//! 3. [`refuse`]: refuses objects that no stack may contain.
+//! 4. [`normal`]: brings an object into the form that is compared, hashed and applied.
+//! 5. [`canonical`]: serialises that form, and computes digests.
 //!
-//! [`order`] says what is applied before what, [`yields`] what is left to others, [`redact`] what may be shown,
-//! [`diff`](mod@diff) what differs between two versions.
+//! [`order`] returns the order of applying and deleting, [`yields`] the fields that other managers own, [`redact`] a copy
+//! without secret values, and [`diff`](mod@diff) the differences between two versions.
 
 pub mod budget;
 pub mod canonical;
@@ -32,7 +31,7 @@ use serde_json::Value;
 
 pub use budget::Budget;
 pub use canonical::{Digest, checksum, from_hex, to_hex};
-pub use error::{ManifestError, ManifestErrors, Place, Problem};
+pub use error::{Location, ManifestError, ManifestErrors, Problem};
 pub use identity::{Identity, Key, KeyError};
 pub use order::{Rank, Stage, deletion_stages, rank, stages};
 pub use parse::parse;
@@ -56,7 +55,7 @@ impl Object {
     }
 }
 
-/// Everything that one submission contains. Never empty: [`parse`](parse::parse) refuses that.
+/// All objects of one submission; never empty, because [`parse`](parse::parse) refuses an empty manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     /// The objects in the order in which the author wrote them, lists flattened.
@@ -64,9 +63,9 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The digest of what was *read*, where [`checksum`] is that of what was *written*: broker and agent compare
-    /// it, so that two versions of this parser can never silently disagree. The order of documents, comments and
-    /// layout do not change it.
+    /// Returns the digest of the parsed objects; [`checksum`] is that of the submitted bytes. Broker and agent compare
+    /// it, so that two versions of this parser cannot silently disagree. The order of documents, comments and layout do
+    /// not change it.
     pub fn digest(&self) -> Digest {
         canonical::digest_of_all(&self.objects)
     }

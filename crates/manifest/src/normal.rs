@@ -1,7 +1,7 @@
-//! The one form in which an object is compared, hashed and applied.
+//! The normal form of an object, which is compared, hashed and applied.
 //!
-//! What only the server may write is dropped, since sending it is at best noise and at worst a write at every
-//! apply. `stringData` of a Secret becomes `data`: the server does the same, and otherwise its drift is missed.
+//! Fields that only the server may write are dropped: sending them is useless at best, and causes a write on every
+//! apply at worst. `stringData` of a Secret becomes `data`, as on the server; otherwise drift in it would be missed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,9 +13,9 @@ use crate::identity::Identity;
 const SERVER_FIELDS: [&str; 6] =
     ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"];
 
-/// Brings an object into its normal form; what stands in the way is returned.
+/// Brings an object into its normal form, and returns the problems that prevent it.
 pub fn normalise(identity: &Identity, body: &mut Value) -> Vec<Problem> {
-    tidy(body);
+    normalise_values(body);
     let Some(fields) = body.as_object_mut() else { return vec![] };
     fields.remove("status");
     if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
@@ -29,14 +29,14 @@ pub fn normalise(identity: &Identity, body: &mut Value) -> Vec<Problem> {
     if is_secret(&identity.group, &identity.kind) { encode_secret(fields) } else { vec![] }
 }
 
-/// Whether values of this kind are secret.
+/// Returns whether the kind holds secret values.
 pub(crate) fn is_secret(group: &str, kind: &str) -> bool {
     group.is_empty() && kind == "Secret"
 }
 
-/// Two things at every depth: numbers are written as Go writes them (`1.0` is `1`), and the null
-/// `creationTimestamp` that `kubectl create --dry-run` leaves in templates goes.
-fn tidy(value: &mut Value) {
+/// At every depth, writes numbers as Go does (`1.0` is `1`), and removes the null `creationTimestamp` that
+/// `kubectl create --dry-run` leaves in templates.
+fn normalise_values(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             if let Some(Value::Object(metadata)) = fields.get_mut("metadata")
@@ -44,20 +44,20 @@ fn tidy(value: &mut Value) {
             {
                 metadata.remove("creationTimestamp");
             }
-            fields.values_mut().for_each(tidy);
+            fields.values_mut().for_each(normalise_values);
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(normalise_values),
         Value::Number(number) => {
-            if let Some(whole) = whole(number) {
-                *number = whole;
+            if let Some(integer) = to_integer(number) {
+                *number = integer;
             }
         }
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }
 
-fn whole(number: &Number) -> Option<Number> {
-    // Up to here every whole number has exactly one float.
+fn to_integer(number: &Number) -> Option<Number> {
+    // 2^53: up to here, every integer is exactly one float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let float = number.as_f64().filter(|_| number.is_f64())?;
     (float.fract() == 0.0 && float.abs() <= EXACT).then(|| Number::from(float as i64))
@@ -76,7 +76,7 @@ fn encode_secret(fields: &mut Map<String, Value>) -> Vec<Problem> {
     match fields.get("data") {
         None => {}
         Some(Value::Object(data)) => {
-            problems.extend(data.iter().filter_map(|(key, value)| encoded(key, value)));
+            problems.extend(data.iter().filter_map(|(key, value)| base64_problem(key, value)));
         }
         Some(_) => return vec![Problem::NotAMapping { field: "data" }],
     }
@@ -98,11 +98,11 @@ fn encode_secret(fields: &mut Map<String, Value>) -> Vec<Problem> {
     problems
 }
 
-/// The server would refuse it, too, but only in the cluster and only after the rest was applied.
-fn encoded(key: &str, value: &Value) -> Option<Problem> {
+/// Checks that a value is base64. The API server checks it too, but only after other objects have been applied.
+fn base64_problem(key: &str, value: &Value) -> Option<Problem> {
     let valid = match value {
         Value::Null => true,
-        // Go's decoder skips line breaks, which block scalars bring along.
+        // Go's decoder skips line breaks, which block scalars contain.
         Value::String(text) => STANDARD.decode(text.replace(['\r', '\n'], "")).is_ok(),
         _ => false,
     };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_server_writes_is_dropped() {
+    fn server_fields_are_dropped() {
         let body = normal(json!({
             "apiVersion": "v1", "kind": "Pod", "status": { "phase": "Running" },
             "metadata": {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn string_data_wins_over_data_as_in_the_server() {
+    fn string_data_overrides_data_as_on_the_server() {
         let body = normal(json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" },
             "data": { "a": "YQ==", "b": "Yg==\n" }, "stringData": { "b": "new", "c": "é" },
@@ -162,9 +162,9 @@ mod tests {
         });
         let identity = crate::shape::identify(&body).unwrap();
         let problems = normalise(&identity, &mut body);
-        let said: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
-            said,
+            messages,
             [
                 "data[password] must be base64; to write it as plain text, use stringData",
                 "stringData[pin] must be text; put quotes around the value",

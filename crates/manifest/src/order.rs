@@ -1,8 +1,8 @@
-//! What is applied before what, and deleted after what.
+//! The order in which objects are applied and deleted.
 //!
-//! Four ranks carry the edges that matter in every stack: a namespace before its members, a definition before
-//! its resources, configuration before what reads it, and last of all what sends the API server's own requests
-//! to a workload of this stack. Within a rank everything may go at once. Users who need more write waves.
+//! Four ranks cover the dependencies of every stack: a namespace before its objects, a definition before its custom
+//! resources, configuration before the workloads that read it, and last the objects that make the API server call a
+//! workload of this stack. Objects of one rank may be applied in parallel. Users who need more use waves.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::Object;
 use crate::error::Problem;
 use crate::identity::{Identity, Key};
 
-/// The annotation by which a user puts an object into a wave: a whole number, 0 if absent.
+/// The annotation with the wave of an object: an integer, 0 if absent.
 pub const WAVE: &str = "brokkr.io/wave";
 
-/// How early an object must be there.
+/// How early an object is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rank {
-    /// What others cannot even be submitted without: Namespace, CustomResourceDefinition.
+    /// Objects that others need to be accepted at all: Namespace, CustomResourceDefinition.
     Priority,
-    /// What workloads read when they start, or what restrains them.
+    /// Objects that workloads read when they start, or that limit them.
     Config,
-    /// Services, workloads, custom resources, and every kind that is not known here.
+    /// Services, workloads, custom resources and all other kinds.
     Workload,
-    /// What makes the API server call a workload: webhook and admission configuration, APIService.
+    /// Objects that make the API server call a workload: webhook and admission configuration, APIService.
     Late,
 }
 
@@ -38,7 +38,7 @@ impl Rank {
             | ("networking.k8s.io", "NetworkPolicy") => Self::Config,
             // PriorityClass, StorageClass, IngressClass, RuntimeClass, GatewayClass…
             (_, kind) if kind.ends_with("Class") => Self::Config,
-            // Policies, too: one that comes early could refuse the very stack that it comes with.
+            // Policies too: one that is applied early could refuse the rest of its own stack.
             ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", _) => Self::Late,
             _ => Self::Workload,
         }
@@ -59,8 +59,8 @@ pub struct Stage<'a> {
     pub objects: Vec<&'a Object>,
 }
 
-/// The stages of an apply, first to last: by wave, then by rank. A namespace or definition without a wave of its
-/// own goes with the first wave, since whatever is in that wave may need it.
+/// Returns the stages of an apply in order: by wave, then by rank. A namespace or definition without a wave belongs to
+/// the first wave, because the objects of that wave may need it.
 pub fn stages(objects: &[Object]) -> Vec<Stage<'_>> {
     let first = objects.iter().filter_map(explicit_wave).min().unwrap_or(0).min(0);
     let mut stages: BTreeMap<(i64, Rank), Vec<&Object>> = BTreeMap::new();
@@ -72,7 +72,7 @@ pub fn stages(objects: &[Object]) -> Vec<Stage<'_>> {
     stages.into_iter().map(|((wave, rank), objects)| Stage { wave, rank, objects }).collect()
 }
 
-/// A wave that is no number would otherwise be ignored without a word.
+/// Reports a wave that is not a number, which would otherwise be ignored silently.
 pub(crate) fn problem(body: &Value) -> Option<Problem> {
     let wave = body.get("metadata")?.get("annotations")?.get(WAVE)?.as_str()?;
     wave.trim().parse::<i64>().is_err().then(|| Problem::Malformed {
@@ -85,21 +85,21 @@ fn explicit_wave(object: &Object) -> Option<i64> {
     object.annotation(WAVE)?.trim().parse().ok()
 }
 
-/// Groups of resources in the order of their deletion, first to last; one group is gone before the next begins.
+/// Groups resources in the order of their deletion; a group is gone before the next one is deleted.
 ///
-/// The reverse of applying, but finer in two places: custom resources go before the workloads of this stack,
-/// because one of those may be the controller that removes their finalizers, and definitions before namespaces.
+/// This is the reverse of applying, with two additions: custom resources are deleted before the workloads of the stack,
+/// because one of these may be the controller that removes their finalizers, and definitions before namespaces.
 pub fn deletion_stages(keys: impl IntoIterator<Item = Key>) -> Vec<Vec<Key>> {
-    let mut stages: BTreeMap<Departure, Vec<Key>> = BTreeMap::new();
+    let mut stages: BTreeMap<DeletionRank, Vec<Key>> = BTreeMap::new();
     for key in keys {
-        stages.entry(departure(&key)).or_default().push(key);
+        stages.entry(deletion_rank(&key)).or_default().push(key);
     }
     stages.into_values().collect()
 }
 
-/// Deletion, first to last.
+/// How early a resource is deleted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Departure {
+enum DeletionRank {
     Late,
     CustomResource,
     Workload,
@@ -108,19 +108,19 @@ enum Departure {
     Namespace,
 }
 
-fn departure(key: &Key) -> Departure {
+fn deletion_rank(key: &Key) -> DeletionRank {
     match Rank::of(&key.group, &key.kind) {
-        Rank::Late => Departure::Late,
-        Rank::Workload if is_built_in(&key.group) => Departure::Workload,
-        Rank::Workload => Departure::CustomResource,
-        Rank::Config => Departure::Config,
-        Rank::Priority if key.kind == "Namespace" => Departure::Namespace,
-        Rank::Priority => Departure::Definition,
+        Rank::Late => DeletionRank::Late,
+        Rank::Workload if is_built_in(&key.group) => DeletionRank::Workload,
+        Rank::Workload => DeletionRank::CustomResource,
+        Rank::Config => DeletionRank::Config,
+        Rank::Priority if key.kind == "Namespace" => DeletionRank::Namespace,
+        Rank::Priority => DeletionRank::Definition,
     }
 }
 
-/// The groups that Kubernetes itself serves. A list, because their names follow no rule: `gateway.networking.k8s.io`
-/// is a custom resource.
+/// Returns whether Kubernetes itself serves the group. The groups are listed, because their names follow no rule:
+/// `gateway.networking.k8s.io` belongs to custom resources.
 pub fn is_built_in(group: &str) -> bool {
     matches!(
         group,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_comes_before_what_needs_it() {
+    fn dependencies_are_applied_first() {
         let objects = [
             object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "webhook", None),
             object("apps/v1", "Deployment", "web", None),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn waves_are_barriers_and_namespaces_come_with_the_first() {
+    fn waves_are_barriers_and_namespaces_belong_to_the_first() {
         let objects = [
             object("apps/v1", "Deployment", "after", Some("5")),
             object("apps/v1", "Deployment", "web", None),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_takes_custom_resources_before_their_controller_and_namespaces_last() {
+    fn custom_resources_are_deleted_before_their_controller_and_namespaces_last() {
         let keys = [
             "/Namespace//shop",
             "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com",

@@ -1,7 +1,7 @@
-//! Bytes to objects, with every problem collected rather than the first.
+//! Parses bytes into objects, and collects all problems instead of stopping at the first.
 //!
-//! A good manifest is read once. One whose YAML is broken is read a second time, document by document, because
-//! only that reading recovers at the next `---` and so finds the problems of the later documents, too.
+//! A valid manifest is parsed once. One with invalid YAML is parsed a second time, document by document, because only
+//! that mode recovers at the next `---` and finds the problems of later documents.
 
 use std::collections::HashMap;
 
@@ -9,29 +9,29 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use crate::budget::Budget;
-use crate::error::{ManifestError, ManifestErrors, Place, Problem};
+use crate::error::{Location, ManifestError, ManifestErrors, Problem};
 use crate::identity::Key;
 use crate::parse::yaml::problem_of;
 use crate::{Manifest, Object, canonical, normal, order, refuse, shape, yields};
 
 mod yaml;
 
-/// Reads a manifest: one or more YAML documents (JSON is YAML, too), lists flattened, empty documents skipped.
+/// Parses a manifest of one or more YAML documents (JSON is valid YAML). Lists are flattened, empty documents skipped.
 pub fn parse(bytes: &[u8], budget: &Budget) -> Result<Manifest, ManifestErrors> {
     let text = text(bytes, budget).map_err(|problem| ManifestErrors::new(vec![problem.into()], true))?;
-    let mut reading = Reading::new(budget);
+    let mut state = ParseState::new(budget);
     match serde_saphyr::from_multiple_with_options::<Spanned<Value>>(text, budget.yaml_options()) {
         Ok(documents) => {
             for document in documents {
-                reading.document(document);
-                if reading.stopped {
+                state.document(document);
+                if state.stopped {
                     break;
                 }
             }
         }
-        Err(error) => read_again(text, &error, &mut reading),
+        Err(error) => parse_separately(text, &error, &mut state),
     }
-    reading.finish()
+    state.finish()
 }
 
 fn text<'a>(bytes: &'a [u8], budget: &Budget) -> Result<&'a str, Problem> {
@@ -41,57 +41,60 @@ fn text<'a>(bytes: &'a [u8], budget: &Budget) -> Result<&'a str, Problem> {
     std::str::from_utf8(bytes).map_err(|error| Problem::NotUtf8 { offset: error.valid_up_to() })
 }
 
-/// The second reading, after the first one met `first`.
-fn read_again(text: &str, first: &serde_saphyr::Error, reading: &mut Reading<'_>) {
+/// Parses the documents one by one, after parsing all of them at once failed with `first`.
+fn parse_separately(text: &str, first: &serde_saphyr::Error, state: &mut ParseState<'_>) {
     let (problem, line) = problem_of(first);
-    let unplaced =
-        ManifestError { place: Some(Place { document: None, line, items: vec![] }), resource: None, problem };
-    // Never read on after a bomb: the budget of the second reading is per document, and there can be many.
-    if matches!(unplaced.problem, Problem::OverBudget { .. }) {
-        reading.errors.push(unplaced);
-        reading.stopped = true;
+    let without_document = ManifestError {
+        location: Some(Location { document: None, line, items: vec![] }),
+        resource: None,
+        problem,
+    };
+    // Stop after an alias bomb: the limits of the second pass are per document, and there can be many documents.
+    if matches!(without_document.problem, Problem::OverBudget { .. }) {
+        state.errors.push(without_document);
+        state.stopped = true;
         return;
     }
 
     let mut found_one = false;
     let mut bytes = text.as_bytes();
-    let options = reading.budget.yaml_options_without_aliases();
+    let options = state.budget.yaml_options_without_aliases();
     for document in serde_saphyr::read_with_options::<_, Spanned<Value>>(&mut bytes, options) {
         match document {
-            Ok(document) => reading.document(document),
+            Ok(document) => state.document(document),
             Err(error) => {
                 let (problem, line) = problem_of(&error);
                 if matches!(problem, Problem::OverBudget { .. }) {
-                    reading.stopped = true;
+                    state.stopped = true;
                     break;
                 }
                 found_one = true;
-                reading.broken_document(problem, line);
+                state.broken_document(problem, line);
             }
         }
-        if reading.stopped {
+        if state.stopped {
             break;
         }
     }
-    // The second reading may have ended before the place where the first one failed.
+    // The second pass may have ended before the line at which the first one failed.
     if !found_one {
-        reading.errors.push(unplaced);
-        reading.stopped = true;
+        state.errors.push(without_document);
+        state.stopped = true;
     }
 }
 
-/// What has been read so far.
-struct Reading<'a> {
+/// The objects and problems found so far.
+struct ParseState<'a> {
     budget: &'a Budget,
     documents: usize,
     objects: Vec<Object>,
-    seen: HashMap<Key, Place>,
+    seen: HashMap<Key, Location>,
     errors: Vec<ManifestError>,
-    /// Set when reading on would only cost time.
+    /// Whether parsing stops early.
     stopped: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ParseState<'a> {
     fn new(budget: &'a Budget) -> Self {
         Self { budget, documents: 0, objects: vec![], seen: HashMap::new(), errors: vec![], stopped: false }
     }
@@ -99,50 +102,50 @@ impl<'a> Reading<'a> {
     fn document(&mut self, document: Spanned<Value>) {
         self.documents += 1;
         let line = Some(document.referenced.line()).filter(|line| *line > 0);
-        self.value(document.value, Place { document: Some(self.documents), line, items: vec![] });
+        self.value(document.value, Location { document: Some(self.documents), line, items: vec![] });
     }
 
     fn broken_document(&mut self, problem: Problem, line: Option<u64>) {
         self.documents += 1;
-        let place = Place { document: Some(self.documents), line, items: vec![] };
-        // The reader cannot find the next document after broken syntax.
+        let location = Location { document: Some(self.documents), line, items: vec![] };
+        // The parser cannot find the next document after a syntax error.
         self.stopped |= matches!(problem, Problem::Syntax { .. });
-        self.report(&place, None, problem);
+        self.report(&location, None, problem);
     }
 
-    /// An object, or a list of them; lists within lists occur when people paste outputs together.
-    fn value(&mut self, mut value: Value, place: Place) {
+    /// Adds an object or a list of objects. Nested lists occur when outputs are pasted together.
+    fn value(&mut self, mut value: Value, location: Location) {
         if self.stopped {
             return;
         }
         if !shape::is_list(&value) {
-            return self.object(value, place);
+            return self.object(value, location);
         }
         match value.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => {
                 for (position, item) in items.into_iter().enumerate() {
-                    let mut place = place.clone();
-                    place.items.push(position + 1);
-                    self.value(item, place);
+                    let mut location = location.clone();
+                    location.items.push(position + 1);
+                    self.value(item, location);
                 }
             }
             Some(Value::Null) => {}
             Some(_) => self.report(
-                &place,
+                &location,
                 Some("List"),
                 Problem::Malformed { field: "items".into(), rule: "a sequence" },
             ),
-            None => self.report(&place, Some("List"), Problem::Missing { field: "items" }),
+            None => self.report(&location, Some("List"), Problem::Missing { field: "items" }),
         }
     }
 
-    fn object(&mut self, mut body: Value, place: Place) {
+    fn object(&mut self, mut body: Value, location: Location) {
         let identity = match shape::identify(&body) {
             Ok(identity) => identity,
             Err(problems) => {
                 let resource = shape::description(&body);
                 for problem in problems {
-                    self.report(&place, resource.as_deref(), problem);
+                    self.report(&location, resource.as_deref(), problem);
                 }
                 return;
             }
@@ -161,7 +164,7 @@ impl<'a> Reading<'a> {
         if let Some(first) = self.seen.get(&key) {
             problems.push(Problem::Repeated { first: first.clone() });
         } else {
-            self.seen.insert(key, place.clone());
+            self.seen.insert(key, location.clone());
         }
 
         if self.seen.len() > self.budget.objects {
@@ -171,18 +174,18 @@ impl<'a> Reading<'a> {
             self.objects.push(Object { identity, body, digest: canonical::checksum(&bytes) });
         } else {
             for problem in problems {
-                self.report(&place, Some(&resource), problem);
+                self.report(&location, Some(&resource), problem);
             }
         }
     }
 
-    fn report(&mut self, place: &Place, resource: Option<&str>, problem: Problem) {
+    fn report(&mut self, location: &Location, resource: Option<&str>, problem: Problem) {
         if self.errors.len() >= self.budget.problems {
             self.stopped = true;
             return;
         }
         self.errors.push(ManifestError {
-            place: Some(place.clone()),
+            location: Some(location.clone()),
             resource: resource.map(str::to_owned),
             problem,
         });

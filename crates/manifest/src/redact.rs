@@ -1,16 +1,16 @@
-//! What may be shown of an object: in diffs, logs, and the console.
+//! Removes secret values from objects before they are shown in diffs, logs and the console.
 
 use serde_json::{Map, Value};
 
 use crate::normal::is_secret;
 
-/// What stands in the place of a hidden value.
+/// Replaces a hidden value.
 pub const HIDDEN: &str = "<redacted>";
 
-/// kubectl keeps the whole object here as text, and so every value of a Secret, in whatever kind's annotation.
+/// Annotations with the whole object as text, which include the values of a Secret. Hidden on all kinds.
 const LAST_APPLIED: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "kapp.k14s.io/original"];
 
-/// A copy without secret values. Names of keys stay, so that one still sees *what* is there or has changed.
+/// Returns a copy without secret values. Keys are kept, so that a reader still sees which values exist or have changed.
 /// Lists are redacted item by item.
 pub fn redacted(value: &Value) -> Value {
     let mut copy = value.clone();
@@ -47,7 +47,7 @@ fn hide_all(data: &mut Value) {
             }
         }
         Value::Null => {}
-        // Malformed, and so all the more likely to be something pasted by mistake.
+        // Malformed, so it may be a secret that was pasted by mistake.
         other => *other = Value::String(HIDDEN.to_owned()),
     }
 }

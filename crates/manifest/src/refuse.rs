@@ -1,44 +1,45 @@
-//! What no stack may contain, whoever submits it (contract C6).
+//! Refuses objects that no stack may contain, for any user (contract C6).
 //!
-//! The broker refuses it at submission and the agent again before it applies: a stack must be able neither to
-//! take a system namespace into its care, and so one day to its grave, nor to loosen Brokkr's own rights and fence.
+//! The broker refuses them at submission, and the agent again before it applies. Otherwise a stack could own and later
+//! prune a system namespace, or weaken Brokkr's own rights and fence.
 
 use serde_json::Value;
 
 use crate::error::Problem;
 use crate::identity::Identity;
 
-/// The domain of everything that is Brokkr's in a cluster.
+/// The domain of Brokkr's kinds, labels and annotations.
 pub const DOMAIN: &str = "brokkr.io";
 
-/// The namespace in which the agent lives.
+/// The default namespace of the agent.
 pub const OWN_NAMESPACE: &str = "brokkr-system";
 
-/// Namespaces that exist in every cluster. What is *inside* them may be part of a stack; they themselves may not.
+/// Namespaces that exist in every cluster. Objects in them may be part of a stack, the namespaces themselves may not.
 pub const SYSTEM_NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "default"];
 
-/// Labels and annotations under [`DOMAIN`] that the agent writes. The others there are for users:
+/// Labels and annotations under [`DOMAIN`] that the agent sets. Users may set the others:
 /// `brokkr.io/prune`, `brokkr.io/yield`, `brokkr.io/replace` and `brokkr.io/wave`.
-pub const RESERVED_MARKS: [&str; 5] = ["agent", "stack-id", "checksum", "sequence", "id"];
+pub const RESERVED_METADATA: [&str; 5] = ["agent", "stack-id", "checksum", "sequence", "id"];
 
-/// Every reason why this object cannot be part of a stack.
+/// Returns all reasons why this object cannot be part of a stack.
 pub fn problems(identity: &Identity, body: &Value) -> Vec<Problem> {
     let mut problems: Vec<_> = object_refused(identity, body).into_iter().collect();
-    for (field, mark) in [("labels", "label"), ("annotations", "annotation")] {
-        let marks = body.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_object);
+    for (field, kind) in [("labels", "label"), ("annotations", "annotation")] {
+        let entries =
+            body.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_object);
         problems.extend(
-            marks
+            entries
                 .into_iter()
-                .flat_map(|marks| marks.keys())
+                .flat_map(|entries| entries.keys())
                 .filter(|name| is_reserved(name))
-                .map(|name| Problem::ReservedMark { mark, name: name.clone() }),
+                .map(|name| Problem::ReservedMetadata { kind, name: name.clone() }),
         );
     }
     problems
 }
 
 fn object_refused(identity: &Identity, body: &Value) -> Option<Problem> {
-    let own = |what| Some(Problem::BrokkrsOwn { what });
+    let own = |what| Some(Problem::BelongsToBrokkr { what });
     let Identity { group, kind, name, .. } = identity;
 
     if identity.namespace.as_deref() == Some(OWN_NAMESPACE) {
@@ -58,7 +59,7 @@ fn object_refused(identity: &Identity, body: &Value) -> Option<Problem> {
         {
             own("the CustomResourceDefinition of Brokkr's own kinds")
         }
-        // An APIService would put a server of somebody else's behind Brokkr's kinds.
+        // An APIService could redirect requests for Brokkr's kinds to another server.
         ("apiregistration.k8s.io", "APIService") if is_own_domain(name) => {
             own("the API of Brokkr's own kinds")
         }
@@ -83,5 +84,5 @@ fn has_own_prefix(name: &str) -> bool {
 fn is_reserved(name: &str) -> bool {
     name.strip_prefix(DOMAIN)
         .and_then(|rest| rest.strip_prefix('/'))
-        .is_some_and(|mark| RESERVED_MARKS.contains(&mark))
+        .is_some_and(|name| RESERVED_METADATA.contains(&name))
 }

@@ -1,15 +1,15 @@
-//! Is this a Kubernetes object, and which one?
+//! Checks that a value is a Kubernetes object, and returns its identity.
 //!
-//! Only what Brokkr itself relies on is checked here: an identity that can be written into a key, a URL and an
-//! inventory, and labels and annotations that are text. The schema of a kind is the API server's business.
+//! Checks only what Brokkr relies on: an identity that fits into a key, a URL and an inventory, and labels and annotations
+//! that are strings. The API server checks the schema.
 
 use serde_json::{Map, Value};
 
 use crate::error::Problem;
 use crate::identity::Identity;
 
-/// `kind: List`, or a typed list such as `ConfigMapList` as the API server prints it. A custom resource whose
-/// kind happens to end in "List" has a name, and no list does.
+/// Returns whether the value is a `List`, or a typed list such as `ConfigMapList`. Unlike a list, a custom resource with
+/// a kind that ends in "List" has a name.
 pub fn is_list(value: &Value) -> bool {
     let Some(kind) = value.get("kind").and_then(Value::as_str) else { return false };
     let unnamed = value.pointer("/metadata/name").is_none();
@@ -18,7 +18,7 @@ pub fn is_list(value: &Value) -> bool {
         || (kind.ends_with("List") && unnamed && value.get("items").is_some_and(Value::is_array))
 }
 
-/// The identity of an object, or everything that is wrong with its frame.
+/// Returns the identity of an object, or all problems with its apiVersion, kind and metadata.
 pub fn identify(body: &Value) -> Result<Identity, Vec<Problem>> {
     let Some(fields) = body.as_object() else { return Err(vec![Problem::NotAnObject]) };
     let mut problems = vec![];
@@ -59,8 +59,8 @@ pub fn identify(body: &Value) -> Result<Identity, Vec<Problem>> {
         ));
     }
     let namespace = namespace(metadata, &mut problems);
-    marks_are_text(metadata, "labels", "metadata.labels", &mut problems);
-    marks_are_text(metadata, "annotations", "metadata.annotations", &mut problems);
+    check_strings(metadata, "labels", "metadata.labels", &mut problems);
+    check_strings(metadata, "annotations", "metadata.annotations", &mut problems);
 
     match (kind, name) {
         (Some(kind), Some(name)) if problems.is_empty() => Ok(Identity {
@@ -74,7 +74,7 @@ pub fn identify(body: &Value) -> Result<Identity, Vec<Problem>> {
     }
 }
 
-/// What can be said of an object that has no proper identity.
+/// Returns a name for an object without a valid identity, for error messages.
 pub fn description(body: &Value) -> Option<String> {
     let kind = body.get("kind")?.as_str().filter(|kind| is_kind(kind))?;
     let name = body.pointer("/metadata/name").and_then(Value::as_str).filter(|name| is_path_segment(name));
@@ -114,8 +114,8 @@ fn namespace<'a>(metadata: &'a Map<String, Value>, problems: &mut Vec<Problem>) 
     }
 }
 
-/// The commonest slip of all: `version: 1.0` or `enabled: true` as a label, without quotes.
-fn marks_are_text(
+/// Checks that the values are strings. `version: 1.0` or `enabled: true` without quotes is the most common mistake.
+fn check_strings(
     metadata: &Map<String, Value>,
     field: &'static str,
     path: &'static str,
@@ -123,8 +123,8 @@ fn marks_are_text(
 ) {
     match metadata.get(field) {
         None | Some(Value::Null) => {}
-        Some(Value::Object(marks)) => problems.extend(
-            marks
+        Some(Value::Object(entries)) => problems.extend(
+            entries
                 .iter()
                 .filter(|(_, value)| !value.is_string() && !value.is_null())
                 .map(|(name, _)| Problem::NotText { field: format!("{path}[{name}]") }),
@@ -139,7 +139,7 @@ fn malformed(field: &str, rule: &'static str) -> Problem {
 
 fn split_api_version(api_version: &str) -> (&str, &str) {
     match api_version.split_once('/') {
-        // An empty group in front of the slash must not pass for the core group.
+        // `/v1` must not be taken for the core group.
         Some(("", _)) => ("/", ""),
         Some((group, version)) => (group, version),
         None => ("", api_version),
@@ -165,7 +165,8 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// What the API server accepts as the last part of a URL; kinds such as Role allow more than DNS names do.
+/// Returns whether the API server accepts the text as the last part of a URL. Kinds such as Role allow more than DNS
+/// names.
 fn is_path_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
         && text.len() <= 253

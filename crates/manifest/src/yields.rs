@@ -1,7 +1,7 @@
-//! Fields that a manifest yields to others: set when the object is created, and left alone afterwards.
+//! Fields that a manifest yields to other field managers: set when the object is created, and not changed afterwards.
 //!
-//! `brokkr.io/yield: spec.replicas` on a Deployment lets an autoscaler have that field. Several paths are
-//! separated by commas. A path goes through maps only: entries of a list have no name of their own.
+//! `brokkr.io/yield: spec.replicas` on a Deployment leaves that field to an autoscaler. Paths are separated by commas. A
+//! path cannot contain a list, because list items have no name.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use crate::error::Problem;
 /// The annotation that names the yielded fields.
 pub const YIELD: &str = "brokkr.io/yield";
 
-const RULE: &str = "field paths with commas between them, such as `spec.replicas`: names with dots between them, through \
-                    maps and not lists, and outside apiVersion, kind, metadata and status";
-const SECRET: &str = "absent on a Secret, since Brokkr does not read the data of live Secrets";
+const RULE: &str = "a comma-separated list of field paths such as `spec.replicas`, without list items, and outside \
+                    apiVersion, kind, metadata and status";
+const SECRET: &str = "absent on a Secret, because Brokkr does not read the data of live Secrets";
 
-/// The way to one field: `spec.replicas`.
+/// The path of a field, such as `spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// The names from the root to the field; never empty.
+    /// Returns the names from the root to the field; never empty.
     pub fn names(&self) -> &[String] {
         &self.0
     }
@@ -33,7 +33,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// The fields that this object yields; none for most objects.
+/// Returns the fields that this object yields.
 pub fn paths(body: &Value) -> Result<Vec<FieldPath>, &'static str> {
     let annotations = body.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let Some(list) = annotations.and_then(|annotations| annotations.get(YIELD)?.as_str()) else {
@@ -53,11 +53,11 @@ fn path_in(path: &str, body: &Value) -> Option<FieldPath> {
             && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
     };
     let names: Vec<String> = path.split('.').map(str::to_owned).collect();
-    let frame = matches!(names[0].as_str(), "apiVersion" | "kind" | "metadata" | "status");
-    if frame || !names.iter().all(|name| is_name(name)) {
+    let is_reserved = matches!(names[0].as_str(), "apiVersion" | "kind" | "metadata" | "status");
+    if is_reserved || !names.iter().all(|name| is_name(name)) {
         return None;
     }
-    // What the manifest itself does not contain may still be in the object that is there.
+    // Fields that the manifest does not contain may exist in the live object.
     let mut value = Some(body);
     for name in &names {
         value = match value {
@@ -69,7 +69,7 @@ fn path_in(path: &str, body: &Value) -> Option<FieldPath> {
     Some(FieldPath(names))
 }
 
-/// A path that names nothing would otherwise be ignored without a word.
+/// Reports invalid paths, which would otherwise be ignored silently.
 pub(crate) fn problem(body: &Value) -> Option<Problem> {
     let rule = paths(body).err()?;
     Some(Problem::Malformed { field: format!("metadata.annotations[{YIELD}]"), rule })
@@ -91,15 +91,19 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_names_with_dots_and_commas_between_them() {
+    fn paths_are_separated_by_commas() {
         assert_eq!(read("spec.replicas").unwrap(), ["spec.replicas"]);
         assert_eq!(read(" spec.replicas , spec.paused ").unwrap(), ["spec.replicas", "spec.paused"]);
-        assert_eq!(read("spec.strategy.type").unwrap(), ["spec.strategy.type"], "absent, and yet a path");
+        assert_eq!(
+            read("spec.strategy.type").unwrap(),
+            ["spec.strategy.type"],
+            "the manifest does not contain it"
+        );
         assert_eq!(paths(&json!({"metadata": {}})).unwrap(), []);
     }
 
     #[test]
-    fn what_is_no_path_through_maps_is_refused() {
+    fn invalid_paths_are_refused() {
         for list in [
             "",
             "spec.replicas,",

@@ -1,4 +1,4 @@
-//! Two manifests that mean the same have the same digest, and two that do not, do not.
+//! Manifests with the same meaning have the same digest, and others do not.
 
 use std::collections::BTreeMap;
 

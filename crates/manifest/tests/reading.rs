@@ -1,4 +1,4 @@
-//! What is read, what is not, and what a person is told.
+//! Parsing of valid and invalid manifests, and the error messages.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn config_map(name: &str, data: &str) -> String {
     )
 }
 
-fn said(text: &str) -> Vec<String> {
+fn messages(text: &str) -> Vec<String> {
     read(text).unwrap_err().iter().map(ToString::to_string).collect()
 }
 
@@ -54,7 +54,7 @@ spec:
 }
 
 #[test]
-fn json_is_read_too_and_means_the_same() {
+fn json_is_parsed_like_yaml() {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m", "namespace": "shop" },
         "data": { "emoji": "\u{1f600} / \\ \t\n", "long": "x".repeat(5000) },
@@ -86,13 +86,13 @@ fn aliases_and_merges_work_within_a_document() {
     assert_eq!(read(text).unwrap().objects[0].body["data"], json!({ "app": "web", "b": "x" }));
     let lost = format!("{text}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: n}}\ndata: *labels\n");
     assert_eq!(
-        said(&lost),
+        messages(&lost),
         ["line 11: this is not valid YAML: an alias refers to an anchor that this document does not define"]
     );
 }
 
 #[test]
-fn a_hundred_comment_lines_in_a_row_are_no_error() {
+fn a_hundred_consecutive_comment_lines_are_accepted() {
     let comments = "  # commented out\n".repeat(100);
     let text =
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n{comments}  name: m\ndata:\n{comments}  a: b\n");
@@ -100,7 +100,7 @@ fn a_hundred_comment_lines_in_a_row_are_no_error() {
 }
 
 #[test]
-fn a_byte_order_mark_and_windows_line_ends_are_no_error() {
+fn a_byte_order_mark_and_windows_line_ends_are_accepted() {
     let text = format!("\u{feff}{}", config_map("m", "  a: b").replace('\n', "\r\n"));
     assert_eq!(read(&text).unwrap().objects[0].body["data"]["a"], "b");
 }
@@ -108,13 +108,13 @@ fn a_byte_order_mark_and_windows_line_ends_are_no_error() {
 #[test]
 fn a_duplicate_key_is_an_error_that_names_key_and_line() {
     assert_eq!(
-        said(&config_map("m", "  a: secret1\n  a: secret2")),
+        messages(&config_map("m", "  a: secret1\n  a: secret2")),
         ["document 1 (line 8): the key `a` appears twice in the same mapping; remove one of them"]
     );
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let text = [
         "kind: ConfigMap\nmetadata: {generateName: x-}\n",
         &config_map("good", "  a: b").replace("---\n", ""),
@@ -152,9 +152,9 @@ fn broken_syntax_names_its_line_and_quotes_no_value() {
         + "apiVersion: v1\nkind: Secret\nstringData: {password: hunter2\nmetadata: ]\n";
     let errors = read(&text).unwrap_err();
     assert!(errors.stopped());
-    let told = errors.to_string();
-    assert!(told.starts_with("document 2 (line ") && told.contains("not valid YAML"), "{told}");
-    assert!(!format!("{errors:?}{told}").contains("hunter2"));
+    let message = errors.to_string();
+    assert!(message.starts_with("document 2 (line ") && message.contains("not valid YAML"), "{message}");
+    assert!(!format!("{errors:?}{message}").contains("hunter2"));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn alias_bombs_are_refused_fast() {
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\nl: &l {long}\nm: [{}]\n",
         ["*l"; 10_000].join(",")
     );
-    // Many small bombs after a broken document: the second reading must not expand them, either.
+    // Many small bombs after a broken document: the second pass must not expand them either.
     let small = bomb.lines().take(8).collect::<Vec<_>>().join("\n");
     let many = format!("a: 1\na: 2\n---\n{}", format!("{small}\n---\n").repeat(5_000));
     for (name, text) in [("nested", bomb), ("texts", texts), ("many", many)] {

@@ -1,4 +1,4 @@
-//! What no stack may contain.
+//! Objects that no stack may contain.
 
 use brokkr_manifest::{Budget, Problem, parse};
 
@@ -14,7 +14,7 @@ fn object(api_version: &str, kind: &str, metadata: &str) -> String {
 }
 
 #[test]
-fn c6_system_namespaces_and_brokkrs_own_things_are_refused_in_any_stack() {
+fn c6_system_namespaces_and_brokkrs_own_objects_are_refused_in_any_stack() {
     for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
         let refused = problems(&object("v1", "Namespace", &format!("name: {name}")));
         assert_eq!(refused, [Problem::SystemNamespace { name: name.to_owned() }]);
@@ -35,19 +35,22 @@ fn c6_system_namespaces_and_brokkrs_own_things_are_refused_in_any_stack() {
         (admission, "ValidatingAdmissionPolicyBinding", "name: brokkr-fence"),
     ] {
         let refused = problems(&object(api_version, kind, metadata));
-        assert!(matches!(refused.as_slice(), [Problem::BrokkrsOwn { .. }]), "{kind} {metadata}: {refused:?}");
+        assert!(
+            matches!(refused.as_slice(), [Problem::BelongsToBrokkr { .. }]),
+            "{kind} {metadata}: {refused:?}"
+        );
     }
-    // A definition whose name does not tell its group, and one hidden in a list.
+    // A definition with a name that does not show its group, and an object in a list.
     let disguised = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "name: x")
         + "spec: {group: brokkr.io}\n";
-    assert!(matches!(problems(&disguised).as_slice(), [Problem::BrokkrsOwn { .. }]));
+    assert!(matches!(problems(&disguised).as_slice(), [Problem::BelongsToBrokkr { .. }]));
     let listed =
         "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Namespace, metadata: {name: default}}]";
     assert!(matches!(problems(listed).as_slice(), [Problem::SystemNamespace { .. }]));
 }
 
 #[test]
-fn what_only_looks_like_brokkrs_own_is_accepted() {
+fn objects_with_similar_names_are_accepted() {
     for (api_version, kind, metadata) in [
         ("v1", "Namespace", "name: shop"),
         ("v1", "ConfigMap", "name: coredns, namespace: kube-system"),
@@ -62,14 +65,14 @@ fn what_only_looks_like_brokkrs_own_is_accepted() {
 }
 
 #[test]
-fn the_marks_that_brokkr_sets_cannot_be_set_and_those_for_users_can() {
-    for mark in ["agent", "stack-id", "checksum", "sequence", "id"] {
-        for (field, word) in [("labels", "label"), ("annotations", "annotation")] {
-            let text = object("v1", "ConfigMap", &format!("name: a, {field}: {{brokkr.io/{mark}: x}}"));
-            let name = format!("brokkr.io/{mark}");
-            assert_eq!(problems(&text), [Problem::ReservedMark { mark: word, name }]);
+fn reserved_labels_and_annotations_are_refused_and_those_for_users_accepted() {
+    for reserved in ["agent", "stack-id", "checksum", "sequence", "id"] {
+        for (field, kind) in [("labels", "label"), ("annotations", "annotation")] {
+            let text = object("v1", "ConfigMap", &format!("name: a, {field}: {{brokkr.io/{reserved}: x}}"));
+            let name = format!("brokkr.io/{reserved}");
+            assert_eq!(problems(&text), [Problem::ReservedMetadata { kind, name }]);
         }
     }
-    let marks = "brokkr.io/prune: keep, brokkr.io/yield: spec.replicas, brokkr.io/replace: 'true', brokkr.io/wave: '2'";
-    assert_eq!(problems(&object("v1", "ConfigMap", &format!("name: a, annotations: {{{marks}}}"))), []);
+    let annotations = "brokkr.io/prune: keep, brokkr.io/yield: spec.replicas, brokkr.io/replace: 'true', brokkr.io/wave: '2'";
+    assert_eq!(problems(&object("v1", "ConfigMap", &format!("name: a, annotations: {{{annotations}}}"))), []);
 }

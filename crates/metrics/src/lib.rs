@@ -1,6 +1,6 @@
-//! What broker and agent say about themselves in the same words: the text format, the program and its process.
+//! Metrics that broker and agent share: the text format, build information and the process.
 //!
-//! What each of them counts is its own, in its `metrics.rs`. `docs/metrics.md` explains every one.
+//! Each program's own metrics are in its `metrics.rs`; `docs/metrics.md` documents all of them.
 
 mod process;
 
@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 /// OpenMetrics.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything that was registered, as text.
+/// Returns all registered metrics as text.
 #[must_use]
 pub fn text(registry: &Registry) -> String {
     let mut text = String::new();

@@ -1,6 +1,6 @@
-//! Requests with preconditions, as data: played against this server and against the real one, which must agree.
+//! Requests with their preconditions, which are sent to the simulated and to the real API server; the results must agree.
 //!
-//! Each entry has a namespace of its own, so that all can be played on one shared cluster.
+//! Each entry uses its own namespace, so that all entries can run on one shared cluster.
 
 use brokkr_agent::model::{FailureClass, SeenObject, StepResult, Uid as Known};
 use brokkr_agent::ownership::Stamp;
@@ -12,28 +12,28 @@ use uuid::Uuid;
 use crate::objects::{Item, WIDGET, key, namespace_key};
 use crate::server::{Meddling, Server};
 
-/// What is there before the request.
+/// The state before the request.
 #[derive(Clone, Debug)]
 pub enum Given {
-    /// Someone else created it.
+    /// Another client created the object.
     Foreign(Item),
-    /// The agent applied it.
+    /// The agent applied the object.
     Applied(Item),
-    /// Someone else created a definition, and its kind is served.
+    /// Another client created a definition, and its kind is served.
     Served(Item),
-    /// It is the child of the other.
+    /// The first object is a child of the second.
     Child(Key, Key),
-    /// Someone else added a finalizer.
+    /// Another client added a finalizer.
     Held(Key),
-    /// Someone else deleted it; if it is held, or a namespace with something held inside, it is still there.
+    /// Another client deleted the object. It still exists if it, or an object in the namespace, has a finalizer.
     Deleted(Key),
 }
 
-/// Which uid a request names.
+/// The uid in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uid {
     None,
-    /// That of the object that is there.
+    /// The uid of the existing object.
     Right,
     Wrong,
 }
@@ -60,14 +60,14 @@ impl CorpusRequest {
         }
     }
 
-    /// The uid to name, given what is there.
+    /// Returns the uid to send, given the existing object.
     #[must_use]
-    pub fn uid(&self, there: Option<&SeenObject>) -> Option<Known> {
+    pub fn uid(&self, existing: Option<&SeenObject>) -> Option<Known> {
         match self {
             Self::Apply(_, uid) | Self::DryRun(_, uid) | Self::Delete(_, uid) | Self::Release(_, uid) => {
                 match uid {
                     Uid::None => None,
-                    Uid::Right => there.map(|seen| seen.uid.clone()),
+                    Uid::Right => existing.map(|seen| seen.uid.clone()),
                     Uid::Wrong => Some(Known::from("00000000-0000-4000-8000-000000000000")),
                 }
             }
@@ -79,31 +79,31 @@ impl CorpusRequest {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: &'static str,
-    pub home: String,
+    pub namespace: String,
     pub given: Vec<Given>,
-    pub ask: CorpusRequest,
+    pub request: CorpusRequest,
 }
 
-/// What came of it, as far as decisions depend on it.
+/// The parts of the result that decisions depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    pub answer: String,
-    /// Afterwards: whether it is there, and then whether it is the same, untouched, marked as ours, on its way out.
-    pub after: Option<After>,
+    pub result: String,
+    /// The object after the request, if it exists.
+    pub after: Option<ObjectAfter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct After {
+pub struct ObjectAfter {
     pub same: bool,
     pub rewritten: bool,
-    pub marked: bool,
+    pub is_ours: bool,
     pub deleting: bool,
     pub finalizers: Vec<String>,
 }
 
 #[must_use]
-pub fn verdict(answer: &StepResult, before: Option<&SeenObject>, after: Option<&SeenObject>) -> Verdict {
-    let answer = match answer {
+pub fn verdict(result: &StepResult, before: Option<&SeenObject>, after: Option<&SeenObject>) -> Verdict {
+    let result = match result {
         StepResult::Applied { created: true, .. } => "created".to_owned(),
         StepResult::Applied { .. } => "updated".to_owned(),
         StepResult::Valid { exists } => format!("valid, {}", if *exists { "there" } else { "new" }),
@@ -121,17 +121,17 @@ pub fn verdict(answer: &StepResult, before: Option<&SeenObject>, after: Option<&
         }
         done => format!("{done:?}"),
     };
-    let after = after.map(|after| After {
+    let after = after.map(|after| ObjectAfter {
         same: before.is_some_and(|before| before.uid == after.uid),
         rewritten: before.is_some_and(|before| before.version != after.version),
-        marked: after.agent.is_some() && after.stack.is_some() && after.names_itself,
+        is_ours: after.agent.is_some() && after.stack.is_some() && after.names_itself,
         deleting: after.deleting,
         finalizers: after.finalizers.clone(),
     });
-    Verdict { answer, after }
+    Verdict { result, after }
 }
 
-/// The stamp that all of it is applied with.
+/// The stamp of all applied objects.
 #[must_use]
 pub fn stamp() -> Stamp {
     Stamp {
@@ -142,10 +142,10 @@ pub fn stamp() -> Stamp {
     }
 }
 
-/// Plays one entry against the simulated server.
+/// Runs one entry against the simulated server.
 #[must_use]
 pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
-    server.meddle(&namespace_key(&entry.home), &Meddling::Create);
+    server.meddle(&namespace_key(&entry.namespace), &Meddling::Create);
     for given in &entry.given {
         match given {
             Given::Foreign(item) => server.meddle(&item.key, &Meddling::Create),
@@ -162,11 +162,11 @@ pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
             Given::Deleted(key) => server.meddle(key, &Meddling::Delete),
         }
     }
-    let key = entry.ask.key();
+    let key = entry.request.key();
     let before = server.seen(key);
-    let uid = entry.ask.uid(before.as_ref());
+    let uid = entry.request.uid(before.as_ref());
     let named = uid.clone().unwrap_or_else(|| Known::from(""));
-    let answer = match &entry.ask {
+    let result = match &entry.request {
         CorpusRequest::Apply(item, _) => server.apply(&item.desired(), uid.as_ref(), &stamp()),
         CorpusRequest::DryRun(item, _) => server.dry_run(&item.desired(), uid.as_ref(), &stamp()),
         CorpusRequest::ReadObject(key) => server.read_object(key),
@@ -174,11 +174,11 @@ pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
         CorpusRequest::Delete(key, _) => server.delete(key, &named),
         CorpusRequest::Release(key, _) => server.release(key, &named),
     };
-    verdict(&answer, before.as_ref(), server.seen(key).as_ref())
+    verdict(&result, before.as_ref(), server.seen(key).as_ref())
 }
 
-/// Everything in one namespace of its own.
-struct Home {
+/// The objects of one entry, in its own namespace.
+struct Fixture {
     name: String,
     map: Item,
     other: Item,
@@ -186,7 +186,7 @@ struct Home {
     widget: Item,
 }
 
-impl Home {
+impl Fixture {
     fn new(name: &str) -> Self {
         let group = format!("{name}.example.com");
         Self {
@@ -209,8 +209,8 @@ impl Home {
         Item { broken: true, ..self.map.clone() }
     }
 
-    /// A namespace that is on its way out and cannot go, because something inside is held.
-    fn ending(&self) -> Vec<Given> {
+    /// A namespace that stays in deletion, because an object in it has a finalizer.
+    fn terminating_namespace(&self) -> Vec<Given> {
         let held = self.other.key.clone();
         vec![Given::Foreign(self.other.clone()), Given::Held(held), Given::Deleted(namespace_key(&self.name))]
     }
@@ -219,13 +219,13 @@ impl Home {
         vec![Given::Applied(self.map.clone()), Given::Held(self.map.key.clone())]
     }
 
-    fn leaving(&self) -> Vec<Given> {
+    fn deleting(&self) -> Vec<Given> {
         let mut given = self.held();
         given.push(Given::Deleted(self.map.key.clone()));
         given
     }
 
-    fn ending_definition(&self) -> Vec<Given> {
+    fn terminating_definition(&self) -> Vec<Given> {
         vec![
             Given::Served(self.definition.clone()),
             Given::Applied(self.widget.clone()),
@@ -235,140 +235,164 @@ impl Home {
     }
 }
 
-type Line = (&'static str, fn(&Home) -> Vec<Given>, fn(&Home) -> CorpusRequest);
+type Case = (&'static str, fn(&Fixture) -> Vec<Given>, fn(&Fixture) -> CorpusRequest);
 
 /// The whole corpus, with every namespace beginning with `prefix`.
 #[must_use]
 pub fn corpus(prefix: &str) -> Vec<Entry> {
-    let entries = LINES.iter().enumerate().map(|(number, &(name, given, ask))| {
-        let home = Home::new(&format!("{prefix}-{number}"));
-        Entry { name, given: given(&home), ask: ask(&home), home: home.name }
+    let entries = CASES.iter().enumerate().map(|(number, &(name, given, request))| {
+        let fixture = Fixture::new(&format!("{prefix}-{number}"));
+        Entry { name, given: given(&fixture), request: request(&fixture), namespace: fixture.name }
     });
     entries.collect()
 }
 
-fn nothing(_: &Home) -> Vec<Given> {
+fn nothing(_: &Fixture) -> Vec<Given> {
     Vec::new()
 }
 
-fn foreign(home: &Home) -> Vec<Given> {
-    vec![Given::Foreign(home.map.clone())]
+fn foreign(fixture: &Fixture) -> Vec<Given> {
+    vec![Given::Foreign(fixture.map.clone())]
 }
 
-fn applied(home: &Home) -> Vec<Given> {
-    vec![Given::Applied(home.map.clone())]
+fn applied(fixture: &Fixture) -> Vec<Given> {
+    vec![Given::Applied(fixture.map.clone())]
 }
 
-const LINES: &[Line] = &[
-    ("apply what is absent", nothing, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
-    ("apply what is absent, naming a uid", nothing, |home| {
-        CorpusRequest::Apply(home.map.clone(), Uid::Wrong)
+const CASES: &[Case] = &[
+    ("apply an absent object", nothing, |fixture| CorpusRequest::Apply(fixture.map.clone(), Uid::None)),
+    ("apply an absent object, naming a uid", nothing, |fixture| {
+        CorpusRequest::Apply(fixture.map.clone(), Uid::Wrong)
     }),
-    ("apply the same again", applied, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
-    ("apply the same again, naming its uid", applied, |home| {
-        CorpusRequest::Apply(home.map.clone(), Uid::Right)
+    ("apply the same again", applied, |fixture| CorpusRequest::Apply(fixture.map.clone(), Uid::None)),
+    ("apply the same again, naming its uid", applied, |fixture| {
+        CorpusRequest::Apply(fixture.map.clone(), Uid::Right)
     }),
-    ("apply a change", applied, |home| CorpusRequest::Apply(home.changed(), Uid::Right)),
-    ("apply a change, naming another uid", applied, |home| CorpusRequest::Apply(home.changed(), Uid::Wrong)),
-    ("apply over what another owns", foreign, |home| CorpusRequest::Apply(home.map.clone(), Uid::None)),
-    ("apply over what is somebody's, naming its uid", foreign, |home| {
-        CorpusRequest::Apply(home.map.clone(), Uid::Right)
+    ("apply a change", applied, |fixture| CorpusRequest::Apply(fixture.changed(), Uid::Right)),
+    ("apply a change, naming another uid", applied, |fixture| {
+        CorpusRequest::Apply(fixture.changed(), Uid::Wrong)
     }),
-    ("apply to what is on its way out", Home::leaving, |home| {
-        CorpusRequest::Apply(home.changed(), Uid::None)
+    ("apply over a foreign object", foreign, |fixture| CorpusRequest::Apply(fixture.map.clone(), Uid::None)),
+    ("apply over a foreign object, naming its uid", foreign, |fixture| {
+        CorpusRequest::Apply(fixture.map.clone(), Uid::Right)
     }),
-    ("apply to what is on its way out, naming its uid", Home::leaving, |home| {
-        CorpusRequest::Apply(home.changed(), Uid::Right)
+    ("apply to an object in deletion", Fixture::deleting, |fixture| {
+        CorpusRequest::Apply(fixture.changed(), Uid::None)
     }),
-    ("apply in a namespace that is not there", nothing, |home| {
-        CorpusRequest::Apply(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
+    ("apply to an object in deletion, naming its uid", Fixture::deleting, |fixture| {
+        CorpusRequest::Apply(fixture.changed(), Uid::Right)
     }),
-    ("apply what is absent in a namespace that ends", Home::ending, |home| {
-        CorpusRequest::Apply(home.map.clone(), Uid::None)
+    ("apply in a namespace that does not exist", nothing, |fixture| {
+        CorpusRequest::Apply(Item::new(&format!("/ConfigMap/{}-nowhere/one", fixture.name), 1), Uid::None)
     }),
-    ("apply what is held in a namespace that ends", Home::ending, |home| {
-        CorpusRequest::Apply(home.other.clone(), Uid::Right)
-    }),
-    ("apply a namespace that ends", Home::ending, |home| {
-        CorpusRequest::Apply(Item::new(&format!("/Namespace//{}", home.name), 1), Uid::Right)
-    }),
-    ("apply what is broken", nothing, |home| CorpusRequest::Apply(home.broken(), Uid::None)),
-    ("apply what is broken over what is there", applied, |home| {
-        CorpusRequest::Apply(home.broken(), Uid::Right)
+    ("apply an absent object in a terminating namespace", Fixture::terminating_namespace, |fixture| {
+        CorpusRequest::Apply(fixture.map.clone(), Uid::None)
     }),
     (
-        "apply a change to what may not be changed",
-        |home| vec![Given::Applied(Item { immutable: true, ..home.map.clone() })],
-        |home| CorpusRequest::Apply(Item { immutable: true, ..home.changed() }, Uid::Right),
+        "apply an object with a finalizer in a terminating namespace",
+        Fixture::terminating_namespace,
+        |fixture| CorpusRequest::Apply(fixture.other.clone(), Uid::Right),
     ),
-    ("dry run of what is absent", nothing, |home| CorpusRequest::DryRun(home.map.clone(), Uid::None)),
-    ("dry run of what is absent, naming a uid", nothing, |home| {
-        CorpusRequest::DryRun(home.map.clone(), Uid::Wrong)
+    ("apply a terminating namespace", Fixture::terminating_namespace, |fixture| {
+        CorpusRequest::Apply(Item::new(&format!("/Namespace//{}", fixture.name), 1), Uid::Right)
     }),
-    ("dry run of a change", applied, |home| CorpusRequest::DryRun(home.changed(), Uid::Right)),
-    ("dry run of a change, naming another uid", applied, |home| {
-        CorpusRequest::DryRun(home.changed(), Uid::Wrong)
-    }),
-    ("dry run of what is broken", nothing, |home| CorpusRequest::DryRun(home.broken(), Uid::None)),
-    ("dry run in a namespace that is not there", nothing, |home| {
-        CorpusRequest::DryRun(Item::new(&format!("/ConfigMap/{}-nowhere/one", home.name), 1), Uid::None)
-    }),
-    ("dry run in a namespace that ends", Home::ending, |home| {
-        CorpusRequest::DryRun(home.map.clone(), Uid::None)
-    }),
-    ("apply of an unknown kind", nothing, |home| CorpusRequest::Apply(home.widget.clone(), Uid::None)),
-    ("dry run of an unknown kind", nothing, |home| CorpusRequest::DryRun(home.widget.clone(), Uid::None)),
-    ("read an unknown kind", nothing, |home| CorpusRequest::ReadObject(home.widget.key.clone())),
-    ("delete of an unknown kind", nothing, |home| CorpusRequest::Delete(home.widget.key.clone(), Uid::Wrong)),
-    (
-        "apply of a kind that is known by now",
-        |home| vec![Given::Served(home.definition.clone())],
-        |home| CorpusRequest::Apply(home.widget.clone(), Uid::None),
-    ),
-    ("apply of a kind whose definition ends", Home::ending_definition, |home| {
-        let name = format!("{}/two", home.widget.key.to_string().trim_end_matches("/one"));
-        CorpusRequest::Apply(Item { key: key(&name), ..home.widget.clone() }, Uid::None)
-    }),
-    ("apply of a definition that ends", Home::ending_definition, |home| {
-        CorpusRequest::Apply(home.definition.clone(), Uid::Right)
-    }),
-    ("read what is absent", nothing, |home| CorpusRequest::ReadObject(home.map.key.clone())),
-    ("read what another owns", foreign, |home| CorpusRequest::ReadObject(home.map.key.clone())),
-    ("delete", applied, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Right)),
-    ("delete, naming another uid", applied, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Wrong)),
-    ("delete what is absent", nothing, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Wrong)),
-    ("delete what is held", Home::held, |home| CorpusRequest::Delete(home.map.key.clone(), Uid::Right)),
-    ("delete what is on its way out", Home::leaving, |home| {
-        CorpusRequest::Delete(home.map.key.clone(), Uid::Right)
-    }),
-    ("delete a namespace that ends", Home::ending, |home| {
-        CorpusRequest::Delete(namespace_key(&home.name), Uid::Right)
+    ("apply an invalid object", nothing, |fixture| CorpusRequest::Apply(fixture.broken(), Uid::None)),
+    ("apply an invalid object over an existing one", applied, |fixture| {
+        CorpusRequest::Apply(fixture.broken(), Uid::Right)
     }),
     (
-        "delete a definition with something held",
-        |home| Home::ending_definition(home)[..3].to_vec(),
-        |home| CorpusRequest::Delete(home.definition.key.clone(), Uid::Right),
+        "apply a change to an immutable object",
+        |fixture| vec![Given::Applied(Item { immutable: true, ..fixture.map.clone() })],
+        |fixture| CorpusRequest::Apply(Item { immutable: true, ..fixture.changed() }, Uid::Right),
     ),
-    ("release", applied, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Right)),
-    ("release, naming another uid", applied, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Wrong)),
-    ("release what is absent", nothing, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Wrong)),
-    ("release what another owns", foreign, |home| CorpusRequest::Release(home.map.key.clone(), Uid::Right)),
-    ("release what is on its way out", Home::leaving, |home| {
-        CorpusRequest::Release(home.map.key.clone(), Uid::Right)
+    ("dry run of an absent object", nothing, |fixture| CorpusRequest::DryRun(fixture.map.clone(), Uid::None)),
+    ("dry run of an absent object, naming a uid", nothing, |fixture| {
+        CorpusRequest::DryRun(fixture.map.clone(), Uid::Wrong)
     }),
-    ("list an empty namespace", nothing, |home| CorpusRequest::ListContained(namespace_key(&home.name))),
-    ("list a namespace with things", foreign, |home| CorpusRequest::ListContained(namespace_key(&home.name))),
+    ("dry run of a change", applied, |fixture| CorpusRequest::DryRun(fixture.changed(), Uid::Right)),
+    ("dry run of a change, naming another uid", applied, |fixture| {
+        CorpusRequest::DryRun(fixture.changed(), Uid::Wrong)
+    }),
+    ("dry run of an invalid object", nothing, |fixture| CorpusRequest::DryRun(fixture.broken(), Uid::None)),
+    ("dry run in a namespace that does not exist", nothing, |fixture| {
+        CorpusRequest::DryRun(Item::new(&format!("/ConfigMap/{}-nowhere/one", fixture.name), 1), Uid::None)
+    }),
+    ("dry run in a terminating namespace", Fixture::terminating_namespace, |fixture| {
+        CorpusRequest::DryRun(fixture.map.clone(), Uid::None)
+    }),
+    ("apply of an unknown kind", nothing, |fixture| CorpusRequest::Apply(fixture.widget.clone(), Uid::None)),
+    ("dry run of an unknown kind", nothing, |fixture| {
+        CorpusRequest::DryRun(fixture.widget.clone(), Uid::None)
+    }),
+    ("read an unknown kind", nothing, |fixture| CorpusRequest::ReadObject(fixture.widget.key.clone())),
+    ("delete of an unknown kind", nothing, |fixture| {
+        CorpusRequest::Delete(fixture.widget.key.clone(), Uid::Wrong)
+    }),
+    (
+        "apply of a kind that was defined before",
+        |fixture| vec![Given::Served(fixture.definition.clone())],
+        |fixture| CorpusRequest::Apply(fixture.widget.clone(), Uid::None),
+    ),
+    ("apply of a kind with a terminating definition", Fixture::terminating_definition, |fixture| {
+        let name = format!("{}/two", fixture.widget.key.to_string().trim_end_matches("/one"));
+        CorpusRequest::Apply(Item { key: key(&name), ..fixture.widget.clone() }, Uid::None)
+    }),
+    ("apply of a terminating definition", Fixture::terminating_definition, |fixture| {
+        CorpusRequest::Apply(fixture.definition.clone(), Uid::Right)
+    }),
+    ("read an absent object", nothing, |fixture| CorpusRequest::ReadObject(fixture.map.key.clone())),
+    ("read a foreign object", foreign, |fixture| CorpusRequest::ReadObject(fixture.map.key.clone())),
+    ("delete", applied, |fixture| CorpusRequest::Delete(fixture.map.key.clone(), Uid::Right)),
+    ("delete, naming another uid", applied, |fixture| {
+        CorpusRequest::Delete(fixture.map.key.clone(), Uid::Wrong)
+    }),
+    ("delete an absent object", nothing, |fixture| {
+        CorpusRequest::Delete(fixture.map.key.clone(), Uid::Wrong)
+    }),
+    ("delete an object with a finalizer", Fixture::held, |fixture| {
+        CorpusRequest::Delete(fixture.map.key.clone(), Uid::Right)
+    }),
+    ("delete an object in deletion", Fixture::deleting, |fixture| {
+        CorpusRequest::Delete(fixture.map.key.clone(), Uid::Right)
+    }),
+    ("delete a terminating namespace", Fixture::terminating_namespace, |fixture| {
+        CorpusRequest::Delete(namespace_key(&fixture.name), Uid::Right)
+    }),
+    (
+        "delete a definition with a finalizer on a resource",
+        |fixture| Fixture::terminating_definition(fixture)[..3].to_vec(),
+        |fixture| CorpusRequest::Delete(fixture.definition.key.clone(), Uid::Right),
+    ),
+    ("release", applied, |fixture| CorpusRequest::Release(fixture.map.key.clone(), Uid::Right)),
+    ("release, naming another uid", applied, |fixture| {
+        CorpusRequest::Release(fixture.map.key.clone(), Uid::Wrong)
+    }),
+    ("release an absent object", nothing, |fixture| {
+        CorpusRequest::Release(fixture.map.key.clone(), Uid::Wrong)
+    }),
+    ("release a foreign object", foreign, |fixture| {
+        CorpusRequest::Release(fixture.map.key.clone(), Uid::Right)
+    }),
+    ("release an object in deletion", Fixture::deleting, |fixture| {
+        CorpusRequest::Release(fixture.map.key.clone(), Uid::Right)
+    }),
+    ("list an empty namespace", nothing, |fixture| {
+        CorpusRequest::ListContained(namespace_key(&fixture.name))
+    }),
+    ("list a namespace with objects", foreign, |fixture| {
+        CorpusRequest::ListContained(namespace_key(&fixture.name))
+    }),
     (
         "list a namespace with a child",
-        |home| {
-            let (child, owner) = (home.other.key.clone(), home.map.key.clone());
-            vec![Given::Foreign(home.map.clone()), Given::Child(child, owner)]
+        |fixture| {
+            let (child, owner) = (fixture.other.key.clone(), fixture.map.key.clone());
+            vec![Given::Foreign(fixture.map.clone()), Given::Child(child, owner)]
         },
-        |home| CorpusRequest::ListContained(namespace_key(&home.name)),
+        |fixture| CorpusRequest::ListContained(namespace_key(&fixture.name)),
     ),
     (
         "list a definition",
-        |home| Home::ending_definition(home)[..2].to_vec(),
-        |home| CorpusRequest::ListContained(home.definition.key.clone()),
+        |fixture| Fixture::terminating_definition(fixture)[..2].to_vec(),
+        |fixture| CorpusRequest::ListContained(fixture.definition.key.clone()),
     ),
 ];

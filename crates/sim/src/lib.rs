@@ -1,22 +1,23 @@
-//! A simulated world for the agent's decisions: nothing here ships.
+//! A deterministic simulation for testing the agent's decisions; not part of the product.
 //!
-//! The plan is a pure function, and so is everything around it here: an API server, a record store, a broker and
-//! a watch in memory, a clock that is set, and one seed that decides what happens next. The state of a stack and
-//! the index are the agent's own; only what talks over a network is replaced.
+//! An API server, a record store, a broker and watches are simulated in memory, with a virtual clock and one seed that
+//! determines the order of events. The state of stacks and the index are the agent's own code; only network
+//! communication is replaced.
 //!
 //! ```text
-//! rng case         a seed, and the story that it determines: clusters, deployment objects, other people
+//! rng case         a seed, and the story that it determines: clusters, deployment objects, other clients
 //! server           the API server: existence, uids, ownership, finalizers, namespaces, definitions
 //! records broker   the record store; targets, contents, holds and reports
-//! run              one run of the agent, from its start to its death
-//! world            all of it together: what happens next, and the two places where the plan meets the world
-//! invariants             what must hold at every step, whatever happens
+//! run              one run of the agent, from start to crash or exit
+//! world            all of it together: the order of events, and the calls of the plan
+//! invariants       conditions that must hold after every step
 //! scene            one stack, step by step
-//! play end         plays a story with faults in it, and compares the ends
+//! play end         runs a story with faults, and compares the final states
+//! corpus           requests on which the simulated and the real API server must agree
 //! ```
 //!
-//! That the API server here answers as the real one does is proven by `crates/e2e/tests/simulator.rs`, which
-//! plays [`corpus`] against both.
+//! `crates/e2e/tests/simulator.rs` sends the requests of [`corpus`] to the simulated and to a real API server, and checks
+//! that both respond alike.
 
 pub mod broker;
 pub mod case;

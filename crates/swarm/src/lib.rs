@@ -1,4 +1,4 @@
-//! Tens of thousands of agents in one process, faithful to the protocol: the load for measurements and fault tests.
+//! Simulates tens of thousands of agents in one process with the real protocol, as load for measurements and fault tests.
 //!
 //! To the broker, each behaves like an agent of a cluster: it signs assertions and renews them, opens a session, waits in a long
 //! poll, reports what it holds, fetches contents and checks them, and reports results with deterministic ids. Only the cluster is
@@ -14,7 +14,7 @@
 //! | `ask`         | the requests of the protocol                                                   |
 //! | `agent`       | one agent: its state, and its loop of turns                                    |
 //! | `work`        | how it processes a response: hold, fetch, apply, report                        |
-//! | `random`        | small seeded randomness                                                        |
+//! | `random`      | a small seeded random number generator                                         |
 //! | `counts`      | counters of what all of them did                                               |
 //! | `swarm`       | all agents: start, wait for a condition, stop                                  |
 //! | `files`       | the limit of open files                                                        |

@@ -91,7 +91,7 @@ impl World {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": name, "namespace": self.namespace}, "data": {"mine": "yes"},
         });
-        let parameters = PatchParams::apply("somebody-else");
+        let parameters = PatchParams::apply("another-client");
         Ok(self.config_maps().patch(name, &parameters, &Patch::Apply(&map)).await?)
     }
 

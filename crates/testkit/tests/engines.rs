@@ -133,6 +133,6 @@ async fn the_audit_log_sees_a_request() -> Result<()> {
     .await?;
     assert_eq!((request.namespace.as_str(), request.code), ("default", 201));
     assert!(request.is_write() && request.received <= request.reached);
-    assert!(cluster.audit().requests_by("somebody-else", mark)?.is_empty());
+    assert!(cluster.audit().requests_by("another-client", mark)?.is_empty());
     Ok(())
 }

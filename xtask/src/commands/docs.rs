@@ -1,6 +1,6 @@
 //! `cargo xtask docs`: generates the OpenAPI document and the pages of `docs/reference`.
 //!
-//! The pages are made by tests, which normally compare them with the committed ones; here the tests write them.
+//! Tests generate the pages. They normally compare them with the committed ones; here they write them.
 
 use std::fs;
 
@@ -12,24 +12,21 @@ use crate::runner::{cargo, root};
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// A part of the names of the tests that make a page.
-const MAKERS: &str = "the_reference_page";
+/// Part of the names of the tests that generate a page.
+const PAGE_TESTS: &str = "the_reference_page";
 
 pub fn run(_: &Args) -> Result<()> {
     let openapi = cargo().args(["run", "--quiet", "-p", "brokkr-broker", "--", "openapi"]).output();
     let openapi = openapi.context("cannot run cargo")?;
     if !openapi.status.success() {
-        bail!(
-            "the broker does not print its OpenAPI document:\n{}",
-            String::from_utf8_lossy(&openapi.stderr)
-        );
+        bail!("`brokkr-broker openapi` failed:\n{}", String::from_utf8_lossy(&openapi.stderr));
     }
     fs::write(root().join("docs/openapi.json"), openapi.stdout).context("cannot write docs/openapi.json")?;
-    let made = cargo()
-        .args(["test", "--workspace", "--lib", "--bins", "--test", "broker", "--", MAKERS])
+    let tests = cargo()
+        .args(["test", "--workspace", "--lib", "--bins", "--test", "broker", "--", PAGE_TESTS])
         .env("INSTA_UPDATE", "always")
         .status();
-    if !made.context("cannot run cargo")?.success() {
+    if !tests.context("cannot run cargo")?.success() {
         bail!("cannot generate a page");
     }
     Ok(())

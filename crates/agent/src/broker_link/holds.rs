@@ -1,7 +1,7 @@
-//! The set of stacks that this agent holds, kept the same here and at the broker.
+//! The set of stacks that this agent holds, synchronised with the broker.
 //!
-//! A stack is in the set before the first write for it, and until its record is gone. All changes of
-//! the broker's copy go through one lock, so that an older set never overwrites a newer one.
+//! A stack is added before the first write for it, and removed when its record is deleted. One lock covers all updates of
+//! the broker's copy, so that an older set never overwrites a newer one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
@@ -23,11 +23,11 @@ pub struct HeldStacks {
     session: Session,
     held: Arc<watch::Sender<Held>>,
     order: Arc<Mutex<()>>,
-    /// What the records say about them: sent when the broker asks, as it does after a restore.
+    /// Details from the records, sent when the broker asks for them after a restore.
     records: Arc<Lock<BTreeMap<StackId, HeldStack>>>,
 }
 
-/// The held stacks, and the position from which on the broker's answers include them.
+/// The held stacks, and the position from which the broker's responses include them.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     pub stacks: BTreeSet<StackId>,
@@ -48,7 +48,7 @@ impl HeldStacks {
         Self { broker, agent, session, held: Arc::new(held), order: Arc::default(), records: Arc::default() }
     }
 
-    /// Notes the content of a record that was read or written.
+    /// Stores the details of a record that was read or written.
     pub fn note(&self, record: &Record) {
         let held = HeldStack {
             stack_id: record.stack,
@@ -71,7 +71,7 @@ impl HeldStacks {
         self.held.subscribe()
     }
 
-    /// Durable at the broker when this returns.
+    /// Adds a stack. The broker has stored it when this returns.
     pub async fn hold(&self, stack: StackId) -> Result<(), ClientError> {
         let _lock = self.order.lock().await;
         let mut stacks = self.held.borrow().stacks.clone();
@@ -101,7 +101,7 @@ impl HeldStacks {
         Ok(())
     }
 
-    /// Returns whether a target is older than what is held here: the broker's database was set back.
+    /// Returns whether a target is older than a held stack, because the broker's database was restored.
     #[must_use]
     pub fn are_ahead_of(&self, targets: &[TargetStack]) -> bool {
         let records = self.records();
@@ -109,7 +109,7 @@ impl HeldStacks {
         targets.iter().any(|target| held(target).is_some_and(|held| target.sequence_id < held))
     }
 
-    /// The stack is removed here; the broker learns it with the next poll.
+    /// Removes a stack. The broker learns this from the next poll.
     pub fn forget(&self, stack: StackId) {
         self.records().remove(&stack);
         self.held.send_modify(|held| {

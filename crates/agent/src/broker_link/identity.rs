@@ -1,7 +1,7 @@
 //! The identity of the agent: a key that is generated in the cluster and registered once with a join token.
 //!
-//! The key is stored before it is registered, so that a lost answer does no harm: the same token
-//! with the same key answers the same.
+//! The key is stored before it is registered, so that a lost response does no harm: registering the same key with
+//! the same token again returns the same result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,20 +19,20 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 pub(super) const KEY: &str = "key.pem";
-/// The key that replaces the other one as soon as it is registered: see `keys`.
+/// The next key, which replaces the current one once it is registered: see `keys`.
 pub(super) const NEXT_KEY: &str = "next-key.pem";
-/// The time from which the key is in use. Default: the creation of the Secret.
+/// When the key came into use; by default, when the Secret was created.
 pub(super) const KEY_SINCE: &str = "key-since";
 const AGENT_ID: &str = "agent-id";
 const INSTALLATION_ID: &str = "installation-id";
 
-/// The identity of this agent, and the state of its key.
+/// The identity of this agent, with the age of its key.
 #[derive(Clone, Debug)]
-pub struct Identified {
+pub struct StoredIdentity {
     pub identity: AgentIdentity,
     pub key_since: Timestamp,
-    /// Another key is stored, and may already be registered.
-    pub next_key: bool,
+    /// Whether the next key is stored; it may already be registered.
+    pub has_next_key: bool,
 }
 
 /// Reads the identity from the cluster, or creates one and registers it with the join token.
@@ -41,24 +41,25 @@ pub async fn identify(
     namespace: &str,
     broker: &Broker,
     join_token: Option<&Path>,
-) -> anyhow::Result<Identified> {
+) -> anyhow::Result<StoredIdentity> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let stored = match secrets.get_opt(IDENTITY).await.context("read the agent's identity")? {
         Some(secret) => secret,
         None => store_new_key(&secrets, namespace).await?,
     };
     let key = key_in(&stored, KEY)?.with_context(|| format!("Secret {namespace}/{IDENTITY} has no {KEY}"))?;
-    let made = stored.metadata.creation_timestamp.as_ref().map(|made| made.0);
+    let created = stored.metadata.creation_timestamp.as_ref().map(|created| created.0);
     let data = stored.data.unwrap_or_default();
     let since = text(&data, KEY_SINCE).and_then(|since| since.parse().ok());
-    let (key_since, next_key) = (since.or(made).unwrap_or_else(Timestamp::now), data.contains_key(NEXT_KEY));
+    let (key_since, has_next_key) =
+        (since.or(created).unwrap_or_else(Timestamp::now), data.contains_key(NEXT_KEY));
     if let (Some(agent), Some(installation)) = (text(&data, AGENT_ID), text(&data, INSTALLATION_ID)) {
         let identity = AgentIdentity {
             agent_id: agent.parse().context("read the agent's id")?,
             installation_id: installation.parse().context("read the installation's id")?,
             key,
         };
-        return Ok(Identified { identity, key_since, next_key });
+        return Ok(StoredIdentity { identity, key_since, has_next_key });
     }
     let Some(file) = join_token else {
         bail!(
@@ -88,7 +89,7 @@ pub async fn identify(
     tracing::info!(agent.id = %registered.agent_id, agent.name = %registered.name, "joined the broker");
     let identity =
         AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key };
-    Ok(Identified { identity, key_since, next_key })
+    Ok(StoredIdentity { identity, key_since, has_next_key })
 }
 
 async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result<Secret> {
@@ -102,7 +103,7 @@ async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result
     secrets.create(&PostParams::default(), &secret).await.context("store the agent's key")
 }
 
-/// The key in this field of the Secret, if there is one.
+/// Reads the key in this field of the Secret, if there is one.
 pub(super) fn key_in(secret: &Secret, field: &str) -> anyhow::Result<Option<AgentKey>> {
     let pem = secret.data.as_ref().and_then(|data| text(data, field));
     pem.map(|pem| AgentKey::from_pkcs8_pem(&pem)).transpose().context("read the agent's key")

@@ -1,8 +1,8 @@
-//! The agent replaces its key after two thirds of its lifetime, or when the broker asks for it.
+//! Replaces the agent's key after two thirds of its lifetime, or when the broker asks for it.
 //!
-//! The new key is stored in the cluster beside the old one, then registered with a request that the old one signs, then it
-//! replaces the old one. The broker accepts both for an hour. After a crash in between, the Secret shows how far it
-//! came, and the same steps are repeated: registering the same key twice is harmless.
+//! The new key is first stored in the cluster beside the old one, then registered with a request signed by the old one,
+//! and then replaces the old one. The broker accepts both for an hour. After a crash, the Secret shows which steps are
+//! done, and the rest are repeated: registering the same key twice is harmless.
 
 use std::time::{Duration, Instant};
 
@@ -18,23 +18,23 @@ use kube::{Api, Client};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::identity::{Identified, KEY, KEY_SINCE, NEXT_KEY, key_in};
+use super::identity::{KEY, KEY_SINCE, NEXT_KEY, StoredIdentity, key_in};
 use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::own_objects::with_deadline;
 
-/// When the key is replaced, as a fraction of its lifetime; spread, so that a fleet does not rotate at the same time.
-const FROM: f64 = 2.0 / 3.0;
+/// When the key is replaced, as a fraction of its lifetime. Spread, so that the agents of a fleet do not rotate at once.
+const DUE: f64 = 2.0 / 3.0;
 const SPREAD: f64 = 0.1;
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
 
 /// Why the key is replaced now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-enum Because {
-    /// An earlier run has started it.
-    Begun,
-    Asked,
+enum RotationReason {
+    /// An earlier run has started the rotation.
+    Started,
+    Requested,
     Age,
 }
 
@@ -44,7 +44,7 @@ pub struct Keys {
     identity: AgentIdentity,
     since: Timestamp,
     life: Duration,
-    begun: bool,
+    started: bool,
     failures: u32,
     not_before: Option<Instant>,
     metrics: Metrics,
@@ -57,7 +57,7 @@ impl Keys {
         client: &Client,
         namespace: &str,
         broker: Broker,
-        found: Identified,
+        found: StoredIdentity,
         life: Duration,
         metrics: Metrics,
     ) -> Self {
@@ -69,40 +69,42 @@ impl Keys {
             identity: found.identity,
             since: found.key_since,
             life,
-            begun: found.next_key,
+            started: found.has_next_key,
             failures: 0,
             not_before: None,
             metrics,
         }
     }
 
-    /// Replaces the key if that is due. Called after every poll.
-    pub async fn look(&mut self, asked: bool) {
-        let Some(because) = because(self.begun, asked, self.due_at(), Timestamp::now()) else { return };
+    /// Replaces the key if it is due. Called after every poll.
+    pub async fn rotate_if_due(&mut self, requested: bool) {
+        let Some(reason) = rotation_reason(self.started, requested, self.due_at(), Timestamp::now()) else {
+            return;
+        };
         if self.not_before.is_some_and(|at| Instant::now() < at) {
             return;
         }
         match self.replace().await {
             Ok(()) => {
                 (self.failures, self.not_before) = (0, None);
-                tracing::info!(because = <&str>::from(because), "replaced the agent's key");
+                tracing::info!(reason = <&str>::from(reason), "replaced the agent's key");
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
                 let pause = BACKOFF.delay(self.failures);
                 self.not_before = Some(Instant::now() + pause);
                 tracing::warn!(
-                    because = <&str>::from(because),
+                    reason = <&str>::from(reason),
                     "failed to replace the agent's key: {error:#}; keeping the old key, retrying in {pause:?}"
                 );
             }
         }
     }
 
-    /// The broker refuses the key: an earlier run may have registered the next one.
-    pub async fn refused(&mut self) {
-        if self.begun {
-            self.look(false).await;
+    /// Called when the broker refuses the key: an earlier run may have registered the next one.
+    pub async fn on_refused(&mut self) {
+        if self.started {
+            self.rotate_if_due(false).await;
         }
     }
 
@@ -116,16 +118,16 @@ impl Keys {
             Some(next) => (next, stored.metadata.resource_version),
             None => self.store_next(&stored).await?,
         };
-        self.begun = true;
+        self.started = true;
         self.register(&next).await?;
         let now = Timestamp::now();
         let change = json!({
             "data": { NEXT_KEY: null },
             "stringData": { KEY: next.to_pkcs8_pem().expose_secret(), KEY_SINCE: now.to_string() },
         });
-        self.write(version, change).await.context("put the new key in the place of the old one")?;
+        self.write(version, change).await.context("replace the old key")?;
         self.broker.sign_with(&next);
-        (self.identity.key, self.since, self.begun) = (next, now, false);
+        (self.identity.key, self.since, self.started) = (next, now, false);
         self.metrics.key_since(now);
         Ok(())
     }
@@ -137,7 +139,7 @@ impl Keys {
         Ok((next, written.context("store the new key")?.metadata.resource_version))
     }
 
-    /// Another process of this agent may do the same: the write needs the version that was read.
+    /// Writes only if the Secret still has the version that was read, because another process may rotate the key too.
     async fn write(&self, version: Option<String>, mut change: Value) -> anyhow::Result<Secret> {
         change["metadata"] = json!({ "resourceVersion": version });
         Ok(with_deadline(self.secrets.patch(IDENTITY, &PatchParams::default(), &Patch::Merge(change)))
@@ -145,14 +147,14 @@ impl Keys {
     }
 
     async fn register(&self, next: &AgentKey) -> anyhow::Result<()> {
-        let desired = RotateKey { public_key: next.public_key_base64url() };
+        let request = RotateKey { public_key: next.public_key_base64url() };
         let agent = self.identity.agent_id;
-        let Err(error) = self.broker.rotate_key(agent, &desired).await else { return Ok(()) };
+        let Err(error) = self.broker.rotate_key(agent, &request).await else { return Ok(()) };
         if error.code() == Some(ErrorCode::BRK1001) {
-            // It may have been registered more than an hour ago, with a lost answer: then it is accepted itself.
+            // If the next key was registered more than an hour ago and the response was lost, only the next key is valid.
             let identity = AgentIdentity { key: next.clone(), ..self.identity.clone() };
             let as_next = self.broker.with_credential(Credential::Agent(identity));
-            if as_next.rotate_key(agent, &desired).await.is_ok() {
+            if as_next.rotate_key(agent, &request).await.is_ok() {
                 return Ok(());
             }
         }
@@ -160,11 +162,16 @@ impl Keys {
     }
 }
 
-fn because(begun: bool, asked: bool, due_at: Timestamp, now: Timestamp) -> Option<Because> {
-    match (begun, asked) {
-        (true, _) => Some(Because::Begun),
-        (_, true) => Some(Because::Asked),
-        _ => (now >= due_at).then_some(Because::Age),
+fn rotation_reason(
+    started: bool,
+    requested: bool,
+    due_at: Timestamp,
+    now: Timestamp,
+) -> Option<RotationReason> {
+    match (started, requested) {
+        (true, _) => Some(RotationReason::Started),
+        (_, true) => Some(RotationReason::Requested),
+        _ => (now >= due_at).then_some(RotationReason::Age),
     }
 }
 
@@ -172,8 +179,8 @@ fn because(begun: bool, asked: bool, due_at: Timestamp, now: Timestamp) -> Optio
 fn due_at(since: Timestamp, life: Duration, agent: AgentId) -> Timestamp {
     // The end of the id is random; its beginning is the time when the agent joined.
     let [.., high, low] = agent.0.into_bytes();
-    let place = f64::from(u16::from_be_bytes([high, low])) / f64::from(u16::MAX);
-    since.checked_add(life.mul_f64(FROM + SPREAD * place)).unwrap_or(Timestamp::MAX)
+    let position = f64::from(u16::from_be_bytes([high, low])) / f64::from(u16::MAX);
+    since.checked_add(life.mul_f64(DUE + SPREAD * position)).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -183,7 +190,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
 
     #[test]
-    fn a_key_is_replaced_after_two_thirds_of_its_life_by_each_agent_at_its_own_time() {
+    fn a_key_is_due_after_two_thirds_of_its_lifetime_at_a_different_time_for_each_agent() {
         let since: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let days = |days: u32| since.checked_add(DAY * days).unwrap();
         let mut times = std::collections::BTreeSet::new();
@@ -194,21 +201,21 @@ mod tests {
             assert_eq!(at, due_at(since, DAY * 90, agent));
             times.insert(at);
         }
-        assert!(times.len() > 900, "{} of 1000 agents have a time of their own", times.len());
+        assert!(times.len() > 900, "only {} of 1000 agents have a different time", times.len());
     }
 
     #[test]
-    fn what_was_begun_is_ended_and_what_is_asked_is_done_whatever_the_age() {
+    fn started_and_requested_rotations_do_not_depend_on_the_age() {
         let due = Timestamp::from_second(1000).unwrap();
         let (before, after) = (Timestamp::from_second(999).unwrap(), Timestamp::from_second(1000).unwrap());
-        assert_eq!(because(false, false, due, before), None);
-        assert_eq!(because(false, false, due, after), Some(Because::Age));
-        assert_eq!(because(false, true, due, before), Some(Because::Asked));
-        assert_eq!(because(true, false, due, before), Some(Because::Begun));
+        assert_eq!(rotation_reason(false, false, due, before), None);
+        assert_eq!(rotation_reason(false, false, due, after), Some(RotationReason::Age));
+        assert_eq!(rotation_reason(false, true, due, before), Some(RotationReason::Requested));
+        assert_eq!(rotation_reason(true, false, due, before), Some(RotationReason::Started));
     }
 
     #[test]
-    fn a_life_without_end_ends_never() {
+    fn an_unlimited_lifetime_never_ends() {
         assert_eq!(due_at(Timestamp::UNIX_EPOCH, Duration::MAX / 2, AgentId::generate()), Timestamp::MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! The long poll: informs the reconciler of changes of the target state.
+//! The long poll: sends changes of the target state to the reconciler.
 
 use std::time::{Duration, Instant};
 
@@ -23,10 +23,10 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 #[derive(Debug)]
 pub enum BrokerMessage {
     Target(Box<Envelope>),
-    /// Another process serves as this agent, or claims to: stop writing.
+    /// Another process is this agent, or claims to be.
     StopWriting(&'static str),
     ResumeWriting,
-    /// The broker has not answered since this run began, and the agent was ACTIVE before.
+    /// The broker has not responded since this process started, and the agent was ACTIVE before.
     BrokerUnreachable,
 }
 
@@ -62,8 +62,8 @@ impl BrokerLink {
                 etag: etag.clone(),
                 wait: self.interval,
             };
-            let asked = Instant::now();
-            // A change of what is held makes the running poll's digest stale: ask again.
+            let started = Instant::now();
+            // When the held stacks change, the digest of the running poll is stale: poll again.
             let poll = tokio::select! {
                 poll = self.broker.target_state(self.agent, &request) => poll,
                 () = changed(&mut held, request.holds) => continue,
@@ -79,13 +79,13 @@ impl BrokerLink {
                     match poll {
                         Poll::NotModified { position, wants, .. } => {
                             self.position = self.position.max(position);
-                            self.give(wants).await;
-                            // Answered early, by a broker that shuts down or a proxy that does not wait.
-                            if asked.elapsed() < self.interval / 2 {
+                            self.rotate_key(wants).await;
+                            // An early response comes from a broker that shuts down, or from a proxy that does not wait.
+                            if started.elapsed() < self.interval / 2 {
                                 tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
                             }
                         }
-                        // A proxy ignores If-None-Match: not a change, and no reason to hurry.
+                        // A proxy ignored If-None-Match, so nothing changed.
                         Poll::Changed { etag: tag, position, .. } if etag.as_ref() == Some(&tag) => {
                             self.position = self.position.max(position);
                             tokio::time::sleep(self.interval).await;
@@ -106,7 +106,7 @@ impl BrokerLink {
                             if ahead {
                                 self.report_holds().await;
                             }
-                            self.give(wants).await;
+                            self.rotate_key(wants).await;
                         }
                         Poll::HoldsWanted => self.report_holds().await,
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
@@ -142,7 +142,7 @@ impl BrokerLink {
         }
     }
 
-    /// Until the broker answers, the last known state is kept and repaired.
+    /// Opens the session. Until the broker responds, the agent keeps and repairs the last known state.
     async fn open_session(&mut self) {
         let mut failures = 0;
         loop {
@@ -161,7 +161,7 @@ impl BrokerLink {
                         Some(ClientError::Problem { problem, .. }) if !problem.code.is_transient()
                     );
                     if refused {
-                        self.keys.refused().await;
+                        self.keys.on_refused().await;
                     } else {
                         self.continue_without_broker();
                     }
@@ -171,7 +171,7 @@ impl BrokerLink {
         }
     }
 
-    /// A9: if the broker has not answered since this run began, the records are the target state.
+    /// A9: if the broker has not responded since this process started, the records are the target state.
     fn continue_without_broker(&mut self) {
         if std::mem::take(&mut self.may_continue_without_broker) {
             let _ = self.news.send(BrokerMessage::BrokerUnreachable);
@@ -179,8 +179,8 @@ impl BrokerLink {
     }
 
     /// Replaces the key, if the broker asks for it or if it is due.
-    async fn give(&mut self, desired: Option<Want>) {
-        self.keys.look(desired == Some(Want::Key)).await;
+    async fn rotate_key(&mut self, request: Option<Want>) {
+        self.keys.rotate_if_due(request == Some(Want::Key)).await;
     }
 
     async fn remember(&self, status: AgentStatus) -> Result<(), RequestError> {
@@ -204,20 +204,20 @@ impl BrokerLink {
         tokio::time::sleep(self.interval.max(Duration::from_secs(1))).await;
     }
 
-    /// The poll failed: nothing changes, and it is retried.
+    /// Keeps the last known state after a failed poll, and waits before the next one.
     async fn on_poll_failed(&mut self, error: &ClientError, failures: &mut u32) {
         tracing::warn!(%error, "failed to get the target state; keeping the last known state and retrying");
         self.metrics.unheard();
         if error.code() == Some(ErrorCode::BRK1001) {
-            self.keys.refused().await;
+            self.keys.on_refused().await;
         }
         self.pause(failures, error.retry_after()).await;
     }
 
-    /// Waits before the next attempt, with jitter, so that a fleet does not come back at the same moment.
-    async fn pause(&mut self, failures: &mut u32, asked: Option<Duration>) {
+    /// Waits before the next attempt, with jitter, so that the agents of a fleet do not retry at the same time.
+    async fn pause(&mut self, failures: &mut u32, at_least: Option<Duration>) {
         *failures = failures.saturating_add(1);
-        tokio::time::sleep(asked.unwrap_or_default().max(BACKOFF.jittered(*failures))).await;
+        tokio::time::sleep(at_least.unwrap_or_default().max(BACKOFF.jittered(*failures))).await;
     }
 }
 

@@ -1,5 +1,5 @@
-//! Sends reports until the broker has accepted or refused them. Waiting reports are also in the records,
-//! so a crash loses nothing.
+//! Sends reports until the broker has accepted or refused them. Pending reports are also stored in the records, so a
+//! crash loses none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
-/// Sends reports in batches, and returns the ids of those that are settled.
+/// Sends reports in batches, and sends the ids of accepted or refused ones to `settled`.
 pub async fn run(
     broker: Broker,
     agent: AgentId,
@@ -74,7 +74,7 @@ pub async fn run(
     }
 }
 
-/// Returns whether the broker refused the body. After a refused credential, reports are kept.
+/// Returns whether the broker refused the reports themselves. If it refused the credential, they are kept.
 fn is_refusal(error: &ClientError) -> bool {
     matches!(error.code(), Some(ErrorCode::BRK2003 | ErrorCode::BRK2006))
 }
@@ -85,6 +85,6 @@ fn oldest(waiting: &BTreeMap<EventId, Report>, count: usize) -> Vec<Report> {
     reports.into_iter().take(count.max(1)).cloned().collect()
 }
 
-fn pause(attempt: u32, asked: Option<Duration>) -> Duration {
-    asked.unwrap_or_default().max(BACKOFF.delay(attempt))
+fn pause(attempt: u32, at_least: Option<Duration>) -> Duration {
+    at_least.unwrap_or_default().max(BACKOFF.delay(attempt))
 }

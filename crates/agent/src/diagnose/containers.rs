@@ -3,16 +3,16 @@
 use brokkr_api::reason::Reason;
 use serde_json::Value;
 
-use super::evidence::{Weight, name, newest, text};
+use super::evidence::{Specificity, name, newest, text};
 use crate::model::Cause;
 
 /// The most telling cause among the containers of a Pod, those that run first included.
-pub(super) fn cause(pod: &Value) -> Option<(Weight, Cause)> {
+pub(super) fn cause(pod: &Value) -> Option<(Specificity, Cause)> {
     let found = statuses(pod).filter_map(|status| one(pod, status));
     found.min_by_key(|(weight, _)| *weight)
 }
 
-fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
+fn one(pod: &Value, status: &Value) -> Option<(Specificity, Cause)> {
     let container = text(status, "name");
     let found = |weight, reason: &str, what: String| {
         let reason = Reason::from_kubernetes(reason);
@@ -28,10 +28,10 @@ fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
         | "RegistryUnavailable"
         | "ImageInspectError" => {
             let image = text(status, "image");
-            found(Weight::Image, reason, with_words(&format!("image {image} cannot be pulled"), message))
+            found(Specificity::Image, reason, with_words(&format!("image {image} cannot be pulled"), message))
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            found(Weight::Config, reason, with_words("cannot be started", message))
+            found(Specificity::Config, reason, with_words("cannot be started", message))
         }
         _ => {
             let ended = ended(status)?;
@@ -40,7 +40,11 @@ fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
             if text(ended, "reason") == "OOMKilled" {
                 let limit = memory_limit(pod, container);
                 let limit = limit.map_or_else(String::new, |limit| format!(" (its limit is {limit})"));
-                return found(Weight::Memory, "OOMKilled", format!("killed, out of memory{limit}{again}"));
+                return found(
+                    Specificity::Memory,
+                    "OOMKilled",
+                    format!("killed, out of memory{limit}{again}"),
+                );
             }
             let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or(-1);
             // An init container that is done, or a Pod that lives on after a clean end.
@@ -49,13 +53,13 @@ fn one(pod: &Value, status: &Value) -> Option<(Weight, Cause)> {
             }
             let reason = if reason.is_empty() { "Error" } else { reason };
             let what = format!("exits with code {code}{again}");
-            found(Weight::Crash, reason, with_words(&what, last_line(text(ended, "message"))))
+            found(Specificity::Crash, reason, with_words(&what, last_line(text(ended, "message"))))
         }
     }
 }
 
 /// Runs, and is not ready: a probe does not succeed.
-pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
+pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Specificity, Cause)> {
     let status = statuses(pod)
         .find(|status| status.pointer("/state/running").is_some() && status["ready"] == Value::Bool(false))?;
     let container = text(status, "name");
@@ -69,7 +73,7 @@ pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Weight, Cause)> {
     let words = newest(events, name(pod), &["Unhealthy"]).map_or("", |event| text(event, "message"));
     let what = with_words(&format!("runs, but its {which} probe does not succeed"), words);
     let message = format!("pod {}, container {container}: {what}", name(pod));
-    Some((Weight::Probe, Cause::new(reason, &message)))
+    Some((Specificity::Probe, Cause::new(reason, &message)))
 }
 
 /// How it ended, now or before its last restart.

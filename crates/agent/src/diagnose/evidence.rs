@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// How telling a cause is, the most telling first: a cause above explains those below it, never the reverse.
+/// How specific a cause is, most specific first: a cause explains those below it, never the reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Weight {
+pub(super) enum Specificity {
     Image,
     Config,
     Memory,
@@ -15,7 +15,7 @@ pub(super) enum Weight {
     Probe,
 }
 
-/// The last event with one of these reasons that is about this object.
+/// Returns the latest event of this object with one of these reasons.
 pub(super) fn newest<'a>(events: &'a [Value], about: &str, reasons: &[&str]) -> Option<&'a Value> {
     let matching = events.iter().filter(|event| {
         event.pointer("/involvedObject/name").and_then(Value::as_str) == Some(about)

@@ -1,4 +1,4 @@
-//! The causes as a table: statuses as kubelet and controllers write them, and what is then said.
+//! Statuses as the kubelet and controllers write them, and the resulting causes.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn an_image_that_cannot_be_pulled_is_named() {
         "ImagePullBackOff",
         "pod web-1, container app: image registry.example/shop/web:7 cannot be pulled",
     );
-    // It is the init container's image, although the other one waits as well.
+    // The init container is reported, although the other one waits too.
     let mut first = pod("web-1", "Pending", waiting("PodInitializing", ""));
     first["status"]["initContainerStatuses"] = json!([
         {"name": "migrate", "image": "m:1", "state": {"waiting": {"reason": "InvalidImageName", "message": "bad"}}},
@@ -113,7 +113,7 @@ fn a_crash_names_its_exit_code_and_last_line() {
         "OOMKilled",
         "pod web-1, container app: killed, out of memory (its limit is 64Mi), restarted 5 times",
     );
-    // A server that ends at once and without complaint crashes, too.
+    // A server that exits at once with code 0 also counts as crashed.
     finds(
         &[pod("web-1", "Running", crash(0, "Completed", ""))],
         "CrashLoopBackOff",
@@ -132,7 +132,7 @@ fn the_scheduler_is_quoted() {
 }
 
 #[test]
-fn a_container_that_runs_without_being_ready_fails_its_probe() {
+fn a_running_container_that_is_not_ready_fails_its_probe() {
     let running = json!({"state": {"running": {}}, "started": true});
     let pods = [pod("web-1", "Running", running)];
     let plain = "pod web-1, container app: runs, but its readiness probe does not succeed";
@@ -191,14 +191,14 @@ fn a_volume_that_cannot_be_mounted_is_explained_by_an_event() {
 #[test]
 fn the_most_specific_cause_comes_first_and_ready_or_deleted_pods_have_none() {
     let pulling = pod("web-2", "Pending", waiting("ImagePullBackOff", ""));
-    let stuck = unscheduled("web-1", "no room");
+    let stuck = unscheduled("web-1", "no node fits");
     for pods in [[stuck.clone(), pulling.clone()], [pulling.clone(), stuck]] {
         let found = cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }).unwrap();
         assert_eq!(found.reason, Reason::ImagePullBackOff);
     }
     let mut leaving = pulling;
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    // It crashed once, long ago, and is well.
+    // It crashed once, long ago, and is ready now.
     let mut well = pod(
         "web-3",
         "Running",

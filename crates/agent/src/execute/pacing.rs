@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(slots.semaphore.available_permits(), 2);
         let before = Instant::now();
         let held = slots.take().await;
-        assert!(before.elapsed() + Duration::from_millis(20) >= wish, "everybody waits");
+        assert!(before.elapsed() + Duration::from_millis(20) >= wish, "all requests wait");
         for _ in 0..2 {
             held.record_load(ServerLoad::Normal);
         }

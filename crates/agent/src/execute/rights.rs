@@ -1,8 +1,8 @@
 //! Finds missing rights before the first write.
 //!
-//! A write without rights fails anyway; this finds all missing rights of a stack at once, and they are
-//! named verb by verb. The API server is asked for all rules of an account in a namespace (SelfSubjectRulesReview),
-//! and a pure function reads them. Where the server cannot list them all, there is no verdict.
+//! A write without rights would fail anyway; this finds all missing rights of a stack at once, with their verbs. The API
+//! server returns the rules of an account in a namespace (SelfSubjectRulesReview), and a pure function evaluates them. If
+//! the server cannot list all rules, nothing counts as missing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,13 +23,13 @@ use crate::resource::Kind;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 const FRESH: Duration = Duration::from_secs(5);
-/// Reviews are about a namespace; rules found in one that does not exist hold in the whole cluster.
+/// A review needs a namespace; rules in one that does not exist apply to the whole cluster.
 const ANY_NAMESPACE: &str = "brokkr-nowhere";
 
 const READS: [&str; 3] = ["get", "list", "watch"];
 const WRITES: [&str; 3] = ["create", "patch", "delete"];
 
-/// The part of an answer that decisions need.
+/// The relevant part of the response.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Rules {
@@ -48,9 +48,9 @@ struct Rule {
 }
 
 impl Rules {
-    /// Returns whether a verb is allowed on every object of a kind. A rule for some names is not enough.
+    /// Returns whether a verb is allowed on all objects of a kind. A rule for certain names is not enough.
     fn allow(&self, verb: &str, kind: &Kind) -> bool {
-        let has = |list: &[String], desired: &str| list.iter().any(|entry| entry == "*" || entry == desired);
+        let has = |list: &[String], value: &str| list.iter().any(|entry| entry == "*" || entry == value);
         self.incomplete
             || self.resource_rules.iter().any(|rule| {
                 rule.resource_names.is_empty()
@@ -75,13 +75,13 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// `scope` is where the agent watches: in the whole cluster it needs to list and watch there, too.
+    /// `scope` is where the agent watches, which determines where it needs `list` and `watch`.
     #[must_use]
     pub fn new(scope: Scope) -> Self {
         Self { scope, known: Arc::default() }
     }
 
-    /// Returns the missing rights for these kinds and namespaces: to read as the agent, and to write as its identity.
+    /// Returns the missing rights for these kinds and namespaces: to read with the agent's account, and to write with the identity of `writes`.
     pub async fn missing(
         &self,
         writes: &Writes,
@@ -89,12 +89,12 @@ impl Rights {
     ) -> Result<Vec<ObjectNote>, Failure> {
         let mut lacking: BTreeMap<(&Kind, Option<&str>), Vec<&str>> = BTreeMap::new();
         for (kind, namespace) in objects {
-            let place = namespace.as_deref().filter(|_| kind.namespaced);
-            if lacking.contains_key(&(kind, place)) {
+            let namespace = namespace.as_deref().filter(|_| kind.namespaced);
+            if lacking.contains_key(&(kind, namespace)) {
                 continue;
             }
-            let verbs = self.lacking(writes, kind, place).await?;
-            lacking.insert((kind, place), verbs);
+            let verbs = self.lacking(writes, kind, namespace).await?;
+            lacking.insert((kind, namespace), verbs);
         }
         let missing = lacking.into_iter().filter(|(_, verbs)| !verbs.is_empty());
         Ok(missing.map(|((kind, namespace), verbs)| note(kind, namespace, &verbs, writes.user())).collect())
@@ -106,20 +106,20 @@ impl Rights {
         kind: &Kind,
         namespace: Option<&str>,
     ) -> Result<Vec<&'static str>, Failure> {
-        let here = namespace.unwrap_or(ANY_NAMESPACE);
+        let namespace = namespace.unwrap_or(ANY_NAMESPACE);
         let watched_in = match &self.scope {
             Scope::Cluster => ANY_NAMESPACE,
-            Scope::Namespaces(_) => here,
+            Scope::Namespaces(_) => namespace,
         };
         let cluster = writes.cluster();
         let mut lacking = Vec::new();
         for verb in READS {
-            let place = if verb == "get" { here } else { watched_in };
-            if !self.rules(cluster, None, place).await?.allow(verb, kind) {
+            let namespace = if verb == "get" { namespace } else { watched_in };
+            if !self.rules(cluster, None, namespace).await?.allow(verb, kind) {
                 lacking.push(verb);
             }
         }
-        let rules = self.rules(cluster, writes.user(), here).await?;
+        let rules = self.rules(cluster, writes.user(), namespace).await?;
         lacking.extend(WRITES.iter().filter(|verb| !rules.allow(verb, kind)));
         Ok(lacking)
     }
@@ -130,9 +130,9 @@ impl Rights {
         user: Option<&str>,
         namespace: &str,
     ) -> Result<Arc<Rules>, Failure> {
-        let place = (user.map(ToOwned::to_owned), namespace.to_owned());
+        let key = (user.map(ToOwned::to_owned), namespace.to_owned());
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, rules)) = known().get(&place)
+        if let Some((at, rules)) = known().get(&key)
             && at.elapsed() < FRESH
         {
             return Ok(rules.clone());
@@ -140,7 +140,7 @@ impl Rights {
         let rules = Arc::new(review(cluster, user, namespace).await?);
         let mut known = known();
         known.retain(|_, (at, _)| at.elapsed() < FRESH);
-        known.insert(place, (Instant::now(), rules.clone()));
+        known.insert(key, (Instant::now(), rules.clone()));
         Ok(rules)
     }
 }
@@ -217,17 +217,17 @@ mod tests {
         for (verb, group, plural, allowed) in table {
             assert_eq!(given.allow(verb, &kind(group, plural)), allowed, "{verb} {plural}.{group}");
         }
-        assert!(!Rules::default().allow("get", &kind("", "pods")), "no rule, no right");
+        assert!(!Rules::default().allow("get", &kind("", "pods")), "no rule allows it");
     }
 
     #[test]
-    fn where_the_server_cannot_list_all_rules_there_is_no_verdict() {
+    fn incomplete_rules_allow_everything() {
         let unsure = Rules { incomplete: true, ..Rules::default() };
         assert!(unsure.allow("patch", &kind("apps", "deployments")));
     }
 
     #[test]
-    fn what_is_missing_is_named_verb_by_verb() {
+    fn missing_verbs_are_listed() {
         let missing = note(&kind("apps", "deployments"), Some("shop"), &["create", "patch"], None);
         assert_eq!(
             missing.message.to_string(),

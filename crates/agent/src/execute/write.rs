@@ -1,4 +1,4 @@
-//! Writes for one stack: apply, dry run, delete, release. Made with the identity that the grant defines.
+//! Writes for one stack: apply, dry run, delete, release, with the identity of its grant.
 
 use brokkr_manifest::Key;
 use http::{Method, StatusCode};
@@ -18,7 +18,7 @@ const MERGE: &str = "application/merge-patch+json";
 #[derive(Clone)]
 pub struct Writes {
     cluster: Cluster,
-    /// The account to act as; none for the agent's own.
+    /// The account to impersonate; none for the agent's own.
     user: Option<String>,
 }
 
@@ -35,13 +35,13 @@ impl Writes {
         Self { cluster, user: acting.user() }
     }
 
-    /// Returns the account that it acts as; none for the agent's own.
+    /// Returns the impersonated account; none for the agent's own.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// Returns the API server with the agent's own account.
+    /// Returns the client that uses the agent's own account.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -78,7 +78,7 @@ impl Writes {
         if reply.status.is_success() { Ok(reply) } else { Err(reply.refusal(&desired.kind)) }
     }
 
-    /// Returns the body to send where fields are yielded to others.
+    /// Returns the body without the fields that the manifest yields to other managers.
     async fn yielding(&self, desired: &DesiredObject, body: Value) -> Result<Value, Failure> {
         // Invalid paths were refused with the whole manifest.
         let paths = brokkr_manifest::yields::paths(&body).unwrap_or_default();
@@ -116,13 +116,13 @@ impl Writes {
         }
     }
 
-    /// B3: server-side apply, force on, as the field manager `brokkr`.
+    /// B3: server-side apply with force, as field manager `brokkr`.
     pub async fn apply(&self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
-        let answer = self.patch(desired, uid, stamp, false).await.and_then(|reply| {
+        let result = self.patch(desired, uid, stamp, false).await.and_then(|reply| {
             let created = reply.status == StatusCode::CREATED;
             Ok(StepResult::Applied { seen: reply.seen(&desired.kind)?, created })
         });
-        answer.unwrap_or_else(StepResult::Failed)
+        result.unwrap_or_else(StepResult::Failed)
     }
 
     /// Deletes exactly the object that was seen, not another one with the same name.
@@ -135,7 +135,7 @@ impl Writes {
             .await
     }
 
-    /// Removes our metadata; every value stays.
+    /// Removes our metadata; all other fields stay.
     pub async fn release(&self, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", kind.object_path(key));
         self.change(Method::PATCH, kind, &path, MERGE, &ownership::remove_metadata(uid), StepResult::Released)

@@ -1,4 +1,4 @@
-//! Kinds that give other kinds their place: Service, Ingress, PersistentVolumeClaim, Namespace, definitions, APIs.
+//! Service, Ingress, PersistentVolumeClaim, Namespace, CustomResourceDefinition and APIService.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::conditions::{find, find_true};
 use super::verdict::{Health, HealthState, ObjectView, text};
 
-/// An address from the cloud is not required: many clusters never hand one out, and inside the cluster the
-/// Service works without.
+/// A load balancer address is not required: many clusters never assign one, and the Service works in the cluster
+/// without it.
 pub(super) fn service(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if text(object.spec, "type") != "LoadBalancer" {
         return Health::ready("Applied", "applied");
@@ -22,7 +22,7 @@ pub(super) fn service(object: &ObjectView<'_>, _: Timestamp) -> Health {
     }
 }
 
-/// Not every controller writes an address, and which controller is meant cannot be seen from here.
+/// An address is not required: some controllers set none, and the Ingress does not show which controller it has.
 pub(super) fn ingress(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if has_address(object.status) {
         Health::ready("Ready", "has an address")
@@ -36,17 +36,16 @@ fn has_address(status: &Value) -> bool {
     addresses.is_some_and(|addresses| !addresses.is_empty())
 }
 
-/// Set on a claim once a volume is being made for it: because its class does not wait, or because its first
-/// consumer is there.
+/// Annotations on a claim with a volume that is being provisioned, because its class does not wait or its first
+/// consumer exists.
 const PROVISIONING: [&str; 3] = [
     "volume.kubernetes.io/selected-node",
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
 ];
 
-/// A claim that waits for its first consumer is as good as it can be; to call it unready would hold up every
-/// stack that uses such a class. That is in the StorageClass, which cannot be seen from here, but such a claim
-/// has no volume being made for it.
+/// A claim that waits for its first consumer counts as ready; otherwise stacks with such a StorageClass would never
+/// progress. The StorageClass is not read here, but such a claim has no provisioning annotations.
 pub(super) fn claim(object: &ObjectView<'_>, _: Timestamp) -> Health {
     match text(object.status, "phase") {
         "Bound" => Health::ready("Bound", "bound"),

@@ -1,4 +1,4 @@
-//! Custom resources, and every kind without a rule of its own.
+//! Custom resources, and kinds without a rule of their own.
 
 use brokkr_manifest::order::is_built_in;
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::conditions;
 use super::verdict::{Health, ObjectView, STATUS_GRACE, in_grace, waiting_for_controller};
 
-/// By the conditions that well-mannered controllers write: `Reconciling`, `Stalled`, `Ready`.
+/// Uses the standard conditions `Reconciling`, `Stalled` and `Ready`.
 pub(super) fn resource(object: &ObjectView<'_>, now: Timestamp) -> Health {
     if let Some(condition) = conditions::find_true(object, "Reconciling") {
         return Health::progressing(condition.reason_or("Reconciling"), condition.message_or("reconciling"));
@@ -22,8 +22,8 @@ pub(super) fn resource(object: &ObjectView<'_>, now: Timestamp) -> Health {
             ready => Health::progressing(ready.reason_or("NotReady"), ready.message_or("not ready")),
         };
     }
-    // Without the grace a resource counts as ready in the moment between its creation and the first look that its
-    // controller takes at it, and whatever waits for it starts too early.
+    // Without the grace period, a resource would count as ready until its controller first reconciles it, and dependent
+    // objects would be applied too early.
     if !is_built_in(object.group) && has_no_status(object) && in_grace(object, STATUS_GRACE, now) {
         return Health::progressing("WaitingForStatus", "its controller has not reported a status yet");
     }

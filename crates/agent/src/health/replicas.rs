@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::conditions::{find, find_true};
 use super::verdict::{Health, HealthState, ObjectView, count, is_set, text};
 
-/// `progressDeadlineSeconds` that means "none".
+/// The value of `progressDeadlineSeconds` that means "none".
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
 pub(super) fn deployment(object: &ObjectView<'_>, _: Timestamp) -> Health {
@@ -26,18 +26,18 @@ pub(super) fn deployment(object: &ObjectView<'_>, _: Timestamp) -> Health {
         return health;
     }
     if paused && (updated < desired || replicas > updated) {
-        return held(updated, desired);
+        return paused_rollout(updated, desired);
     }
     if updated < desired {
-        return part(updated, desired, "updated");
+        return incomplete(updated, desired, "updated");
     }
     if replicas > updated {
-        return surplus(replicas - updated);
+        return old_replicas(replicas - updated);
     }
     if let Some(health) = not_ready(status, desired) {
         return health;
     }
-    // All counts are right, but the controller still calls the rollout unfinished.
+    // All counts are complete, but the controller has not finished the rollout.
     let has_deadline =
         spec.get("progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(600) != NO_DEADLINE;
     if let Some(progress) = progress
@@ -61,13 +61,13 @@ pub(super) fn stateful_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let desired = desired(spec);
     let replicas = count(status, "replicas");
     if replicas < desired {
-        return part(replicas, desired, "created");
+        return incomplete(replicas, desired, "created");
     }
     if let Some(health) = not_ready(status, desired) {
         return health;
     }
     if replicas > desired {
-        return surplus(replicas - desired);
+        return old_replicas(replicas - desired);
     }
 
     let strategy = spec.get("updateStrategy").unwrap_or(&Value::Null);
@@ -80,7 +80,7 @@ pub(super) fn stateful_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if partition > 0 {
         let share = (desired - partition).max(0);
         return if updated < share {
-            part(updated, share, "of the partition updated")
+            incomplete(updated, share, "of the partition updated")
         } else {
             Health::ready(
                 "PartitionUpdated",
@@ -89,7 +89,7 @@ pub(super) fn stateful_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
         };
     }
     if text(status, "currentRevision") != text(status, "updateRevision") {
-        return part(updated.min(desired), desired, "updated");
+        return incomplete(updated.min(desired), desired, "updated");
     }
     all_ready(desired)
 }
@@ -123,13 +123,13 @@ pub(super) fn replica_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
     }
     let labelled = count(status, "fullyLabeledReplicas");
     if labelled < desired {
-        return part(labelled, desired, "created");
+        return incomplete(labelled, desired, "created");
     }
     if let Some(health) = not_ready(status, desired) {
         return health;
     }
     if replicas > desired {
-        return surplus(replicas - desired);
+        return old_replicas(replicas - desired);
     }
     all_ready(desired)
 }
@@ -138,7 +138,7 @@ fn desired(spec: &Value) -> i64 {
     spec.get("replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
-/// Quota, admission and the like: the one reason that people look for, and it is nowhere in the counts.
+/// Quota, admission and similar reasons, which the counts do not show.
 fn cannot_create(object: &ObjectView<'_>, missing: bool) -> Option<Health> {
     let failure = find_true(object, "ReplicaFailure").filter(|_| missing)?;
     Some(Health::progressing(
@@ -150,14 +150,14 @@ fn cannot_create(object: &ObjectView<'_>, missing: bool) -> Option<Health> {
 fn not_ready(status: &Value, desired: i64) -> Option<Health> {
     let ready = count(status, "readyReplicas");
     if ready < desired {
-        return Some(part(ready, desired, "ready"));
+        return Some(incomplete(ready, desired, "ready"));
     }
-    // StatefulSets of old clusters do not report it.
+    // StatefulSets of old clusters do not report availableReplicas.
     let available = status.get("availableReplicas").and_then(Value::as_i64)?;
-    (available < desired).then(|| part(available, desired, "available"))
+    (available < desired).then(|| incomplete(available, desired, "available"))
 }
 
-fn part(have: i64, desired: i64, word: &str) -> Health {
+fn incomplete(have: i64, desired: i64, word: &str) -> Health {
     let reason = match word {
         "ready" => "NotReady",
         "available" => "NotAvailable",
@@ -167,13 +167,13 @@ fn part(have: i64, desired: i64, word: &str) -> Health {
     Health::progressing(reason, format!("{have}/{desired} replicas {word}"))
 }
 
-fn surplus(old: i64) -> Health {
+fn old_replicas(old: i64) -> Health {
     let noun = if old == 1 { "replica" } else { "replicas" };
     Health::progressing("RollingOut", format!("{old} old {noun} still to stop"))
 }
 
-/// Not ready, although nothing is wrong: what was asked for is not what runs.
-fn held(updated: i64, desired: i64) -> Health {
+/// A paused rollout is not ready, although nothing failed.
+fn paused_rollout(updated: i64, desired: i64) -> Health {
     let message = format!("the rollout is paused with {updated}/{desired} replicas updated");
     Health::new(HealthState::Suspended, "Paused", message)
 }

@@ -1,4 +1,4 @@
-//! Kinds that run something once, or run it themselves: Job, CronJob and Pod.
+//! Job, CronJob and Pod.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::conditions::{find, find_true};
 use super::verdict::{Health, HealthState, ObjectView, SCHEDULING_GRACE, count, in_grace, is_set, text};
 
 pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
-    // The second is set first, while the last Pods are still being stopped.
+    // `FailureTarget` is set earlier, while the last Pods are still being stopped.
     let failed = find_true(object, "Failed").or_else(|| find_true(object, "FailureTarget"));
     if let Some(failed) = failed {
         return Health::failed(failed.reason_or("Failed"), failed.message_or("the job has failed"));
@@ -30,7 +30,7 @@ pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
     Health::progressing("Running", format!("{succeeded}/{desired} completed, {active} active{failures}"))
 }
 
-/// Its runs are Jobs of their own, and one that fails leaves nothing here to see.
+/// A CronJob is ready in any case: its runs are separate Jobs, and its status does not show failed ones.
 pub(super) fn cron_job(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if is_set(object.spec, "suspend") {
         return Health::ready("Suspended", "suspended, as set in its manifest");
@@ -59,7 +59,7 @@ pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
     if let Some((container, "CrashLoopBackOff")) = waiting(status) {
         return Health::failed("CrashLoopBackOff", format!("container {container} keeps crashing"));
     }
-    if waits_for_a_node(object) {
+    if is_unschedulable(object) {
         let words = find(object, "PodScheduled")
             .map_or("no suitable node", |scheduled| scheduled.message_or("no suitable node"));
         return if in_grace(object, SCHEDULING_GRACE, now) {
@@ -80,13 +80,13 @@ pub(super) fn pod(object: &ObjectView<'_>, now: Timestamp) -> Health {
     }
 }
 
-/// Whether the scheduler has looked for a node in vain.
-pub(super) fn waits_for_a_node(object: &ObjectView<'_>) -> bool {
+/// Returns whether the scheduler found no node.
+pub(super) fn is_unschedulable(object: &ObjectView<'_>) -> bool {
     find(object, "PodScheduled")
         .is_some_and(|scheduled| scheduled.is_false() && scheduled.reason() == "Unschedulable")
 }
 
-/// The container that waits, and why; a crash loop before anything else, as it says the most.
+/// Returns a waiting container and its reason; a crash loop takes precedence, because it is the most specific.
 fn waiting(status: &Value) -> Option<(&str, &str)> {
     let all = ["initContainerStatuses", "containerStatuses"];
     let mut waiting =

@@ -1,4 +1,4 @@
-//! The rules as a table: what the API server says, and what Brokkr then says.
+//! Objects as the API server returns them, and the resulting health.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ mod scaling;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-const UNMARKED: BTreeMap<String, String> = BTreeMap::new();
+const NO_ANNOTATIONS: BTreeMap<String, String> = BTreeMap::new();
 
 /// An object of generation 2, created `age` seconds ago.
 fn judge_aged(age: i64, kind: &str, spec: Value, status: Value) -> Health {
-    judge_marked(&UNMARKED, age, kind, spec, status)
+    judge_annotated(&NO_ANNOTATIONS, age, kind, spec, status)
 }
 
-fn judge_marked(
+fn judge_annotated(
     annotations: &BTreeMap<String, String>,
     age: i64,
     kind: &str,
@@ -56,7 +56,7 @@ fn expect(kind: &str, table: &[(HealthState, &str, &str, Value, Value)]) {
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
-    json!({ "type": kind, "status": status, "reason": reason, "message": "so it is" })
+    json!({ "type": kind, "status": status, "reason": reason, "message": "details" })
 }
 
 fn with(mut status: Value, fields: Value) -> Value {
@@ -65,7 +65,7 @@ fn with(mut status: Value, fields: Value) -> Value {
 }
 
 #[test]
-fn what_is_being_deleted_is_terminating_whatever_else_it_says() {
+fn an_object_that_is_being_deleted_is_terminating() {
     let status = json!({ "phase": "Active" });
     let null = Value::Null;
     let object = ObjectView {
@@ -74,7 +74,7 @@ fn what_is_being_deleted_is_terminating_whatever_else_it_says() {
         generation: None,
         deletion: true,
         created: None,
-        annotations: &UNMARKED,
+        annotations: &NO_ANNOTATIONS,
         spec: &null,
         status: &status,
     };
@@ -82,7 +82,7 @@ fn what_is_being_deleted_is_terminating_whatever_else_it_says() {
 }
 
 #[test]
-fn the_time_to_ask_again_is_known_where_time_alone_changes_the_verdict() {
+fn a_recheck_is_scheduled_when_the_health_depends_on_time() {
     let null = Value::Null;
     let created = NOW.checked_sub(SignedDuration::from_secs(4)).unwrap();
     let mut object = ObjectView {
@@ -91,7 +91,7 @@ fn the_time_to_ask_again_is_known_where_time_alone_changes_the_verdict() {
         generation: Some(1),
         deletion: false,
         created: Some(created),
-        annotations: &UNMARKED,
+        annotations: &NO_ANNOTATIONS,
         spec: &null,
         status: &null,
     };
@@ -105,14 +105,14 @@ fn the_time_to_ask_again_is_known_where_time_alone_changes_the_verdict() {
 }
 
 #[test]
-fn long_messages_are_cut_and_states_are_lower_case_on_the_wire() {
+fn long_messages_are_truncated_and_states_are_serialised_in_lower_case() {
     let cut = Health::failed("Long", "ä".repeat(10_000));
     assert_eq!(cut.message.to_string().chars().count(), 513);
     let wire = serde_json::to_value(Health::ready("Ready", "3/3 replicas ready")).unwrap();
     assert_eq!(wire, json!({ "state": "ready", "reason": "Ready", "message": "3/3 replicas ready" }));
 }
 
-/// Kinds that are watched by metadata alone have no status here, and would never be ready by a rule that asks for one.
+/// Kinds with metadata-only watches have no status here, so a rule that reads it would never find them ready.
 #[test]
 fn f6_every_kind_with_a_rule_is_watched_in_full() {
     let watched_in_full = |group: &str, kind: &str| {
@@ -130,7 +130,7 @@ fn f6_every_kind_with_a_rule_is_watched_in_full() {
     for (group, kind) in [("example.com", "Widget"), ("gateway.networking.k8s.io", "HTTPRoute")] {
         assert!(watched_in_full(group, kind), "{group}/{kind}");
     }
-    // The data of live Secrets must not even enter the process.
+    // The agent must not read the data of live Secrets.
     for (group, kind) in [("", "Secret"), ("", "ConfigMap"), ("rbac.authorization.k8s.io", "Role")] {
         assert!(!watched_in_full(group, kind), "{group}/{kind}");
         assert_eq!(judge_aged(0, &format!("{group}/{kind}"), Value::Null, Value::Null).state, Ready);

@@ -180,7 +180,7 @@ fn drifted(view: &ConditionInputs<'_>) -> ConditionText {
         }
         None => (*first, Reason::Changed, Reason::Changed.message()),
     };
-    let message = and_more(format!("{}: {what}", key.for_people()), view.drifted.len() - 1);
+    let message = and_more(format!("{}: {what}", key.display_name()), view.drifted.len() - 1);
     ConditionText(ConditionStatus::True, reason, message)
 }
 
@@ -230,6 +230,6 @@ impl Problem<'_> {
 impl ObjectProblem<'_> {
     /// `Deployment shop/web: 2/3 replicas ready`
     fn sentence(&self) -> String {
-        format!("{}: {}", self.key.for_people(), self.message)
+        format!("{}: {}", self.key.display_name(), self.message)
     }
 }

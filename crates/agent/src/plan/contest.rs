@@ -42,7 +42,7 @@ impl Contested<'_> {
     }
 
     pub fn message(&self) -> Message {
-        Message::new(format!("{}: {}", self.key.for_people(), self.reason().sentence()))
+        Message::new(format!("{}: {}", self.key.display_name(), self.reason().sentence()))
     }
 }
 

@@ -106,8 +106,10 @@ pub(super) fn refuse(situation: &Situation<'_>, content: &Content) -> Option<Pla
         }
     }
     let plan = if let Some(key) = undecided {
-        let what =
-            format!("{}: waiting for the stack that owns it to decide whether to keep it", key.for_people());
+        let what = format!(
+            "{}: waiting for the stack that owns it to decide whether to keep it",
+            key.display_name()
+        );
         Plan::waiting(Stage::Inspect, what).wake(Some(situation.now + RELEASE_CHECKS))
     } else if notes.is_empty() {
         return None;

@@ -34,7 +34,7 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
         let note = ObjectNote { object: object_ref(&unready.key), reason: reason.clone(), message };
         return Some(stop(situation, &reason, vec![note]));
     }
-    let what = format!("waiting for {} to become ready", unready.key.for_people());
+    let what = format!("waiting for {} to become ready", unready.key.display_name());
     Some(Plan::waiting(Stage::Prerequisites, what).wake(Some(deadline)))
 }
 
@@ -56,7 +56,7 @@ fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
             Some(retry) if !due(retry.retry_at, situation.now) => {
                 plan = plan.wake(Some(retry.retry_at));
                 plan.waiting_for =
-                    Some(Message::new(format!("waiting for {} to be served", definition.for_people())));
+                    Some(Message::new(format!("waiting for {} to be served", definition.display_name())));
             }
             _ => plan
                 .steps

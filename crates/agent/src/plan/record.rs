@@ -120,7 +120,7 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
         .cleanup
         .left
         .iter()
-        .map(|(key, because)| format!("{}: {}", key.for_people(), Reason::Left(because.clone()).sentence()))
+        .map(|(key, because)| format!("{}: {}", key.display_name(), Reason::Left(because.clone()).sentence()))
         .collect();
     let (ready, worst) = readiness::of(situation, content);
     record.ready = ready;

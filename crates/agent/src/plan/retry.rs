@@ -47,7 +47,7 @@ pub(super) fn requests<'a>(
                 plan = block_on_prerequisite(plan, &retry.failure).wake(Some(report_at(retry)));
                 plan = plan.wake(Some(retry.retry_at));
                 plan.waiting_for =
-                    Some(Message::new(format!("{}: {}", desired.key.for_people(), retry.failure.message)));
+                    Some(Message::new(format!("{}: {}", desired.key.display_name(), retry.failure.message)));
             }
             _ => plan.steps.push(step(desired)),
         }

@@ -102,7 +102,7 @@ pub(super) fn objects<'a>(
     plan.or_else(|| {
         // Without our label no event reports its deletion: read it again.
         let reason = Reason::WaitingForDeletion;
-        let message = reason.message_with(leaving?.for_people());
+        let message = reason.message_with(leaving?.display_name());
         let plan = report::wait(situation, stage, SLOW_AFTER, &reason, &message, Vec::new());
         Some(plan.wake(Some(situation.now + RELEASE_CHECKS)))
     })

@@ -70,7 +70,7 @@ impl Worker {
             },
             Step::Diagnose { desired } => {
                 let body = desired.body.to_value();
-                match diagnose::look(&self.cluster, &desired.kind, &desired.key, &body).await {
+                match diagnose::diagnose(&self.cluster, &desired.kind, &desired.key, &body).await {
                     Ok(cause) => StepResult::Diagnosed(cause),
                     Err(failure) => StepResult::Failed(failure),
                 }

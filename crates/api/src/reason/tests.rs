@@ -51,7 +51,7 @@ fn a_reason_of_a_newer_peer_is_shown_and_not_fatal() {
     let planted: ObjectNote = serde_json::from_str(text).unwrap();
     assert_eq!(planted.reason, Reason::Other("MoonPhase".into()));
     assert_eq!(planted.message.to_string(), "full");
-    // A known word whose details have changed.
+    // A known reason with changed details.
     let changed = Reason::from_parts("PruneNeedsApproval", Some(json!({"share": 0.6})));
     assert_eq!(changed, Reason::Other("PruneNeedsApproval".into()));
 }

@@ -181,7 +181,7 @@ mod tests {
             selecting(stack("by-selector", 9), "env=prod", 1),
             explicitly(stack("by-name", 3), &agent, 1),
             selecting(stack("other", 4), "env=dev", 1),
-            stack("nobody", 5),
+            stack("untargeted", 5),
         ];
         let names: Vec<_> = of(&agent, &stacks).into_iter().map(|target| target.stack_name).collect();
         assert_eq!(names, ["by-name", "by-selector"]);
@@ -273,11 +273,11 @@ mod tests {
     #[test]
     fn a_stack_reaches_an_agent_only_inside_a_grant_of_its_project() {
         let agent = agent();
-        assert_eq!(of(&agent, &[of_shop(&agent, &[])]), [], "no grant, nobody");
+        assert_eq!(of(&agent, &[of_shop(&agent, &[])]), [], "no grant, no target");
         assert_eq!(of(&agent, &[of_shop(&agent, &[("env=dev", "a", "a/brokkr-a")])]), []);
         let granted = of(&agent, &[of_shop(&agent, &[("env", "a", "a/brokkr-a")])]);
         assert_eq!(granted[0].grant.as_ref().unwrap().namespaces, ["a"]);
-        // `default` may do everything, until somebody says what.
+        // `default` may do everything until it has a grant.
         let by_default = explicitly(stack("web", 1), &agent, 1);
         assert_eq!(of(&agent, std::slice::from_ref(&by_default))[0].grant, None);
         assert_eq!(of(&agent, &[granting(by_default, &[("env=dev", "a", "a/brokkr-a")])]), []);

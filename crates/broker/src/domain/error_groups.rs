@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn an_object_says_more_than_the_report_around_it() {
-        let mut told = report(Reason::Fenced);
-        told.reason = Reason::Stopped;
-        assert_eq!(error_group(&told).reason, Reason::Fenced);
-        told.objects.clear();
-        assert_eq!(error_group(&told).reason, Reason::Stopped);
+        let mut report_of_stack = report(Reason::Fenced);
+        report_of_stack.reason = Reason::Stopped;
+        assert_eq!(error_group(&report_of_stack).reason, Reason::Fenced);
+        report_of_stack.objects.clear();
+        assert_eq!(error_group(&report_of_stack).reason, Reason::Stopped);
     }
 }

@@ -104,14 +104,14 @@ mod tests {
     /// A history of submissions, backups, restores and raises. The database forgets; the agents do not.
     #[derive(Clone, Debug)]
     enum Happens {
-        Submit { told_to_agent: bool },
+        Submit { received_by_agent: bool },
         Backup,
         RestoreAndRaise { which: usize },
     }
 
     fn happens() -> impl Strategy<Value = Happens> {
         prop_oneof![
-            5 => any::<bool>().prop_map(|told_to_agent| Happens::Submit { told_to_agent }),
+            5 => any::<bool>().prop_map(|received_by_agent| Happens::Submit { received_by_agent }),
             1 => Just(Happens::Backup),
             2 => any::<usize>().prop_map(|which| Happens::RestoreAndRaise { which }),
         ]
@@ -132,10 +132,10 @@ mod tests {
             for (happened, passed) in history.iter().zip(clock) {
                 time += passed;
                 match happened {
-                    Happens::Submit { told_to_agent } => {
+                    Happens::Submit { received_by_agent } => {
                         now = DatabaseIds { sequence: now.sequence + 1, at: time, ..now };
                         prop_assert!(ids.insert(now.sequence), "{} was handed out twice", now.sequence);
-                        if *told_to_agent {
+                        if *received_by_agent {
                             agents = agents.max(now.sequence);
                         }
                     }

@@ -4,7 +4,7 @@
 //! | file     | contents                                                          |
 //! |----------|-------------------------------------------------------------------|
 //! | `agent`  | problems of the agent itself                                      |
-//! | `cause`  | which cause a reported reason stands for                          |
+//! | `cause`  | which cause a reported reason maps to                          |
 //! | `misses` | which labels keep a selector from matching                        |
 //! | `advice` | what to do next, for each cause                                   |
 

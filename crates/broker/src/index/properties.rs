@@ -315,7 +315,7 @@ proptest! {
             prop_assert_eq!(there.lost.len(), lost(&truth, &after));
             prop_assert_eq!(there.gained.len(), lost(&after, &truth));
             prop_assert_eq!(there.kept.len() + there.lost.len(), snapshot.reach(stack).len());
-            // Whoever leaves out a name means it.
+            // Removing a name is intended, so it is not counted as lost.
             prop_assert!(snapshot.lost_by_targets(stack, &[], &selectors).pairs >= lost(&truth, &after));
         }
         for project in PROJECTS {

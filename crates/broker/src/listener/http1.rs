@@ -13,8 +13,8 @@
 //!      it ───────────────────────────────────────┘
 //! ```
 //!
-//! A poll does not wait inside the router either, whose layers would keep eight kilobytes for it: the handler only says
-//! that the poll has to wait (`state/long_poll.rs`). A poll that repeats the previous one byte for byte is not parsed.
+//! A poll does not wait inside the router either, because its layers would keep eight kilobytes for it: the handler only
+//! returns that the poll has to wait (`state/long_poll.rs`). A poll that repeats the previous one byte for byte is not parsed.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! HTTP/2: concurrent requests on one connection. It ends when none has been open for a while.
+//! HTTP/2: concurrent requests on one connection, which is closed when it is idle.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const CONNECTION_BYTES: u32 = 1024 * 1024;
 #[derive(Debug, Default)]
 struct Requests {
     open: AtomicUsize,
-    ever: AtomicUsize,
+    total: AtomicUsize,
 }
 
 /// Counts an open request until dropped.
@@ -39,7 +39,7 @@ struct Open(Arc<Requests>);
 impl Open {
     fn new(requests: &Arc<Requests>) -> Self {
         requests.open.fetch_add(1, Ordering::Relaxed);
-        requests.ever.fetch_add(1, Ordering::Relaxed);
+        requests.total.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(requests))
     }
 }
@@ -87,10 +87,10 @@ where
         move |mut request: hyper::Request<Incoming>| {
             let open = Open::new(&requests);
             request.extensions_mut().insert(Peer(context.peer.ip()));
-            let answering = context.router.clone().oneshot(request.map(Body::new));
+            let response = context.router.clone().oneshot(request.map(Body::new));
             async move {
-                let answered = answering.await;
-                answered.map(|response| response.map(|body| OpenBody { body, _open: open }))
+                let response = response.await;
+                response.map(|response| response.map(|body| OpenBody { body, _open: open }))
             }
         }
     });
@@ -117,8 +117,8 @@ where
             }
             () = tokio::time::sleep(pause) => {
                 let idle = requests.open.load(Ordering::Relaxed) == 0
-                    && requests.ever.load(Ordering::Relaxed) == seen;
-                // Asked to close and still open, or never a request: give up.
+                    && requests.total.load(Ordering::Relaxed) == seen;
+                // The peer ignored the shutdown, or never sent a request: close the connection.
                 if idle && (ending || seen == 0) {
                     return;
                 }
@@ -126,7 +126,7 @@ where
                     ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                (seen, pause) = (requests.ever.load(Ordering::Relaxed), if ending { HEAD } else { IDLE });
+                (seen, pause) = (requests.total.load(Ordering::Relaxed), if ending { HEAD } else { IDLE });
             }
             () = context.leaving.cancelled(), if !ending => {
                 ending = true;

@@ -84,8 +84,8 @@ mod tests {
             .unwrap();
         let contents = Contents::default();
         let asking = (0..10).map(|_| contents.get(&pool, SequenceId(1)));
-        for told in futures::future::join_all(asking).await {
-            assert!(told.unwrap_err().is_unavailable());
+        for result in futures::future::join_all(asking).await {
+            assert!(result.unwrap_err().is_unavailable());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The contract between the handler of a poll and the connection that the poll waits on.
 //!
-//! A waiting poll must cost little: fifty thousand agents wait at once. The listener therefore asks the handler not to
-//! wait inside the router, whose layers keep eight kilobytes per request, and waits itself.
+//! A waiting poll must cost little: fifty thousand agents wait at once. Inside the router,
+//! the layers keep eight kilobytes per request; so the handler returns at once, and the listener waits.
 
 use std::sync::Arc;
 

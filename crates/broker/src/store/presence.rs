@@ -34,7 +34,7 @@ pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<(), Sto
               back AS (SELECT locked.id, seen.at FROM locked JOIN seen USING (id)
                        WHERE locked.silent_since IS NOT NULL
                          AND seen.at > now() - make_interval(secs => seen.seconds * $4)),
-              told AS (INSERT INTO agent_events (agent_id, kind, last_seen) SELECT id, 'back', at FROM back)
+              recorded AS (INSERT INTO agent_events (agent_id, kind, last_seen) SELECT id, 'back', at FROM back)
          UPDATE agents SET last_seen_at = greatest(agents.last_seen_at, seen.at), poll_seconds = seen.seconds,
                            silent_since = CASE WHEN back.id IS NULL THEN agents.silent_since END
          FROM seen JOIN locked USING (id) LEFT JOIN back USING (id) WHERE agents.id = seen.id",

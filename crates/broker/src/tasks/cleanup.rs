@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn rows_are_deleted_an_hour_after_they_became_readable() {
         let (start, mut horizons) = (Instant::now(), Horizons::default());
-        // A transaction is open for two hours from the start: the horizon stands at 100, rows pile up above.
+        // A transaction is open for two hours from the start: the horizon stays at 100, and rows accumulate above it.
         for minute in 0..120 {
             let now = start + MINUTE * minute;
             horizons.record(now, 1, 100);

@@ -94,10 +94,10 @@ async fn round(
     let mut transaction = pool.begin().await.doing("begin to update alarms")?;
     webhook_notify_alarms_on_conn(&mut transaction, Timestamp::now(), webhooks.grace).await?;
     transaction.commit().await.doing("commit the update of alarms")?;
-    let room = TOTAL.saturating_sub(sending.tasks.len());
-    let room = i64::try_from(room).unwrap_or(i64::MAX);
-    if room > 0 {
-        for claimed in webhook_delivery_claim(pool, &sending.busy(), EACH, room, LEASE).await? {
+    let free = TOTAL.saturating_sub(sending.tasks.len());
+    let free = i64::try_from(free).unwrap_or(i64::MAX);
+    if free > 0 {
+        for claimed in webhook_delivery_claim(pool, &sending.busy(), EACH, free, LEASE).await? {
             sending.start(Arc::clone(webhooks), pool.clone(), claimed);
         }
     }

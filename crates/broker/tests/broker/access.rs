@@ -1,4 +1,4 @@
-//! Every route of the table, called by everybody who may not.
+//! Every route of the table, called by all callers without permission.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::protocol::header;
@@ -44,7 +44,7 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
             continue;
         }
         let mut wrong = vec![
-            Wrong { who: "nobody", caller: harness.without_credential(), code: ErrorCode::BRK1001 },
+            Wrong { who: "no credential", caller: harness.without_credential(), code: ErrorCode::BRK1001 },
             Wrong { who: "a forger", caller: forged.clone(), code: ErrorCode::BRK1001 },
         ];
         let (least, agent_code) = match route.permission {
@@ -110,7 +110,7 @@ async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_makes_up_an_agent_and_a_position_is_nobody() -> Result<()> {
+async fn an_invented_agent_and_position_are_not_authenticated() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let now = agent.poll().await?.position.context("an answer has a position")?;

@@ -1,4 +1,4 @@
-//! A poll that comes again on its connection, word for word, is answered without being read; and judged anew all the same.
+//! A poll that repeats the previous one on its connection byte for byte is not parsed again, but evaluated again.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ impl Same {
         Ok(same)
     }
 
-    /// Until it comes on the connection of the one before: a client that is quick may open another.
+    /// Repeats the poll until it uses the connection of the previous one: a fast client may open another.
     async fn known(&self) -> Result<()> {
         eventually(Duration::from_secs(10), "the same poll to be known", async || {
-            let told = self.sent().await?;
-            anyhow::ensure!(told.status == StatusCode::NOT_MODIFIED, "{}", told.status);
-            anyhow::ensure!(!was_read(&told), "it was read");
+            let response = self.sent().await?;
+            anyhow::ensure!(response.status == StatusCode::NOT_MODIFIED, "{}", response.status);
+            anyhow::ensure!(!was_read(&response), "it was read");
             anyhow::Ok(())
         })
         .await
@@ -43,7 +43,7 @@ impl Same {
     }
 }
 
-/// Whoever was read in full has a number.
+/// Only a parsed request has a request id.
 fn was_read(polled: &Polled) -> bool {
     polled.headers.contains_key(header::REQUEST_ID)
 }
@@ -56,31 +56,31 @@ async fn settled(harness: &Harness, name: &str) -> Result<(Agent, Polled, Same)>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_told_to_whoever_asks_the_same_again() -> Result<()> {
+async fn a_repeated_poll_gets_a_change() -> Result<()> {
     let harness = Harness::open().await?;
     let (_agent, first, same) = settled(&harness, "shop-1").await?;
     assert_eq!(same.sent().await?.etag, first.etag);
     harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
     let object = harness.submit("web", YAML).await?;
-    let told = same.sent().await?;
-    assert_eq!(told.status, StatusCode::OK);
-    let ids: Vec<_> = told.envelope()?.stacks.iter().map(|wanted| wanted.sequence_id).collect();
+    let response = same.sent().await?;
+    assert_eq!(response.status, StatusCode::OK);
+    let ids: Vec<_> = response.envelope()?.stacks.iter().map(|wanted| wanted.sequence_id).collect();
     assert_eq!(ids, [object.sequence_id]);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_with_the_same_words_is_woken() -> Result<()> {
+async fn a_waiting_repeated_poll_is_woken() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     let etag = agent.poll().await?.etag;
     let same = Same::settled(&agent, &etag, Some(1)).await?;
-    let (told, submitted) = tokio::join!(
+    let (response, submitted) = tokio::join!(
         async {
             loop {
-                let told = same.sent().await?;
-                if told.status != StatusCode::NOT_MODIFIED {
-                    return anyhow::Ok(told);
+                let response = same.sent().await?;
+                if response.status != StatusCode::NOT_MODIFIED {
+                    return anyhow::Ok(response);
                 }
             }
         },
@@ -89,8 +89,8 @@ async fn whoever_waits_with_the_same_words_is_woken() -> Result<()> {
             harness.submit("web", YAML).await
         }
     );
-    let (told, submitted) = (told?.envelope()?, submitted?);
-    let ids: Vec<_> = told.stacks.iter().map(|wanted| wanted.sequence_id).collect();
+    let (response, submitted) = (response?.envelope()?, submitted?);
+    let ids: Vec<_> = response.stacks.iter().map(|wanted| wanted.sequence_id).collect();
     assert_eq!(ids, [submitted.sequence_id]);
     Ok(())
 }
@@ -101,8 +101,8 @@ async fn who_was_revoked_is_refused_though_it_asks_as_before() -> Result<()> {
     let (_agent, _, same) = settled(&harness, "shop-1").await?;
     harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
     eventually(Duration::from_secs(5), "the same poll to be refused", async || {
-        let told = same.sent().await?;
-        anyhow::ensure!(told.status == StatusCode::UNAUTHORIZED, "{}", told.status);
+        let response = same.sent().await?;
+        anyhow::ensure!(response.status == StatusCode::UNAUTHORIZED, "{}", response.status);
         anyhow::Ok(())
     })
     .await
@@ -136,8 +136,8 @@ async fn an_assertion_ends_though_its_poll_is_known() -> Result<()> {
     assert_eq!(same.sent().await?.status, StatusCode::NOT_MODIFIED);
     same.known().await?;
     eventually(Duration::from_secs(40), "the assertion to end", async || {
-        let told = same.sent().await?;
-        anyhow::ensure!(told.status == StatusCode::UNAUTHORIZED, "{}", told.status);
+        let response = same.sent().await?;
+        anyhow::ensure!(response.status == StatusCode::UNAUTHORIZED, "{}", response.status);
         anyhow::Ok(())
     })
     .await

@@ -94,7 +94,7 @@ async fn an_agent_that_did_not_announce_key_rotation_is_not_asked_for_a_new_key(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_waits_is_told_at_once_that_a_new_key_is_wanted_and_until_it_has_one() -> Result<()> {
+async fn a_waiting_agent_gets_a_key_request_at_once_and_until_it_has_a_new_key() -> Result<()> {
     let harness = Harness::open().await?;
     let second = harness.replica().await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;
@@ -139,7 +139,7 @@ async fn an_agent_that_waits_is_told_at_once_that_a_new_key_is_wanted_and_until_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_can_change_nobodys_key_but_its_own() -> Result<()> {
+async fn an_agent_can_change_only_its_own_key() -> Result<()> {
     let harness = Harness::open().await?;
     let (agent, other) =
         (harness.agent("shop-1", json!({})).await?, harness.agent("shop-2", json!({})).await?);
@@ -230,7 +230,7 @@ async fn a_revoked_agent_comes_back_as_itself_with_a_join_token_of_its_own() -> 
     assert_eq!(joined.agent_id, agent.id);
     let again: RegisteredAgent =
         read(register(&harness.without_credential(), &token.token, &key).await?).await?;
-    assert_eq!(again, joined, "a lost answer strands nobody");
+    assert_eq!(again, joined, "a lost response does no harm");
     let other = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(other).await?, ErrorCode::BRK1003);
 

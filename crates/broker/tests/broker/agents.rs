@@ -20,7 +20,7 @@ async fn a_join_token_is_used_once_and_the_same_key_gets_the_same_answer() -> Re
     let anybody = harness.without_credential();
     let first: RegisteredAgent = read(register(&anybody, &token, &mine).await?).await?;
     let again: RegisteredAgent = read(register(&anybody, &token, &mine).await?).await?;
-    assert_eq!(first, again, "a lost answer strands nobody");
+    assert_eq!(first, again, "a lost response does no harm");
     assert_eq!(refused(register(&anybody, &token, &thief).await?).await?, ErrorCode::BRK1003);
     let damaged = format!("{}x", &token[..token.len() - 1]);
     assert_eq!(refused(register(&anybody, &damaged, &mine).await?).await?, ErrorCode::BRK1003);
@@ -44,16 +44,16 @@ async fn the_highest_session_serves_lower_ones_stop_and_equals_hold() -> Result<
     let old = agent.session;
     let etag = agent.poll().await?.etag;
 
-    // A newer process starts while the old one waits in a long poll: it is told at once.
+    // A newer process starts while the old one waits in a long poll: the old one is refused at once.
     let waiting = agent.poll_request().header("if-none-match", &etag).header("prefer", "wait=20").send();
     let newer = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         let body = json!({ "count": 2, "instance": InstanceId::generate() });
         agent.caller().send(Method::POST, &agent.path("session"), &body).await
     };
-    let (told, opened) = tokio::join!(waiting, newer);
+    let (old_poll, opened) = tokio::join!(waiting, newer);
     assert_eq!(opened?.status(), StatusCode::OK);
-    assert_eq!(refused(told?).await?, ErrorCode::BRK1004);
+    assert_eq!(refused(old_poll?).await?, ErrorCode::BRK1004);
 
     agent.session = old;
     assert_eq!(agent.open_session(1).await?, SessionVerdict::Superseded);

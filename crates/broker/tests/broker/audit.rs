@@ -1,4 +1,4 @@
-//! The audit log: every change is in it, nobody changes it unseen, and one replica at a time chains it.
+//! The audit log contains every change, reveals tampering, and is chained by one replica at a time.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_changes_the_log_and_whoever_does_it_anyway_is_found_out() -> Result<()> {
+async fn the_log_is_append_only_and_tampering_is_detected() -> Result<()> {
     let harness = Harness::open().await?;
     for name in ["one", "two", "three", "four"] {
         harness.stack(name, json!({})).await?;
@@ -161,7 +161,7 @@ async fn nobody_changes_the_log_and_whoever_does_it_anyway_is_found_out() -> Res
         let refused = sqlx::query(statement).execute(&mut connection).await;
         assert!(refused.is_err_and(|error| error.to_string().contains("append-only")), "{statement}");
     }
-    // Whoever owns the database can switch the triggers off; the chain tells.
+    // The owner of the database can disable the triggers, but the chain shows the change.
     sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
     let third: i64 = sqlx::query_scalar("SELECT audit_id FROM audit_chain WHERE number = 3")
         .fetch_one(&mut connection)
@@ -209,7 +209,12 @@ async fn a_chain_cut_at_its_end_and_entries_put_beside_it_are_found() -> Result<
     )
     .execute(&mut connection)
     .await?;
-    let broken = harness.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("a stray")?;
+    let broken = harness
+        .admin
+        .get_json::<AuditVerdict>("audit/verify")
+        .await?
+        .broken
+        .context("an entry without a link")?;
     assert_eq!(broken.why, "an entry is in no link");
     sqlx::query("DELETE FROM audit_chain WHERE number = 2").execute(&mut connection).await?;
     let broken = harness.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("cut")?;
@@ -224,7 +229,7 @@ async fn a_lease_that_was_lost_writes_nothing_any_more() -> Result<()> {
     let mut other = harness.database.connect().await?;
     let (first, second) = (Uuid::now_v7(), Uuid::now_v7());
     let lease = lease_take_on_conn(&mut one, "duty", first, 0.2).await?.context("it is free")?;
-    assert_eq!(lease_take_on_conn(&mut other, "duty", second, 60.0).await?, None, "somebody has it");
+    assert_eq!(lease_take_on_conn(&mut other, "duty", second, 60.0).await?, None, "another holder has it");
     assert_eq!(lease_take_on_conn(&mut one, "duty", first, 0.2).await?, Some(lease), "its own, again");
     // The first is paused; its time passes.
     eventually(Duration::from_secs(10), "the lease to run out", async || {

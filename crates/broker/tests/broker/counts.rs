@@ -109,7 +109,7 @@ async fn counters_are_what_counting_would_find_after_random_reports_at_two_repli
     let (kept, counted) = both(&mut connection).await?;
     assert_eq!(kept, counted);
     assert!(kept.len() > 10, "{kept:?}");
-    // Whoever else changes a status is counted, too, and tidying changes no sum.
+    // Changes by other code are counted too, and compacting does not change the sums.
     sqlx::query("DELETE FROM stack_status WHERE stack_id = $1")
         .bind(stacks[0].0)
         .execute(&mut connection)
@@ -169,7 +169,7 @@ async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_summary_adds_up_and_errors_are_told_once_with_how_often() -> Result<()> {
+async fn a_summary_adds_up_and_errors_are_listed_once_with_their_count() -> Result<()> {
     let harness = Harness::open().await?;
     let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let object = harness.submit("web", YAML).await?;

@@ -99,7 +99,7 @@ async fn a4_the_sequence_id_of_a_submission_that_was_rolled_back_is_never_used()
     // The last statement of a submission fails: its id was taken, and everything is rolled back.
     let mut connection = harness.database.connect().await?;
     sqlx::raw_sql(
-        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'as told'; END $$;
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'injected failure'; END $$;
          CREATE TRIGGER fail BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION fail();",
     )
     .execute(&mut connection)
@@ -161,7 +161,7 @@ async fn e1_deleting_a_stack_creates_a_deletion_marker_and_frees_the_name() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_error_of_a_manifest_is_told_and_nothing_is_stored() -> Result<()> {
+async fn every_error_of_a_manifest_is_reported_and_nothing_is_stored() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let bad = "apiVersion: v1\nkind: ConfigMap\n---\nkind: Secret\nmetadata: {name: a}\n";
@@ -196,7 +196,7 @@ async fn a_repeated_key_answers_with_the_first_result_even_at_the_same_time() ->
         positions.insert(position(&answer));
         objects.insert(answer.text().await?);
     }
-    assert_eq!((objects.len(), positions.len()), (1, 1), "one object, told ten times");
+    assert_eq!((objects.len(), positions.len()), (1, 1), "one object, returned ten times");
     let history: Page<DeploymentObject> = harness.admin.get_json("stacks/web/deployment-objects").await?;
     assert_eq!(history.items.len(), 1);
 

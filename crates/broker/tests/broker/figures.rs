@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::fleet::Fleet;
 
-/// Twelve agents who were seen at all sorts of times, a stack on some of them, a webhook whose receiver is away.
+/// Twelve agents with different times of last contact, a stack on some of them, and a webhook with an unreachable receiver.
 const WORLD: &[&str] = &[
     "UPDATE agents SET last_seen_at = now() - interval '2 minutes' WHERE name IN ('shop-1', 'shop-2')",
     "UPDATE agents SET last_seen_at = now() - interval '1 hour' WHERE name IN ('shop-3', 'shop-4', 'shop-5')",

@@ -1,4 +1,4 @@
-//! A broker process that speaks TLS, with many agents in its database, for tests of what a crowd costs.
+//! A broker process with TLS and many agents in its database, for tests of the cost per agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// With so many agents, who all have the same key: what is measured is not how they joined.
+    /// Adds agents that all have the same key, because joining is not measured.
     pub async fn start(agents: usize, arguments: &[&str]) -> Result<Self> {
         // A second time says that it is there already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -28,7 +28,7 @@ async fn put(harness: &Harness, name: &str, grant: &Value) -> Result<ProjectGran
     read(harness.admin.send(Method::PUT, &format!("grants/{name}"), grant).await?).await
 }
 
-/// A stack of a project that reaches, as far as it may, everybody.
+/// A stack of a project that targets all agents that are granted to it.
 async fn stack_for_all(owner: &Caller) -> Result<StackId> {
     let stack: brokkr_api::stacks::Stack =
         read(owner.send(Method::PUT, "stacks/web", &json!({})).await?).await?;
@@ -51,7 +51,7 @@ async fn a_project_reaches_only_agents_that_are_granted_to_it() -> Result<()> {
     let test = harness.agent("shop-2", json!({ "env": "test" })).await?;
     let owner = harness.project("shop", Role::Owner).await?;
     stack_for_all(&owner).await?;
-    assert!(envelope(&prod).await?.stacks.is_empty(), "no grant, nobody");
+    assert!(envelope(&prod).await?.stacks.is_empty(), "no grant, no target");
     assert_eq!(owner.get("agents/shop-1").await?.status(), StatusCode::NOT_FOUND);
 
     put(&harness, "shop-prod", &grant("shop", "env=prod", "shop")).await?;
@@ -176,7 +176,7 @@ async fn labels_and_selectors_that_take_stacks_away_need_the_number_and_names_do
     let answer = harness.admin.send(Method::PUT, "stacks/web/targets?expect=2", &targets).await?;
     assert_eq!(answer.status(), StatusCode::OK);
 
-    // Whoever leaves out a name means that agent.
+    // Removing a named agent is intended and needs no `expect`.
     let answer =
         harness.admin.send(Method::PUT, "stacks/named/targets", &json!({ "agents": ["shop-2"] })).await?;
     assert_eq!(answer.status(), StatusCode::OK);
@@ -203,8 +203,8 @@ async fn a_preview_is_read_page_by_page() -> Result<()> {
     assert_eq!(names, ["shop-1", "shop-2", "shop-4", "shop-5"]);
     let empty = harness.admin.get("selectors/preview?selector=").await?;
     assert_eq!(refused(empty).await?, ErrorCode::BRK2003);
-    let nobody = harness.project("shop", Role::Viewer).await?;
-    let preview: SelectorPreview = nobody.get_json("selectors/preview?selector=*").await?;
-    assert_eq!(preview.agents, 0, "nobody is granted to it");
+    let ungranted = harness.project("shop", Role::Viewer).await?;
+    let preview: SelectorPreview = ungranted.get_json("selectors/preview?selector=*").await?;
+    assert_eq!(preview.agents, 0, "no agent is granted to it");
     Ok(())
 }

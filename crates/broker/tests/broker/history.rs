@@ -27,7 +27,8 @@ async fn submit_again(harness: &Harness, yaml: String) -> Result<reqwest::Respon
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a8_a_rolled_back_content_is_refused_and_told_by_whom_until_the_bar_is_lifted() -> Result<()> {
+async fn a8_a_rolled_back_content_is_refused_with_the_name_of_the_user_until_the_bar_is_lifted() -> Result<()>
+{
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     assert_eq!(refused(roll_back(&harness, json!({})).await?).await?, ErrorCode::BRK2013);
@@ -105,7 +106,7 @@ async fn two_versions_are_compared_without_values_of_secrets() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_may_not_submit_sees_no_values_of_secrets() -> Result<()> {
+async fn callers_that_may_not_submit_see_no_secret_values() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let object = harness.submit("web", SECRET).await?;

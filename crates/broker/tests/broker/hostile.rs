@@ -21,7 +21,7 @@ use crate::harness::token;
 /// kept by the allocator for a while.
 const MEMORY: usize = 200 * 1024 * 1024;
 
-/// Somebody else, from another address, who asks all the time and notes how long it takes.
+/// A client at another address that sends requests continuously and measures their duration.
 struct Bystander {
     done: Arc<AtomicBool>,
     asking: tokio::task::JoinHandle<Result<Vec<Duration>>>,
@@ -105,7 +105,7 @@ async fn dripped(mut socket: Box<dyn Socket>, opening: Vec<u8>, drip: Option<u8>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sockets_that_say_nothing_or_drip_are_cut_and_disturb_nobody() -> Result<()> {
+async fn silent_and_slow_connections_are_closed_without_affecting_others() -> Result<()> {
     let fleet = Fleet::start(1, &[]).await?;
     let before = calm(&fleet).await?;
     let memory = fleet.resident()?;
@@ -147,7 +147,7 @@ async fn sockets_that_say_nothing_or_drip_are_cut_and_disturb_nobody() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_and_never_reads_is_cut() -> Result<()> {
+async fn a_client_that_never_reads_is_disconnected() -> Result<()> {
     let fleet = Fleet::start(1, &[]).await?;
     let mut socket = tls(&fleet, b"http/1.1").await?;
     let started = Instant::now();
@@ -165,7 +165,7 @@ async fn whoever_asks_and_never_reads_is_cut() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_idle_connections_from_one_address_leave_room_for_others() -> Result<()> {
+async fn ten_thousand_idle_connections_from_one_address_do_not_block_others() -> Result<()> {
     let fleet = Fleet::start(1, &["--max-connections-per-address", "2000"]).await?;
     let before = calm(&fleet).await?;
     let memory = fleet.resident()?;
@@ -243,7 +243,7 @@ fn requests() -> Vec<(&'static str, String, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn contents_that_explode_are_refused_and_disturb_nobody() -> Result<()> {
+async fn alias_bombs_and_huge_requests_are_refused_without_affecting_others() -> Result<()> {
     let fleet = Fleet::start(1, &[]).await?;
     let token = token(&fleet.database, Role::Admin).await?;
     let client = fleet.client(true)?;

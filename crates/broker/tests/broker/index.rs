@@ -35,23 +35,23 @@ async fn a_change_wakes_exactly_the_polls_of_affected_agents() -> Result<()> {
     eventually(SOON, "all four to wait", async || index.waiting() == 4).await?;
     assert_eq!(index.woken(), 0);
 
-    // The same targets again, an agent's annotations, labels that no selector asks for, a stack that nobody gets.
+    // The same targets again, an agent's annotations, labels that no selector uses, and a stack without agents.
     harness.target("web", json!({ "selectors": ["env=prod"] })).await?;
     for patch in [json!({ "annotations": { "a": "b" } }), json!({ "labels": { "env": "test", "site": "x" } })]
     {
         let patched = harness.admin.send(Method::PATCH, "agents/shop-3", &patch).await?;
         assert_eq!(patched.status(), StatusCode::OK);
     }
-    harness.stack("nobody", json!({ "selectors": ["env=none"] })).await?;
-    harness.submit("nobody", YAML).await?;
-    assert_eq!(index.woken(), 0, "nobody was affected");
+    harness.stack("untargeted", json!({ "selectors": ["env=none"] })).await?;
+    harness.submit("untargeted", YAML).await?;
+    assert_eq!(index.woken(), 0, "no agent was affected");
 
     let patch = json!({ "labels": { "env": "prod" } });
     harness.admin.send(Method::PATCH, "agents/shop-4", &patch).await?.error_for_status()?;
     let fourth = waits.pop().expect("four").await??;
     assert_eq!(fourth.envelope()?.stacks.len(), 1);
     // It is counted after it was woken.
-    eventually(SOON, "only the one whose labels changed to be counted", async || index.woken() == 1).await?;
+    eventually(SOON, "only the agent with changed labels to be counted", async || index.woken() == 1).await?;
 
     harness.submit("web", &format!("{YAML}# two\n")).await?;
     let third = waits.pop().expect("three");
@@ -78,7 +78,7 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
                         "account": "shop/brokkr-shop" });
     harness.admin.send(Method::PUT, "grants/all", &grant).await?.error_for_status()?;
 
-    // A tail that looks only when told to.
+    // A tail that reads only when the test calls it.
     let pool = PgPool::connect(&harness.database.url()).await?;
     let index = Arc::new(Index::new(harness.server.broker.installation));
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
@@ -128,7 +128,7 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
             cursor = tail.check(cursor, 0..=255).await?;
             assert_eq!(index.mismatches(), 1, "for good");
         } else {
-            // Loading anew again so soon is not tried by itself.
+            // The tail does not reload again this soon by itself.
             cursor = tail.load().await?;
         }
     }

@@ -30,10 +30,10 @@ async fn an_address_that_guesses_is_slowed_down_and_agents_behind_it_are_not() -
     let seconds: u64 = one.headers()["retry-after"].to_str()?.parse()?;
     assert!((1..=20).contains(&seconds), "{seconds}");
     assert_eq!(refused(one).await?, ErrorCode::BRK1006);
-    // Whoever says who they are is not affected.
+    // Authenticated callers are not affected.
     assert_eq!(agent.poll().await?.status, 200);
     assert!(harness.admin.get("stacks").await?.status().is_success());
-    // Nobody joins from there for a moment.
+    // Agents cannot join from this address for a moment.
     let token = harness.join_token("shop-2", json!({})).await?;
     let joined = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(joined).await?, ErrorCode::BRK1006);
@@ -60,11 +60,11 @@ async fn a_project_cannot_exceed_its_quotas_and_sees_its_usage() -> Result<()> {
     assert_eq!(stack("one").await?.status(), 201);
     let second = stack("two").await?;
     assert_eq!(second.status(), 403);
-    let told = second.text().await?;
-    assert!(told.contains("would use 2 of 1 stacks") && told.contains("BRK1007"), "{told}");
+    let problem = second.text().await?;
+    assert!(problem.contains("would use 2 of 1 stacks") && problem.contains("BRK1007"), "{problem}");
     assert_eq!(stack("one").await?.status(), 200, "what is there can be changed");
     shop.request(Method::DELETE, "stacks/one").send().await?.error_for_status()?;
-    assert_eq!(stack("two").await?.status(), 201, "and made room for");
+    assert_eq!(stack("two").await?.status(), 201, "the deleted stack does not count");
 
     let token = json!({ "name": "ci", "role": "viewer" });
     assert_eq!(shop.send(Method::POST, "api-tokens", &token).await?.status(), 201);

@@ -73,7 +73,7 @@ async fn agents_are_filtered_sorted_counted_and_paged() -> Result<()> {
         assert_eq!(names(agents.iter().map(|agent| &agent.name)), expected, "{query}");
         assert_eq!(total, Some(agents.len() as u64), "{query}");
         let (_, uncounted) = all::<Agent>(&harness.admin, &format!("agents?{query}")).await?;
-        assert_eq!(uncounted, None, "{query}: nobody asked");
+        assert_eq!(uncounted, None, "{query}: not requested");
         if let Some((_, presence)) = query.split_once("presence=") {
             let presence = presence.split('&').next().unwrap_or_default();
             assert!(agents.iter().all(|agent| agent.presence.to_string() == presence), "{query}");

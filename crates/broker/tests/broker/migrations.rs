@@ -65,8 +65,8 @@ async fn stumble_at(database: &Database, step: i64) -> Result<PgConnection> {
     Ok(connection)
 }
 
-/// The server process of a migrator that stands still, in this database.
-const STUMBLED: &str = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+/// The server process of a migration that is blocked in this database.
+const BLOCKED_MIGRATION: &str = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()
                         AND application_name = 'brokkr-broker migrate' AND wait_event = 'PgSleep'";
 
 /// Runs the migrator and kills it at the step. False if there are not that many.
@@ -75,8 +75,9 @@ async fn killed_at(database: &Database, step: i64) -> Result<bool> {
     let scratch = Scratch::new("migrator")?;
     let process = Process::start(migrator(database), scratch.path())?;
     let deadline = Instant::now() + SOON;
-    let stands_still = loop {
-        let found: Option<i32> = sqlx::query_scalar(STUMBLED).fetch_optional(&mut connection).await?;
+    let blocked = loop {
+        let found: Option<i32> =
+            sqlx::query_scalar(BLOCKED_MIGRATION).fetch_optional(&mut connection).await?;
         if found.is_some() || !process.is_running() {
             break found;
         }
@@ -84,17 +85,17 @@ async fn killed_at(database: &Database, step: i64) -> Result<bool> {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     process.kill9();
-    if let Some(pid) = stands_still {
-        // As when the server notices that nobody is there any more; it may take longer, and then the next one waits.
+    if let Some(pid) = blocked {
+        // The server ends the session once it notices the lost client. Until then, the next migration would wait.
         sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut connection).await?;
     }
     sqlx::raw_sql("DROP EVENT TRIGGER stumble; DROP SCHEMA fault CASCADE").execute(&mut connection).await?;
-    Ok(stands_still.is_some())
+    Ok(blocked.is_some())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migration_that_is_killed_at_any_step_is_completed_by_the_next_run() -> Result<()> {
-    // A server of its own: a transaction that stands still holds back every tail of a server.
+    // A separate server, because a blocked transaction delays the outbox tails of all databases of a server.
     let postgres = Postgres::start().await?;
     let fresh = postgres.database().await?;
     migrate(&fresh).await?;

@@ -1,4 +1,4 @@
-//! What whoever runs the broker relies on: metrics, health, and an end that loses nothing.
+//! Metrics, health checks, and a shutdown that loses nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,21 +38,21 @@ async fn metrics_are_documented_and_as_many_for_many_agents_as_for_few() -> Resu
     let polls = "brokkr_requests_total{route=\"/api/v1/agents/{agent}/target-state\",method=\"GET\",status=\"2xx\"} 303";
     assert!(text.contains(polls), "{text}");
 
-    let mut told: BTreeSet<&str> =
+    let mut exported: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    // Nothing to tell as long as nothing has failed.
-    told.insert("brokkr_statements_failed");
+    // Absent until a statement has failed.
+    exported.insert("brokkr_statements_failed");
     let page = include_str!("../../../../docs/metrics.md");
     let documented: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     // Those of agents are compared where there are agents.
     let documented = documented.into_iter().filter(|name| !name.starts_with("brokkr_agent_")).collect();
-    assert_eq!(told, documented);
+    assert_eq!(exported, documented);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_told_to_stop_says_so_first_answers_all_and_ends() -> Result<()> {
+async fn a_broker_that_shuts_down_becomes_unready_completes_all_requests_and_exits() -> Result<()> {
     let fleet = Arc::new(Fleet::start(60, &["--drain-grace", "2s", "--drain", "8s"]).await?);
     let other = serve_with(&fleet.database, None).await?;
     let token = token(&fleet.database, Role::Admin).await?;
@@ -85,13 +85,13 @@ async fn a_broker_told_to_stop_says_so_first_answers_all_and_ends() -> Result<()
         .await?;
 
     let pid = Pid::from_raw(i32::try_from(fleet.process.pid().context("it runs")?)?);
-    let told = Instant::now();
+    let signalled = Instant::now();
     kill(pid, Signal::SIGTERM)?;
     eventually(Duration::from_secs(2), "readiness to say no", async || {
         fleet.asked("/readyz").await.is_ok_and(|(status, _)| status == StatusCode::SERVICE_UNAVAILABLE)
     })
     .await?;
-    // Whoever has not heard yet is still served, on a connection of its own, too.
+    // Clients that still use this replica are served, also on new connections.
     assert_eq!(fleet.client(false)?.get(fleet.url("/livez")).send().await?.status(), StatusCode::OK);
     assert_eq!(fleet.asked("/livez").await?.0, StatusCode::OK);
 
@@ -99,7 +99,7 @@ async fn a_broker_told_to_stop_says_so_first_answers_all_and_ends() -> Result<()
     for poll in waiting {
         let (status, at) = poll.await??;
         assert_eq!(status, StatusCode::NOT_MODIFIED);
-        ended.push(at.duration_since(told));
+        ended.push(at.duration_since(signalled));
     }
     let (first, last) = (ended.iter().min().context("one")?, ended.iter().max().context("one")?);
     assert!(
@@ -134,7 +134,7 @@ async fn wait(fleet: Arc<Fleet>, agent: brokkr_api::AgentId) -> Result<(StatusCo
     Ok((poll.send().await?.status(), Instant::now()))
 }
 
-/// Somebody who submits without a pause, and goes to the other replica if one does not answer.
+/// A client that submits continuously, and uses the other replica if one does not respond.
 struct Submissions {
     client: Client,
     brokers: [String; 2],

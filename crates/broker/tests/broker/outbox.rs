@@ -89,10 +89,10 @@ async fn write(pool: PgPool) -> Result<Vec<Uuid>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outbox_tail_loses_nothing_under_concurrent_commits() -> Result<()> {
-    let (harness, other_house) = (Harness::open().await?, Harness::open().await?);
+    let (harness, other) = (Harness::open().await?, Harness::open().await?);
     let url = harness.database.url();
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(24).connect(&url).await?;
-    let mut other_database = other_house.database.connect().await?;
+    let mut other_database = other.database.connect().await?;
     let done = Arc::new(AtomicBool::new(false));
     let reading = |naively: bool| {
         let (pool, done) = (pool.clone(), Arc::clone(&done));
@@ -157,11 +157,11 @@ async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
+async fn only_changes_above_the_horizon_are_counted() -> Result<()> {
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let one = harness.stack("one", serde_json::json!({ "selectors": ["*"] })).await?;
     let two = harness.stack("two", serde_json::json!({ "selectors": ["*"] })).await?;
-    // A tail that looks only when told to.
+    // A tail that reads only when the test calls it.
     let pool = PgPool::connect(&harness.database.url()).await?;
     let index = Arc::new(Index::new(harness.server.broker.installation));
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
@@ -181,7 +181,7 @@ async fn what_shows_above_the_horizon_is_counted_and_only_that() -> Result<()> {
     ring(two.id).await?;
     let cursor = tail.step(cursor).await?;
     let seen = index.freshness();
-    assert_eq!((seen.position.horizon, seen.shown), (horizon, again + 1), "the first stack was read anew");
+    assert_eq!((seen.position.horizon, seen.shown), (horizon, again + 1), "the first stack was read again");
     let cursor = tail.step(cursor).await?;
     assert_eq!(index.freshness().shown, again + 1, "it does not go back");
     open.rollback().await?;
@@ -214,7 +214,7 @@ async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Res
     let horizon = outbox_snapshot(&pool).await?.horizon;
     assert_eq!(outbox_delete_below(&pool, horizon).await?, 12_000, "in slices, to the end");
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox").fetch_one(&pool).await?;
-    assert_eq!(left, 3, "nobody could read these yet");
+    assert_eq!(left, 3, "these are not readable yet");
     Ok(())
 }
 
@@ -251,9 +251,9 @@ async fn an_abandoned_session_is_terminated_and_no_other() -> Result<()> {
         outbox_terminate_abandoned(pool, Duration::from_secs(1)).await.is_ok_and(|ended| ended == 1)
     })
     .await?;
-    let mut told = Vec::new();
-    tokio::time::timeout(Duration::from_secs(10), session.read_to_end(&mut told)).await??;
-    assert!(String::from_utf8_lossy(&told).contains("57P01"), "it was ended by somebody");
+    let mut received = Vec::new();
+    tokio::time::timeout(Duration::from_secs(10), session.read_to_end(&mut received)).await??;
+    assert!(String::from_utf8_lossy(&received).contains("57P01"), "the server terminated the session");
     bystander.commit().await?;
     Ok(())
 }

@@ -30,8 +30,8 @@ async fn a_report_sent_again_is_the_same_event() -> Result<()> {
     assert_eq!((second.accepted, second.duplicates), (ids[2..].to_vec(), ids[..2].to_vec()));
 
     let events: Page<Event> = harness.admin.get_json("events?stack=web&agent=shop-1").await?;
-    let told: Vec<EventId> = events.items.iter().map(|event| event.id).collect();
-    assert_eq!(told, [ids[2], ids[1], ids[0]], "newest first, each once");
+    let ids_of_events: Vec<EventId> = events.items.iter().map(|event| event.id).collect();
+    assert_eq!(ids_of_events, [ids[2], ids[1], ids[0]], "newest first, each once");
     let hops = events.items[0].hops;
     assert_eq!(hops.published, Some(object.created_at));
     assert!(hops.targeted.is_some() && hops.released.is_some() && hops.reported.is_some());

@@ -1,4 +1,4 @@
-//! Events by the day, contents that have had their time, and agents that fall silent: each once, whoever does it.
+//! Daily event partitions, expired contents and silent agents: each is processed once, by any replica.
 
 use anyhow::Result;
 use brokkr_api::events::Event;
@@ -70,7 +70,7 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else_changes() -> Result<()> {
+async fn only_old_contents_that_no_agent_can_need_are_deleted() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -117,14 +117,14 @@ async fn contents_go_when_they_are_old_and_nobody_may_have_them_and_nothing_else
     for at in 2..6 {
         assert!(harness.admin.get(&path(at)).await?.text().await?.contains(&format!("version: v{at}")));
     }
-    // Nobody holds it any more.
+    // No agent holds it any more.
     agent.hold(&[]).await?;
     assert_eq!(content_drop_old(pool, 180, 1).await?, 3, "all but the newest, and the last one before it");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Result<()> {
+async fn an_agent_that_falls_silent_and_returns_is_recorded_once_each() -> Result<()> {
     let harness = Harness::open().await?;
     let second = harness.replica().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
@@ -142,7 +142,7 @@ async fn that_an_agent_fell_silent_is_told_once_and_once_that_it_is_back() -> Re
         let (one, other) = tokio::join!(presence_mark_silent(here), presence_mark_silent(there));
         Ok(one?.len() + other?.len())
     };
-    assert_eq!(both().await?, 0, "nobody has looked for that long yet");
+    assert_eq!(both().await?, 0, "no check has covered that time yet");
     sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
     assert_eq!(both().await?, 1, "one of the two tells it");
     assert_eq!(both().await?, 0);

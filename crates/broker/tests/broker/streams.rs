@@ -1,4 +1,4 @@
-//! Watch streams: nothing is passed over, whoever is cut off goes on where they were, and a right that is gone ends it.
+//! Watch streams: no event is skipped, a client resumes where it was disconnected, and a revoked permission ends the stream.
 
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ async fn a_stream_ends_when_the_token_is_gone_and_their_number_is_limited() -> R
         assert!(open.len() < 1000, "there is a limit");
     };
     assert_eq!(refused(refusal).await?, ErrorCode::BRK2020);
-    // Room is made as soon as one goes.
+    // A new stream is accepted once one is closed.
     let before = open.len();
     open.pop();
     let again = async || {
@@ -178,7 +178,7 @@ async fn a_stream_ends_when_the_token_is_gone_and_their_number_is_limited() -> R
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        anyhow::bail!("no room was made")
+        anyhow::bail!("no stream was accepted")
     };
     open.push(again().await?);
     assert_eq!(open.len(), before);

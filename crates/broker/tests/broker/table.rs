@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::harness::{Caller, Harness, YAML, read};
 
 /// Returns the callers in the order of the columns: those with permission to write come last.
-async fn everybody(
+async fn callers(
     harness: &Harness,
     path_agent: &crate::harness::Agent,
 ) -> Result<Vec<(&'static str, Caller)>> {
@@ -34,7 +34,7 @@ async fn everybody(
         .await?;
     let address = harness.server.address;
     Ok(vec![
-        ("nobody", harness.without_credential()),
+        ("no credential", harness.without_credential()),
         ("expired token", Caller::new(address, Some(expired.token))),
         ("revoked agent", revoked.caller()),
         ("other agent", other.caller()),
@@ -90,28 +90,28 @@ async fn every_route_by_every_caller() -> Result<()> {
     let harness = Harness::open().await?;
     let (itself, _victim) =
         (harness.agent("itself", json!({})).await?, harness.agent("victim", json!({})).await?);
-    let everybody = everybody(&harness, &itself).await?;
+    let callers = callers(&harness, &itself).await?;
     let mut table = String::new();
     for route in router::table() {
         let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
         writeln!(table, "{}\n  {}", route.name, route.permission)?;
         let mut outcomes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for (who, caller) in &everybody {
+        for (who, caller) in &callers {
             let mut there = furnish(&harness).await?;
             // Routes for people that change an agent are called on another one, so that this one stays usable.
             let own = !matches!(route.permission, Permission::Token(_));
             there.insert("{agent}", if own { itself.id.to_string() } else { "victim".to_owned() });
             there.insert("{project}", if method == "GET" { "default" } else { "spare" }.to_owned());
             let (status, problem) = call(caller, method, &filled(path, &there)).await?;
-            let told = match problem {
+            let outcome = match problem {
                 Some(problem) => format!("{} {}", status.as_u16(), problem.code),
                 None => status.as_u16().to_string(),
             };
-            assert!(!status.is_server_error(), "{} by {who}: {told}", route.name);
-            outcomes.entry(told).or_default().push(who);
+            assert!(!status.is_server_error(), "{} by {who}: {outcome}", route.name);
+            outcomes.entry(outcome).or_default().push(who);
         }
-        for (told, who) in outcomes {
-            writeln!(table, "    {told:<12} {}", who.join(", "))?;
+        for (outcome, who) in outcomes {
+            writeln!(table, "    {outcome:<12} {}", who.join(", "))?;
         }
     }
     insta::assert_snapshot!("every_route_by_every_caller", table);

@@ -65,14 +65,14 @@ async fn a6_targets_lists_what_targets_an_agent_and_why() -> Result<()> {
     harness.submit("both", YAML).await?;
 
     let targets: Page<Target> = agent.caller().get_json(&agent.path("targets")).await?;
-    let told: Vec<(String, Why, bool)> = targets
+    let listed: Vec<(String, Why, bool)> = targets
         .items
         .iter()
         .map(|target| (target.stack_name.to_string(), target.why.clone(), target.sequence_id.is_some()))
         .collect();
     let selector = Why::Selector { selector: "env in (prod,test)".parse()? };
     assert_eq!(
-        told,
+        listed,
         [
             ("both".into(), Why::Explicit, true),
             ("both".into(), selector, true),
@@ -227,7 +227,7 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
     assert!(woken_at.duration_since(submitted?) < Duration::from_millis(1500));
     assert_eq!(slept?.status, StatusCode::NOT_MODIFIED);
 
-    // It concerns the agent, which has it already for another reason: nothing is told.
+    // The agent already has the stack for another reason: its poll is not woken.
     let retarget = async {
         while harness.server.broker.index.waiting() < 1 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -250,7 +250,7 @@ async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let replica = harness.replica().await?;
-    // Whatever this replica acknowledged, the other one shows to whoever has its position.
+    // The other replica serves everything that this one acknowledged, to agents with its position.
     for count in 0..20 {
         let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
         let response = request.body(format!("{YAML}# {count}\n")).send().await?;
@@ -299,24 +299,26 @@ async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another
     };
     // This replica loads the newest of everything, though its horizon is as low as that of the other.
     let ahead = harness.replica().await?;
-    let told = polled(agent.poll_request_at(ahead.address)).await?;
-    assert_eq!(sequences(&told)?, newer);
-    let seen = told.position.expect("an answer has a position");
+    let newest = polled(agent.poll_request_at(ahead.address)).await?;
+    assert_eq!(sequences(&newest)?, newer);
+    let seen = newest.position.expect("an answer has a position");
     let ask = |server: SocketAddr| agent.poll_request_at(server).header(header::POSITION, seen.to_string());
-    // The other one comes to show as much, but only of the stack whose bell rang.
+    // The other replica reaches the same position, but only for the stack with an outbox notification.
     first.commit().await?;
     let index = &harness.server.broker.index;
-    eventually(Duration::from_secs(5), "the bell to be heard", async || index.freshness().stamp() == seen)
-        .await?;
-    assert_ne!(agent.poll().await?.etag, told.etag);
+    eventually(Duration::from_secs(5), "the outbox notification to be processed", async || {
+        index.freshness().stamp() == seen
+    })
+    .await?;
+    assert_ne!(agent.poll().await?.etag, newest.etag);
 
     let behind = harness.server.address;
-    let answer = polled(ask(behind).header("if-none-match", &told.etag).header("prefer", "wait=5")).await?;
+    let answer = polled(ask(behind).header("if-none-match", &newest.etag).header("prefer", "wait=5")).await?;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", String::from_utf8_lossy(&answer.body));
     assert_eq!(answer.code()?, ErrorCode::BRK3002);
-    // The replica that said so does not make the agent wait for what it said itself.
+    // The replica that sent this position does not make the agent wait for it.
     let started = Instant::now();
-    let again = polled(ask(ahead.address).header("if-none-match", &told.etag)).await?;
+    let again = polled(ask(ahead.address).header("if-none-match", &newest.etag)).await?;
     assert_eq!((again.status, again.position), (StatusCode::NOT_MODIFIED, Some(seen)));
     let content = agent.at(ahead.address).request(Method::GET, &format!("deployment-objects/{}", newer[0]));
     let content = content.header(header::POSITION, seen.to_string()).send().await?;

@@ -160,7 +160,7 @@ async fn only_who_gives_a_role_rotates_a_token_of_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_gives_more_than_they_have_or_sees_those_above() -> Result<()> {
+async fn a_caller_cannot_create_or_see_tokens_with_higher_roles() -> Result<()> {
     let harness = Harness::open().await?;
     let owner = harness.with_role(Role::Owner).await?;
     for role in [Role::Viewer, Role::Deployer, Role::Owner] {
@@ -194,7 +194,7 @@ async fn nobody_gives_more_than_they_have_or_sees_those_above() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_join_token_lets_nobody_in() -> Result<()> {
+async fn a_revoked_join_token_is_refused() -> Result<()> {
     let harness = Harness::open().await?;
     let token = harness.join_token("shop-1", json!({ "env": "dev" })).await?;
     let listed = harness.admin.get_json::<Page<JoinTokenInfo>>("join-tokens").await?.items;

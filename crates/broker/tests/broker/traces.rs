@@ -1,4 +1,4 @@
-//! Traces: what a collector gets of a request, and under whose span.
+//! Traces: the spans of a request at a collector, and their parents.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -119,7 +119,7 @@ async fn an_agent_of_protocol_version_1_keeps_working_through_a_restore() -> Res
     let receipt: ReportReceipt = serde_json::from_slice(&reported.body)?;
     assert_eq!(receipt.accepted, [report.id]);
 
-    // On hold it is told nothing, and after the raise it is asked, answers as it always did, and is served.
+    // On hold it gets no target state. After the epoch is raised it is asked for its stacks, reports them, and is served.
     epoch(&harness.database, &["hold"]).await?;
     brokkr_testkit::eventually(std::time::Duration::from_secs(30), "the hold", async || {
         harness.server.broker.restore.hold().is_some()

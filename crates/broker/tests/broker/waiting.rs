@@ -8,11 +8,11 @@ use brokkr_testkit::eventually;
 
 use crate::fleet::Fleet;
 
-/// Waiters per test: enough to drown what the process needs anyway.
+/// Waiting polls per test: enough to make the base memory of the process negligible.
 const MANY: usize = 2000;
-/// What one may cost in an unoptimised build, whose futures are larger; some 13 KB were measured.
+/// The limit per poll in an unoptimised build, which has larger futures; about 13 KB were measured.
 const BYTES_EACH: usize = 16 * 1024;
-/// HTTP/2 keeps buffers that cannot be given back. Agents do not use it; whoever does is served.
+/// HTTP/2 has buffers that cannot be released. Agents do not use it; other clients may.
 const BYTES_EACH_HTTP2: usize = 72 * 1024;
 
 async fn bytes_per_waiter(http2: bool) -> Result<usize> {
@@ -70,7 +70,7 @@ async fn an_agent_that_waits_on_http1_costs_little() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_on_http2_costs_no_more_than_its_buffers() -> Result<()> {
+async fn a_poll_on_http2_costs_no_more_than_its_buffers() -> Result<()> {
     let each = bytes_per_waiter(true).await?;
     assert!(each <= BYTES_EACH_HTTP2, "{each}");
     Ok(())

@@ -1,4 +1,4 @@
-//! Webhooks against receivers that speak TLS: what is told, how it is signed, who may see and change them.
+//! Webhooks with TLS receivers: messages, signatures and permissions.
 
 mod alerts;
 mod faults;
@@ -56,7 +56,7 @@ async fn newest(harness: &Harness, webhook: &str, wanted: impl Fn(&Delivery) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g1_what_happens_is_told_to_webhooks_signed_with_every_valid_secret() -> Result<()> {
+async fn g1_events_are_sent_to_webhooks_signed_with_every_valid_secret() -> Result<()> {
     let trust = Trust::new()?;
     let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(204)).await?);
     let made = create(&harness, "chat", &receiver, json!({ "stacks": ["web"] })).await?;

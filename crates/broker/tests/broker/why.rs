@@ -24,7 +24,7 @@ fn broken(why: &StackWhy) -> Option<(Hop, Cause)> {
     why.broken.as_ref().map(|broken| (broken.hop, broken.cause))
 }
 
-async fn house_with_web() -> Result<(Harness, Agent, Stack)> {
+async fn harness_with_web() -> Result<(Harness, Agent, Stack)> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({ "env": "prod", "region": "us" })).await?;
     let stack = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
@@ -32,8 +32,8 @@ async fn house_with_web() -> Result<(Harness, Agent, Stack)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_told() -> Result<()> {
-    let (harness, mut agent, stack) = house_with_web().await?;
+async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_reported() -> Result<()> {
+    let (harness, mut agent, stack) = harness_with_web().await?;
     let why = asked(&harness, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Published, Cause::NothingSubmitted)));
 
@@ -88,8 +88,9 @@ async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_told() -> 
     // And the chain of each object, not only of the newest.
     let path = format!("stacks/{}/agents/shop-1/hops", stack.id);
     let page: Page<SequenceHops> = harness.admin.get_json(&path).await?;
-    let told: Vec<_> = page.items.iter().map(|object| (object.sequence_id, object.reports.len())).collect();
-    assert_eq!(told, [(marker.sequence_id, 2), (object.sequence_id, 3)]);
+    let objects: Vec<_> =
+        page.items.iter().map(|object| (object.sequence_id, object.reports.len())).collect();
+    assert_eq!(objects, [(marker.sequence_id, 2), (object.sequence_id, 3)]);
     assert!(page.items[1].hops.fetched.is_some() && page.items[1].hops.published.is_some());
     let first: Page<SequenceHops> = harness.admin.get_json(&format!("{path}?limit=1")).await?;
     let rest: Page<SequenceHops> =
@@ -99,8 +100,8 @@ async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_told() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_an_agent_that_is_not_targeted_is_told_by_which_label_it_misses() -> Result<()> {
-    let (harness, _, _) = house_with_web().await?;
+async fn g3_an_agent_that_is_not_targeted_gets_the_label_that_does_not_match() -> Result<()> {
+    let (harness, _, _) = harness_with_web().await?;
     harness.submit("web", YAML).await?;
     harness.target("web", json!({ "selectors": ["env=prod,region=eu", "env=dev,region=eu"] })).await?;
     let why = asked(&harness, "web", "shop-1").await?;
@@ -113,8 +114,8 @@ async fn g3_an_agent_that_is_not_targeted_is_told_by_which_label_it_misses() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_what_is_wrong_with_the_agent_itself_is_told_for_it_and_for_its_stacks() -> Result<()> {
-    let (harness, agent, stack) = house_with_web().await?;
+async fn g3_problems_of_the_agent_are_reported_for_it_and_for_its_stacks() -> Result<()> {
+    let (harness, agent, stack) = harness_with_web().await?;
     let object = harness.submit("web", YAML).await?;
     agent.poll().await?;
     let of_agent = async || harness.admin.get_json::<AgentWhy>("agents/shop-1/why").await;
@@ -160,7 +161,7 @@ async fn g3_what_is_wrong_with_the_agent_itself_is_told_for_it_and_for_its_stack
 /// What one replica refuses, another one tells.
 #[tokio::test(flavor = "multi_thread")]
 async fn g3_who_was_refused_in_an_agents_name_is_known_to_every_replica() -> Result<()> {
-    let (harness, agent, _) = house_with_web().await?;
+    let (harness, agent, _) = harness_with_web().await?;
     harness.submit("web", YAML).await?;
     let refused = |seconds: i64, because: &str| Refused {
         at: Timestamp::now() - SignedDuration::from_secs(seconds),
@@ -176,7 +177,7 @@ async fn g3_who_was_refused_in_an_agents_name_is_known_to_every_replica() -> Res
     let why = ask().await?;
     assert_eq!(broken(&why), Some((Hop::Fetched, Cause::AgentRefused)));
     assert!(why.broken.context("it is refused")?.message.to_string().ends_with("it signs with another key"));
-    // An agent that was seen a moment ago is well, whoever else comes in its name.
+    // An agent that was seen a moment ago is fine, even if other clients use its name.
     sqlx::query("UPDATE agents SET last_seen_at = now(), poll_seconds = 30").execute(pool).await?;
     let why = ask().await?;
     assert_eq!(broken(&why), Some((Hop::Fetched, Cause::NotReportedYet)));
@@ -222,7 +223,7 @@ async fn the_status_of_a_stack_is_listed_by_state_and_by_label_page_by_page() ->
     assert_eq!(all("&state=pending").await?, ["shop-2", "shop-5", "shop-8"]);
     assert_eq!(all("&state=failed&selector=region%3Deu").await?, ["shop-0", "shop-6"]);
     assert_eq!(all("&selector=region%3Dus").await?, ["shop-1", "shop-3", "shop-5", "shop-7"]);
-    // A newer object: nobody has failed at that one.
+    // A newer object, on which no agent has failed.
     harness.submit("web", YAML).await?;
     assert!(all("&state=failed").await?.is_empty());
     assert_eq!(all("&state=pending").await?.len(), 9);

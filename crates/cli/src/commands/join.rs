@@ -80,7 +80,7 @@ impl Installation {
             broker: &self.broker,
             token: &SecretString::from(secret),
             token_id: &token.map(|token| token.id.to_string()).unwrap_or_default(),
-            authorities: self.authorities.as_deref(),
+            ca_certificates: self.authorities.as_deref(),
             proxy: args.proxy.as_ref(),
         };
         self.rights.clone() + &workload::text(&joining, &args.rights, &args.namespace)

@@ -1,4 +1,4 @@
-//! Progress of a longer action: lines, and on a terminal a status line below them that changes.
+//! Progress of a longer action: lines, and on a terminal a changing status line below them.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;

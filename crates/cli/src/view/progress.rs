@@ -99,7 +99,7 @@ mod tests {
     use brokkr_api::SequenceId;
 
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_printed_once() {
         let goal = Goal::Delivered(SequenceId(42));
         let mut changes = Changes::default();
         let rounds = [

@@ -133,7 +133,7 @@ fn a_grant_is_checked_before_it_is_sent() {
         .exits(6)
         .says("12 stacks on agents lose it")
         .says("--expect");
-    let everybody = broker.brokkr(&[
+    let empty_selector = broker.brokkr(&[
         "grant",
         "set",
         "x",
@@ -148,7 +148,7 @@ fn a_grant_is_checked_before_it_is_sent() {
         "--account",
         "a/b",
     ]);
-    everybody.exits(2).says("an empty selector would match every agent");
+    empty_selector.exits(2).says("an empty selector would match every agent");
 }
 
 #[test]

@@ -55,8 +55,8 @@ fn a_failure_a_newer_version_and_a_timeout_differ() {
         .says("web was not healthy on every agent within 1s");
     ran.says("0 of 1 agent healthy at 42 · 1 pending").says("why a: pending, wants 42, has 41");
 
-    let nobody = broker().on(STATUS, 200, page(&[]));
-    apply(&nobody, &["--wait", "--timeout", "1s"]).exits(124).says("no agents are targeted yet");
+    let untargeted = broker().on(STATUS, 200, page(&[]));
+    apply(&untargeted, &["--wait", "--timeout", "1s"]).exits(124).says("no agents are targeted yet");
 }
 
 #[test]

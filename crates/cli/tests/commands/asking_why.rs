@@ -35,8 +35,8 @@ fn without_an_agent_those_that_are_not_in_sync_are_found() {
 
     let well = FakeBroker::start().on(STATUS, 200, page(&[row("a", 42, 42, "healthy")]));
     well.brokkr(&["why", "web"]).exits(0).prints_exactly("web is in sync on 1 agent\n");
-    let nobody = FakeBroker::start().on(STATUS, 200, page(&[]));
-    nobody.brokkr(&["why", "web"]).exits(0).prints("web targets no agents");
+    let untargeted = FakeBroker::start().on(STATUS, 200, page(&[]));
+    untargeted.brokkr(&["why", "web"]).exits(0).prints("web targets no agents");
 }
 
 #[test]

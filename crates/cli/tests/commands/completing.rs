@@ -26,10 +26,10 @@ fn names_come_from_the_broker_and_errors_are_silent() {
         .brokkr(&["__complete", "--", "rollb"])
         .exits(0)
         .prints("rollback\tRoll back a stack to an earlier version");
-    let nobody = broker
+    let logged_out = broker
         .run(&["__complete", "--", "status", ""], &[("BROKKR_SERVER", "http://127.0.0.1:1")], "")
         .exits(0);
-    assert_eq!((nobody.stdout.as_str(), nobody.stderr.as_str()), ("", ""));
+    assert_eq!((logged_out.stdout.as_str(), logged_out.stderr.as_str()), ("", ""));
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl FakeBroker {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Runs `brokkr` as somebody who is logged in by environment.
+    /// Runs `brokkr` with credentials in the environment.
     pub fn brokkr(&self, arguments: &[&str]) -> Ran {
         self.run(arguments, &[("BROKKR_SERVER", &self.url), ("BROKKR_TOKEN", "brk_from-environment")], "")
     }

@@ -60,12 +60,12 @@ fn on_a_terminal_a_list_is_cut_and_says_of_how_many() {
         assert_eq!(ran.stdout.lines().count(), 101, "{ran:?}");
         ran
     };
-    let told = "showing 100 of 8,412; --limit 0 shows all\n";
-    shown(&["agent", "list", "-l", "env=dev"]).says(told);
+    let hint = "showing 100 of 8,412; --limit 0 shows all\n";
+    shown(&["agent", "list", "-l", "env=dev"]).says(hint);
     let lines: Vec<String> = broker.asked().into_iter().map(|asked| asked.line).collect();
     assert!(lines[0].ends_with("?selector=env%3Ddev&limit=100"), "{lines:?}");
     assert!(lines[1].ends_with("?selector=env%3Ddev&count=true&limit=1"), "{lines:?}");
-    shown(&["status"]).says(told);
+    shown(&["status"]).says(hint);
     shown(&["status", "web"])
         .says("showing the first 100; --limit 0 shows all\n")
         .says("web targets 8,412 agents: 9 failed, 3 pending\n");

@@ -38,7 +38,7 @@ fn on_terminal(
     drop(pty.slave);
     let mut terminal = File::from(pty.master);
     let (mut shown, mut typed, mut bytes) = (Vec::new(), prompt.is_empty(), [0; 4096]);
-    // A terminal whose other end is closed answers with an error.
+    // Reading fails once the other end of the terminal is closed.
     while let Ok(count) = terminal.read(&mut bytes) {
         if count == 0 {
             break;
@@ -88,7 +88,7 @@ fn a_token_that_is_typed_is_not_shown() {
 }
 
 #[test]
-fn colours_and_width_are_the_terminals_unless_somebody_objects() {
+fn colours_and_width_follow_the_terminal_unless_overridden() {
     let failed = noted(row("eu-1", 42, 42, "failed"), &"word ".repeat(40), "Deployment shop/web", "x");
     let broker = FakeBroker::start().on("GET /api/v1/stacks/web/status", 200, page(&[failed]));
     let status =

@@ -40,10 +40,10 @@ fn for_programs_each_line_is_a_document_and_the_first_tells_the_version() {
     let ran = broker().brokkr(&["status", "web", "-w", "-o", "json"]).exits(4);
     let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0], json!({"type": "version", "stream": 1}));
-    let told: Vec<_> =
+    let events: Vec<_> =
         lines[1..].iter().map(|line| (line["type"].as_str(), line["state"].as_str())).collect();
     assert_eq!(
-        told,
+        events,
         [
             (Some("status"), Some("pending")),
             (Some("status"), Some("applied")),
@@ -89,10 +89,10 @@ fn all_stacks_are_followed_and_each_change_of_one_is_a_row() {
     let ran = broker_of_all().brokkr(&["status", "-w", "-o", "json"]).exits(4);
     let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0], json!({"type": "version", "stream": 1}));
-    let told: Vec<_> =
+    let events: Vec<_> =
         lines[1..].iter().map(|line| (&line["type"], &line["name"], &line["summary"]["failed"])).collect();
     assert_eq!(
-        told,
+        events,
         [(&json!("stack"), &json!("web"), &json!(0)), (&json!("stack"), &json!("web"), &json!(1))]
     );
     broker_of_all().brokkr(&["status", "-w", "-o", "name"]).exits(4).prints_exactly("stack/web\nstack/web\n");
@@ -147,7 +147,7 @@ fn events_are_chosen_by_version_kind_and_time() {
 }
 
 #[test]
-fn a_watch_that_nobody_reads_ends() {
+fn a_watch_without_a_reader_ends() {
     let broker = broker();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

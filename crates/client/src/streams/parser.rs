@@ -1,7 +1,7 @@
 //! Parses the server-sent events that the broker uses: `event`, `id`, `data`, and comments as keep-alives.
 
-/// The broker sends no longer message; the limit protects the memory.
-pub const LONGEST: usize = 4 * 1024 * 1024;
+/// The maximum length of a message, to limit memory. The broker sends no longer ones.
+pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// One message as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Raw {
     pub data: String,
 }
 
-/// A message that is not complete.
+/// A parser with the bytes of an incomplete message.
 #[derive(Debug, Default)]
 pub struct Parser {
     bytes: Vec<u8>,
@@ -28,10 +28,10 @@ impl Parser {
             let line = String::from_utf8_lossy(&line);
             complete.extend(self.line(line.trim_end_matches(['\r', '\n'])));
         }
-        (self.bytes.len() + self.raw.data.len() <= LONGEST).then_some(complete)
+        (self.bytes.len() + self.raw.data.len() <= MAX_BYTES).then_some(complete)
     }
 
-    /// A blank line ends a message.
+    /// Processes one line. A blank line ends a message.
     fn line(&mut self, line: &str) -> Option<Raw> {
         if line.is_empty() {
             let raw = std::mem::take(&mut self.raw);
@@ -59,14 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_whole_however_the_bytes_come() {
-        let text =
-            ": here\n\nevent: status\r\nid: 1.7.2\ndata: {\"a\":\ndata: 1}\n\nevent: reset\ndata: x\n\n";
+    fn messages_do_not_depend_on_chunk_boundaries() {
+        let text = ": keep-alive\n\nevent: status\r\nid: 1.7.2\ndata: {\"a\":\ndata: 1}\n\nevent: reset\ndata: x\n\n";
         let whole = Parser::default().feed(text.as_bytes()).unwrap();
         let mut parser = Parser::default();
-        let dripped: Vec<Raw> = text.bytes().flat_map(|byte| parser.feed(&[byte]).unwrap()).collect();
-        assert_eq!(whole, dripped);
-        assert_eq!(whole.len(), 2, "a comment is no message");
+        let chunked: Vec<Raw> = text.bytes().flat_map(|byte| parser.feed(&[byte]).unwrap()).collect();
+        assert_eq!(whole, chunked);
+        assert_eq!(whole.len(), 2, "a comment is not a message");
         assert_eq!(
             (whole[0].event.as_str(), whole[0].id.as_deref(), whole[0].data.as_str()),
             ("status", Some("1.7.2"), "{\"a\":\n1}")
@@ -75,9 +74,9 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_given_up() {
+    fn a_message_that_is_too_long_is_refused() {
         let mut parser = Parser::default();
-        assert!(parser.feed(&vec![b'x'; LONGEST]).is_some());
+        assert!(parser.feed(&vec![b'x'; MAX_BYTES]).is_some());
         assert!(parser.feed(b"x").is_none());
     }
 }

@@ -111,11 +111,11 @@ async fn portals_and_redirects_are_not_the_broker() {
         matches!(poll, Err(ClientError::InvalidResponse { what: InvalidResponse::Redirect { .. }, .. })),
         "{poll:?}"
     );
-    assert_eq!(asked.len(), 1, "nobody went where it pointed");
+    assert_eq!(asked.len(), 1, "the redirect was not followed");
 }
 
 #[tokio::test]
-async fn refusals_that_mean_something_to_an_agent_are_told_apart() {
+async fn refusals_with_a_meaning_for_agents_are_distinguished() {
     let agent = Agent::new();
     for (code, wanted) in [
         (ErrorCode::BRK3001, "HoldsWanted"),

@@ -46,7 +46,7 @@ async fn a_refusal_is_the_last_word_and_tells_no_secret() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable_and_says_why() {
+async fn a_refused_connection_is_unreachable_with_a_reason() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

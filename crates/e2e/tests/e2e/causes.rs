@@ -40,7 +40,7 @@ impl Fixture {
         });
         let key = format!("apps/Deployment/{}/web", self.space).parse()?;
         let body = json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}});
-        let found = diagnose::look(&self.eyes, &kind, &key, &body).await;
+        let found = diagnose::diagnose(&self.eyes, &kind, &key, &body).await;
         found.map_err(|failure| anyhow::anyhow!("{failure:?}"))
     }
 

@@ -133,7 +133,7 @@ async fn b3_fields_of_others_stay_through_apply_and_repair() -> Result<()> {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "labels": {"team": "red"}},
         "data": {"extra": "theirs"},
     });
-    let parameters = PatchParams::apply("somebody-else");
+    let parameters = PatchParams::apply("another-client");
     world.config_maps().patch("one", &parameters, &Patch::Apply(&theirs)).await?;
 
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;

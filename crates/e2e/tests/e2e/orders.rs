@@ -84,7 +84,7 @@ async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<(
         target.approvals.push(Approval {
             sequence_id: sequence,
             objects: 60,
-            approved_by: "somebody".into(),
+            approved_by: "approver".into(),
             approved_at: Timestamp::now(),
         });
     })?;

@@ -1,13 +1,13 @@
-//! What the YAML library said, in our words.
+//! Converts errors of the YAML library to problems.
 //!
-//! Its messages are let through only where they cannot contain a piece of the input: those of its scanner are
-//! fixed sentences about syntax. Everything else is said anew here.
+//! Only the messages of its scanner are passed on: they are fixed sentences about syntax and cannot quote the input.
+//! All others are replaced.
 
 use serde_saphyr::{Error, ExternalMessageSource};
 
 use crate::error::Problem;
 
-/// The problem, and the line on which the library noticed it.
+/// Returns the problem, and the line at which the library found it.
 pub(crate) fn problem_of(error: &Error) -> (Problem, Option<u64>) {
     let error = error.without_snippet();
     let line = error.location().map(|location| location.line()).filter(|line| *line > 0);
@@ -24,7 +24,7 @@ fn problem(error: &Error) -> Problem {
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
-        | Error::AliasReplayCounterOverflow { .. } => over("the aliases, once expanded,"),
+        | Error::AliasReplayCounterOverflow { .. } => over("the expanded aliases"),
         Error::UnknownAnchor { .. } => {
             syntax("an alias refers to an anchor that this document does not define")
         }
@@ -32,8 +32,8 @@ fn problem(error: &Error) -> Problem {
         Error::MergeValueNotMapOrSeqOfMaps { .. } => {
             syntax("`<<` must merge a mapping or a sequence of mappings")
         }
-        Error::Eof { .. } => syntax("it ends in the middle of a value"),
-        Error::IOError { .. } => syntax("it is not text in UTF-8"),
+        Error::Eof { .. } => syntax("the text ends in the middle of a value"),
+        Error::IOError { .. } => syntax("the text is not UTF-8"),
         Error::ExternalMessage { source, msg, .. }
             if matches!(**source, ExternalMessageSource::Parser(_)) =>
         {

@@ -30,7 +30,7 @@ impl Server {
     pub fn meddle(&mut self, key: &Key, what: &Meddling) {
         match what {
             Meddling::Create | Meddling::CreateForAnother | Meddling::CreateChildOf(_) => {
-                if self.objects.contains_key(key) || !self.has_room(key) {
+                if self.objects.contains_key(key) || !self.can_exist(key) {
                     return;
                 }
                 self.insert(key, |object| match what {
@@ -67,7 +67,7 @@ impl Server {
         }
     }
 
-    fn has_room(&self, key: &Key) -> bool {
+    fn can_exist(&self, key: &Key) -> bool {
         let placed = key.namespace.as_ref().is_none_or(|namespace| {
             self.objects.get(&namespace_key(namespace)).is_some_and(|namespace| !namespace.is_deleting())
         });

@@ -159,7 +159,7 @@ impl Server {
     #[must_use]
     pub fn list_contained(&self, prerequisite: &Key) -> StepResult {
         let lost = self.inside(prerequisite).filter(|(_, object)| object.owner.is_none());
-        StepResult::Contained(lost.map(|(key, _)| key.for_people().to_string()).collect())
+        StepResult::Contained(lost.map(|(key, _)| key.display_name().to_string()).collect())
     }
 
     pub fn delete(&mut self, key: &Key, uid: &Uid) -> StepResult {

@@ -20,8 +20,8 @@ fn d2_an_overloaded_server_at_any_step_ends_where_none_would_have() {
     stories(6, |case| with_a_fault_everywhere(case, Fault::Overload));
 }
 
-/// Found by the fault matrix: made by a run that was killed before it could record so, the namespace counted as
-/// somebody else's, and stayed for ever.
+/// Found by the fault matrix: a run was killed after it created a namespace and before it recorded that. The namespace
+/// counted as foreign, and was never deleted.
 #[test]
 fn d6_a_namespace_that_was_made_just_before_a_crash_goes_with_its_stack() {
     for fault in [Fault::Crash, Fault::LostAnswer] {

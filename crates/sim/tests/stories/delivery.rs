@@ -115,7 +115,7 @@ fn c4_what_another_stack_wants_is_refused_and_stays_there() {
     assert_eq!(refused.map(|report| report.reason.code()), Some("OwnedByOther"));
 }
 
-/// Without a pause it would ask the API server without end; without a count nobody would ever hear of it.
+/// Without a pause it would send requests without end; without a count it would never be reported.
 #[test]
 fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_reported() {
     let mut scene = Scene::new();
@@ -145,7 +145,7 @@ fn d2_a_server_that_takes_no_writes_is_not_asked_without_end() {
 }
 
 #[test]
-fn d1_what_a_failed_delivery_made_is_taken_back_unless_somebody_uses_it() {
+fn d1_objects_of_a_failed_delivery_are_removed_unless_they_are_in_use() {
     for used in [false, true] {
         let mut scene = Scene::new();
         scene.submit(&[Item::new(SHOP, 1), Item { broken: true, ..Item::new(SETTINGS, 1) }]);

@@ -8,7 +8,7 @@ use brokkr_sim::world::World;
 const MOVED: &str = "/ConfigMap/default/moved";
 const STAYS: &str = "/ConfigMap/default/stays";
 
-/// From the first stack to the second, submitted in this order, with so many turns in between.
+/// Moves an object from the first stack to the second. `receiver_first` is the order of submission, with `turns` in between.
 fn move_it(receiver_first: bool, turns: usize) -> Scene {
     let mut scene = Scene::with(&[Item::new(MOVED, 1), Item::new(STAYS, 1)]);
     let receiver = World::stack_id(5);

@@ -28,7 +28,7 @@ fn b5_prune_waits_for_a_complete_apply_and_then_takes_what_is_no_longer_wanted()
 fn b5_what_is_kept_by_its_annotation_is_released_and_not_deleted() {
     let mut scene = Scene::with(&[Item::new(SHOP, 1), Item { keep: true, ..Item::new(SETTINGS, 1) }]);
     scene.deliver(&items(&[SHOP]));
-    assert_eq!(scene.object(SETTINGS).unwrap().marks.agent, None, "nobody's now");
+    assert_eq!(scene.object(SETTINGS).unwrap().marks.agent, None, "no longer owned");
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     scene.meddle(SETTINGS, &Meddling::Keep);
     scene.settle();
@@ -51,7 +51,7 @@ fn b5_a_mass_prune_waits_for_approval_and_goes_on_with_it() {
 }
 
 #[test]
-fn b6_a_child_of_somebody_elses_controller_is_skipped_by_prune() {
+fn b6_a_child_of_a_foreign_controller_is_skipped_by_prune() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS, WEB]));
     let owner = key("/Namespace//default");
     scene.world.server.objects.get_mut(&key(SETTINGS)).unwrap().owner = Some(owner);

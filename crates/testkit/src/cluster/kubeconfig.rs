@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 pub struct Context<'a> {
     pub name: &'a str,
     pub url: &'a str,
-    /// PEM
+    /// The CA certificate, as PEM.
     pub authority: &'a str,
     pub token: &'a str,
 }
@@ -22,7 +22,7 @@ pub struct Context<'a> {
 pub fn write(path: &Path, contexts: &[Context<'_>]) -> Result<()> {
     let mut clusters = String::from("clusters:\n");
     let mut users = String::from("users:\n");
-    let mut joined = String::from("contexts:\n");
+    let mut kube_contexts = String::from("contexts:\n");
     for Context { name, url, authority, token } in contexts {
         let authority = STANDARD.encode(authority);
         write!(
@@ -30,9 +30,10 @@ pub fn write(path: &Path, contexts: &[Context<'_>]) -> Result<()> {
             "- name: {name}\n  cluster:\n    server: {url}\n    certificate-authority-data: {authority}\n"
         )?;
         write!(users, "- name: {name}\n  user:\n    token: {token}\n")?;
-        write!(joined, "- name: {name}\n  context:\n    cluster: {name}\n    user: {name}\n")?;
+        write!(kube_contexts, "- name: {name}\n  context:\n    cluster: {name}\n    user: {name}\n")?;
     }
     let current = contexts.first().map_or("", |context| context.name);
-    let text = format!("apiVersion: v1\nkind: Config\ncurrent-context: {current}\n{clusters}{users}{joined}");
+    let text =
+        format!("apiVersion: v1\nkind: Config\ncurrent-context: {current}\n{clusters}{users}{kube_contexts}");
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -94,13 +94,13 @@ impl Workloads {
 }
 
 fn node() -> Result<Node> {
-    let room = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
+    let capacity = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
     Ok(serde_json::from_value(json!({
         "metadata": {
             "name": "node-1",
             "labels": {"kubernetes.io/hostname": "node-1", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
         },
-        "status": {"allocatable": room, "capacity": room},
+        "status": {"allocatable": capacity, "capacity": capacity},
     }))?)
 }
 

@@ -25,36 +25,38 @@ impl fmt::Display for Violation {
 /// Returns all violations.
 pub fn check(history: &History, truth: &Truth) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut broken = |rule, what| found.push(Violation { rule, what });
-    acknowledged_exists(history, truth, &mut broken);
-    one_result_per_key(history, &mut broken);
-    nothing_beside(history, truth, &mut broken);
-    in_order(history, &mut broken);
-    newest_is_newest(truth, &mut broken);
-    reports_once(history, truth, &mut broken);
-    messages_once(truth, &mut broken);
-    audited_once(history, truth, &mut broken);
-    never_back(history, &mut broken);
-    shown_everywhere(truth, &mut broken);
+    let mut violation = |rule, what| found.push(Violation { rule, what });
+    acknowledged_objects_exist(history, truth, &mut violation);
+    one_result_per_key(history, &mut violation);
+    no_unacknowledged_objects(history, truth, &mut violation);
+    sequence_ids_follow_real_time(history, &mut violation);
+    newest_is_highest(truth, &mut violation);
+    reports_exist_once(history, truth, &mut violation);
+    one_message_per_object(truth, &mut violation);
+    submissions_are_audited_once(history, truth, &mut violation);
+    served_versions_never_decrease(history, &mut violation);
+    replicas_converge(truth, &mut violation);
     found
 }
 
-type Broken<'a> = dyn FnMut(&'static str, String) + 'a;
+type ReportViolation<'a> = dyn FnMut(&'static str, String) + 'a;
 
 /// S3, S4: every acknowledged object exists as it was acknowledged.
-fn acknowledged_exists(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+fn acknowledged_objects_exist(history: &History, truth: &Truth, violation: &mut ReportViolation<'_>) {
     let rows: HashMap<SequenceId, &ObjectRow> = truth.objects.iter().map(|row| (row.sequence, row)).collect();
     for operation in &history.operations {
         let Some((stack, sequence, content)) = operation.object() else { continue };
-        if let Change::Submit { content: asked, .. } = &operation.change
-            && *asked != content
+        if let Change::Submit { content: submitted, .. } = &operation.change
+            && *submitted != content
         {
-            broken("S3", format!("{sequence} was acknowledged with other content than was submitted"));
+            violation("S3", format!("{sequence} was acknowledged with different content than submitted"));
         }
         match rows.get(&sequence) {
-            None => broken("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.change)),
+            None => {
+                violation("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.change))
+            }
             Some(row) if row.stack != stack || row.content != content || row.checksum != content => {
-                broken("S3", format!("{sequence} is not what was acknowledged"));
+                violation("S3", format!("{sequence} is not what was acknowledged"));
             }
             Some(_) => {}
         }
@@ -62,7 +64,7 @@ fn acknowledged_exists(history: &History, truth: &Truth, broken: &mut Broken<'_>
 }
 
 /// S4: a key has one result, and two keys never have the same object.
-fn one_result_per_key(history: &History, broken: &mut Broken<'_>) {
+fn one_result_per_key(history: &History, violation: &mut ReportViolation<'_>) {
     let mut key_of: HashMap<SequenceId, &Operation> = HashMap::new();
     for operation in &history.operations {
         let mut sequences = operation.attempts.iter().filter_map(|attempt| match &attempt.outcome {
@@ -71,19 +73,19 @@ fn one_result_per_key(history: &History, broken: &mut Broken<'_>) {
         });
         let Some(first) = sequences.next() else { continue };
         if let Some(other) = sequences.find(|sequence| *sequence != first) {
-            broken("S4", format!("one key, two objects: {first} and {other}"));
+            violation("S4", format!("one key, two objects: {first} and {other}"));
         }
         let deletes = |operation: &Operation| matches!(operation.change, Change::Delete { .. });
         if let Some(other) = key_of.insert(first, operation)
             && !(deletes(other) && deletes(operation))
         {
-            broken("S4", format!("{first} was given to two keys: {} and {}", other.key, operation.key));
+            violation("S4", format!("{first} was given to two keys: {} and {}", other.key, operation.key));
         }
     }
 }
 
 /// S4: every object was acknowledged, unless the outcome of an operation is unknown.
-fn nothing_beside(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+fn no_unacknowledged_objects(history: &History, truth: &Truth, violation: &mut ReportViolation<'_>) {
     let acknowledged: HashSet<SequenceId> =
         history.operations.iter().filter_map(|operation| Some(operation.object()?.1)).collect();
     let mut open: Vec<&Operation> = history
@@ -99,14 +101,16 @@ fn nothing_beside(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
             Change::Target { .. } | Change::Report { .. } => false,
         };
         match open.iter().position(explains) {
-            Some(place) => drop(open.swap_remove(place)),
-            None => broken("S4", format!("{} exists, and was acknowledged to no client", row.sequence)),
+            Some(index) => drop(open.swap_remove(index)),
+            None => {
+                violation("S4", format!("{} exists, but was not acknowledged to any client", row.sequence))
+            }
         }
     }
 }
 
 /// S5: within a stack, an operation that was acknowledged before another began has the lower sequence id.
-fn in_order(history: &History, broken: &mut Broken<'_>) {
+fn sequence_ids_follow_real_time(history: &History, violation: &mut ReportViolation<'_>) {
     let mut by_stack: BTreeMap<StackId, Vec<(u64, u64, SequenceId)>> = BTreeMap::new();
     for operation in &history.operations {
         if let (Some((stack, sequence, _)), Some((_, ended))) = (operation.object(), operation.acknowledged())
@@ -116,26 +120,26 @@ fn in_order(history: &History, broken: &mut Broken<'_>) {
     }
     for (stack, mut objects) in by_stack {
         objects.sort_unstable();
-        for (place, (_, ended, sequence)) in objects.iter().enumerate() {
-            let later = objects[place + 1..].iter().filter(|(began, ..)| began > ended);
+        for (index, (_, ended, sequence)) in objects.iter().enumerate() {
+            let later = objects[index + 1..].iter().filter(|(began, ..)| began > ended);
             for (.., other) in later.filter(|(.., other)| other < sequence) {
-                broken("S5", format!("stack {stack}: {other} began after {sequence} was acknowledged"));
+                violation("S5", format!("stack {stack}: {other} began after {sequence} was acknowledged"));
             }
         }
     }
 }
 
-/// S5: the desired state of a stack is its highest object.
-fn newest_is_newest(truth: &Truth, broken: &mut Broken<'_>) {
+/// S5: the newest object of a stack has its highest sequence id.
+fn newest_is_highest(truth: &Truth, violation: &mut ReportViolation<'_>) {
     let mut sequences = HashSet::new();
     for row in truth.objects.iter().filter(|row| !sequences.insert(row.sequence)) {
-        broken("S5", format!("{} exists twice", row.sequence));
+        violation("S5", format!("{} exists twice", row.sequence));
     }
     for stack in &truth.stacks {
         let of_stack = truth.objects.iter().filter(|row| row.stack == stack.id);
         let highest = of_stack.map(|row| row.sequence).max();
         if highest != stack.newest {
-            broken(
+            violation(
                 "S5",
                 format!("stack {}: the newest is {:?}, the highest {highest:?}", stack.id, stack.newest),
             );
@@ -143,8 +147,8 @@ fn newest_is_newest(truth: &Truth, broken: &mut Broken<'_>) {
     }
 }
 
-/// S12: every acknowledged report exists, and every report that exists was sent, and exists once.
-fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+/// S12: every acknowledged report exists, and every existing report was sent and exists once.
+fn reports_exist_once(history: &History, truth: &Truth, violation: &mut ReportViolation<'_>) {
     let mut counts: HashMap<EventId, usize> = HashMap::new();
     for event in &truth.events {
         *counts.entry(*event).or_default() += 1;
@@ -155,24 +159,24 @@ fn reports_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
         sent.extend(reports.iter().copied());
         let Some((Acknowledgement::Receipt { durable }, _)) = operation.acknowledged() else { continue };
         for report in durable.iter().filter(|report| !counts.contains_key(report)) {
-            broken("S12", format!("the report {report} was acknowledged and is lost"));
+            violation("S12", format!("the report {report} was acknowledged and is lost"));
         }
         for report in reports.iter().filter(|report| !durable.contains(report)) {
-            broken("S12", format!("the receipt leaves out the report {report}"));
+            violation("S12", format!("the receipt leaves out the report {report}"));
         }
     }
     for (event, count) in counts {
         if count > 1 {
-            broken("S12", format!("the report {event} was counted {count} times"));
+            violation("S12", format!("the report {event} was counted {count} times"));
         }
         if !sent.contains(&event) {
-            broken("S12", format!("no agent sent the report {event}"));
+            violation("S12", format!("no agent sent the report {event}"));
         }
     }
 }
 
-/// S13: there is a message for every object, and none for what did not happen.
-fn messages_once(truth: &Truth, broken: &mut Broken<'_>) {
+/// S13: there is one message for every object, and no others.
+fn one_message_per_object(truth: &Truth, violation: &mut ReportViolation<'_>) {
     let Some(messages) = &truth.messages else { return };
     let mut counts: HashMap<SequenceId, usize> = HashMap::new();
     for sequence in messages {
@@ -183,37 +187,37 @@ fn messages_once(truth: &Truth, broken: &mut Broken<'_>) {
             Some(1) => {}
             count => {
                 let count = count.unwrap_or_default();
-                broken("S13", format!("{} has {count} messages to the webhook", row.sequence));
+                violation("S13", format!("{} has {count} messages to the webhook", row.sequence));
             }
         }
     }
     for sequence in counts.keys() {
-        broken("S13", format!("the webhook has a message for {sequence}, which does not exist"));
+        violation("S13", format!("the webhook has a message for {sequence}, which does not exist"));
     }
 }
 
 /// S20: every submission that took effect is in the audit log, once.
-fn audited_once(history: &History, truth: &Truth, broken: &mut Broken<'_>) {
+fn submissions_are_audited_once(history: &History, truth: &Truth, violation: &mut ReportViolation<'_>) {
     let submissions = || {
-        let asked = |operation: &&Operation| matches!(operation.change, Change::Submit { .. });
-        history.operations.iter().filter(asked)
+        let is_submission = |operation: &&Operation| matches!(operation.change, Change::Submit { .. });
+        history.operations.iter().filter(is_submission)
     };
     let done = submissions().filter(|operation| operation.acknowledged().is_some()).count();
     let open = submissions().filter(|one| one.acknowledged().is_none() && !one.refused()).count();
     let audited = truth.audited_submissions;
     if audited < done || audited > done + open {
-        broken("S20", format!("{done} submissions were acknowledged, {audited} are in the audit log"));
+        violation("S20", format!("{done} submissions were acknowledged, {audited} are in the audit log"));
     }
 }
 
-/// S2: the versions that are served to an agent never go back, at any replica.
-fn never_back(history: &History, broken: &mut Broken<'_>) {
+/// S2: the versions that replicas serve to an agent never decrease.
+fn served_versions_never_decrease(history: &History, violation: &mut ReportViolation<'_>) {
     let mut highest: HashMap<_, SequenceId> = HashMap::new();
     for seen in &history.served {
         for (stack, sequence) in &seen.stacks {
             let before = highest.entry((seen.agent, *stack)).or_insert(*sequence);
             if *sequence < *before {
-                broken(
+                violation(
                     "S2",
                     format!(
                         "replica {} sent agent {} from {before} back to {sequence}",
@@ -226,13 +230,13 @@ fn never_back(history: &History, broken: &mut Broken<'_>) {
     }
 }
 
-/// L1: in the end every replica serves every agent the state of the database.
-fn shown_everywhere(truth: &Truth, broken: &mut Broken<'_>) {
+/// L1: finally, every replica serves every agent the state of the database.
+fn replicas_converge(truth: &Truth, violation: &mut ReportViolation<'_>) {
     for view in &truth.views {
         let wanted = truth.wanted(view.agent);
         if view.stacks != wanted {
             let (replica, agent) = (view.replica, view.agent);
-            broken("L1", format!("replica {replica} serves {agent} {:?}, not {wanted:?}", view.stacks));
+            violation("L1", format!("replica {replica} serves {agent} {:?}, not {wanted:?}", view.stacks));
         }
     }
 }

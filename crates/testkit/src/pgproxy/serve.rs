@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Link;
 use super::faults::{ActiveRule, Fault, Rules, When};
-use super::wire::{Message, READY, Session, ends_a_cycle};
+use super::wire::{Message, READY, Session, awaits_ready_for_query};
 use crate::rules::Gate;
 
 #[derive(Debug)]
@@ -107,10 +107,10 @@ impl<'a> Connection<'a> {
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         loop {
-            let opening = Message::read_opening(&mut client).await?;
+            let opening = Message::read_startup(&mut client).await?;
             self.unless_silent().await;
             server.write_all(&opening.bytes).await?;
-            if !opening.asks_for_encryption() {
+            if !opening.is_encryption_request() {
                 break;
             }
             let refusal = server.read_u8().await?;
@@ -137,7 +137,7 @@ impl<'a> Connection<'a> {
                     When::After => pending = Some(rule),
                 }
             }
-            if ends_a_cycle(message.kind) {
+            if awaits_ready_for_query(message.kind) {
                 locked(&self.cycles).push_back(pending.take());
             }
             to.write_all(&message.bytes).await?;

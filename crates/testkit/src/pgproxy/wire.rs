@@ -7,10 +7,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// `SSLRequest` and `GSSENCRequest`, which are answered by one byte instead of a message.
 const ENCRYPTION_REQUESTS: [u32; 2] = [80_877_103, 80_877_104];
-/// Nothing in these tests is larger; a greater length means that the proxy has lost synchronisation.
+/// No message in these tests is larger; a greater length means that the proxy has lost synchronisation.
 const LARGEST: usize = 64 * 1024 * 1024;
 
-/// One message with its length, as it travels; the kind is missing before the session begins.
+/// One message as sent, with its length. Messages before the session starts have no kind.
 #[derive(Debug)]
 pub(super) struct Message {
     pub kind: u8,
@@ -22,18 +22,18 @@ impl Message {
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let kind = from.read_u8().await?;
         let mut bytes = vec![kind];
-        read_counted(from, &mut bytes).await?;
+        read_length_prefixed(from, &mut bytes).await?;
         Ok(Self { kind, bytes })
     }
 
     /// Reads a message that a client sends before its session begins: a length and a code, without a kind.
-    pub async fn read_opening(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+    pub async fn read_startup(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut bytes = Vec::new();
-        read_counted(from, &mut bytes).await?;
+        read_length_prefixed(from, &mut bytes).await?;
         Ok(Self { kind: 0, bytes })
     }
 
-    pub fn asks_for_encryption(&self) -> bool {
+    pub fn is_encryption_request(&self) -> bool {
         let code = self.bytes.get(4..8).and_then(|code| code.try_into().ok()).map(u32::from_be_bytes);
         self.bytes.len() == 8 && code.is_some_and(|code| ENCRYPTION_REQUESTS.contains(&code))
     }
@@ -46,12 +46,12 @@ impl Message {
     }
 }
 
-async fn read_counted(from: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> io::Result<()> {
+async fn read_length_prefixed(from: &mut (impl AsyncRead + Unpin), bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await?;
     let rest = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX).saturating_sub(4);
     if rest > LARGEST {
-        return Err(io::Error::other("a message of an impossible length"));
+        return Err(io::Error::other("a message has an impossible length"));
     }
     bytes.extend_from_slice(&length);
     let start = bytes.len();
@@ -67,10 +67,10 @@ pub(super) struct Session {
     transaction: Transaction,
 }
 
-/// An open transaction, up to the statement that is on its way to the server.
+/// An open transaction, up to the statement that is being sent to the server.
 #[derive(Debug, Default)]
 pub struct Transaction {
-    /// Every earlier statement since BEGIN, without it.
+    /// All earlier statements after BEGIN.
     pub earlier: Vec<Statement>,
     pub current: Statement,
 }
@@ -78,14 +78,14 @@ pub struct Transaction {
 /// A statement, with the message that carries it.
 #[derive(Clone, Debug, Default)]
 pub struct Statement {
-    /// In one line, lower case.
+    /// On one line, in lower case.
     pub text: String,
     /// The message with the parameters.
     pub bytes: Vec<u8>,
 }
 
 impl Session {
-    /// Takes in a message of the client. Returns the transaction if the message begins a statement.
+    /// Processes a message of the client. Returns the transaction if the message starts a statement.
     pub fn next_statement(&mut self, message: &Message) -> Option<&Transaction> {
         let text = self.statement(message)?;
         let transaction = &mut self.transaction;
@@ -102,10 +102,10 @@ impl Session {
     fn statement(&mut self, message: &Message) -> Option<String> {
         match message.kind {
             b'P' => {
-                self.prepared.insert(message.text(0), plain(&message.text(1)));
+                self.prepared.insert(message.text(0), normalised(&message.text(1)));
                 None
             }
-            b'Q' => Some(plain(&message.text(0))),
+            b'Q' => Some(normalised(&message.text(0))),
             // The portal comes first, then the statement.
             b'B' => Some(self.prepared.get(&message.text(1)).cloned().unwrap_or_default()),
             _ => None,
@@ -113,14 +113,14 @@ impl Session {
     }
 }
 
-/// Returns whether the server answers this message with "ready for the next".
-pub(super) fn ends_a_cycle(kind: u8) -> bool {
+/// Returns whether the server responds to this message with `ReadyForQuery`.
+pub(super) fn awaits_ready_for_query(kind: u8) -> bool {
     matches!(kind, b'Q' | b'S')
 }
 
-/// "Ready for the next".
+/// `ReadyForQuery`.
 pub(super) const READY: u8 = b'Z';
 
-fn plain(sql: &str) -> String {
+fn normalised(sql: &str) -> String {
     sql.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }

@@ -56,7 +56,7 @@ fn a_claim_that_waits_for_its_first_consumer_is_fine() {
     for name in ["volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner"] {
         let marks = BTreeMap::from([(name.to_owned(), "x".to_owned())]);
         let judge =
-            |phase| judge_marked(&marks, 0, "PersistentVolumeClaim", none(), json!({ "phase": phase }));
+            |phase| judge_annotated(&marks, 0, "PersistentVolumeClaim", none(), json!({ "phase": phase }));
         assert_eq!(judge("Pending"), Health::progressing("Provisioning", "its volume is being created"));
         assert_eq!(judge("Bound").state, Ready);
     }
@@ -109,14 +109,14 @@ fn namespaces_and_definitions_are_ready_when_others_can_use_them() {
             (
                 Failed,
                 "PluralConflict",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("NamesAccepted", "False", "PluralConflict")]),
             ),
             (
                 Failed,
                 "NotAccepted",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("Established", "False", "NotAccepted")]),
             ),
@@ -129,7 +129,7 @@ fn namespaces_and_definitions_are_ready_when_others_can_use_them() {
             (
                 Progressing,
                 "MissingEndpoints",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("Available", "False", "MissingEndpoints")]),
             ),

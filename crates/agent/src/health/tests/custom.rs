@@ -6,7 +6,7 @@ use super::super::HealthState::{Failed, Progressing, Ready};
 use super::*;
 
 #[test]
-fn a_custom_resource_is_what_its_conditions_say() {
+fn the_conditions_determine_the_health_of_a_custom_resource() {
     let none = || json!(null);
     let conditions = |conditions: &[Value]| json!({ "conditions": conditions });
     let unseen = "its controller has not processed the newest change yet";
@@ -14,33 +14,33 @@ fn a_custom_resource_is_what_its_conditions_say() {
     expect(
         "example.com/Widget",
         &[
-            (Ready, "Succeeded", "so it is", none(), conditions(&[condition("Ready", "True", "Succeeded")])),
+            (Ready, "Succeeded", "details", none(), conditions(&[condition("Ready", "True", "Succeeded")])),
             (
                 Progressing,
                 "Waiting",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("Ready", "False", "Waiting")]),
             ),
-            (Progressing, "NotReady", "so it is", none(), conditions(&[condition("Ready", "Unknown", "")])),
+            (Progressing, "NotReady", "details", none(), conditions(&[condition("Ready", "Unknown", "")])),
             (
                 Failed,
                 "Broken",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("Ready", "False", "x"), condition("Stalled", "True", "Broken")]),
             ),
             (
                 Progressing,
                 "Busy",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("Ready", "True", "x"), condition("Reconciling", "True", "Busy")]),
             ),
             (
                 Ready,
                 "Done",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("Stalled", "False", "x"), condition("Ready", "True", "Done")]),
             ),
@@ -55,7 +55,7 @@ fn a_custom_resource_is_what_its_conditions_say() {
             (
                 Ready,
                 "Done",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[stale("Stalled"), stale("Reconciling"), condition("Ready", "True", "Done")]),
             ),
@@ -66,14 +66,14 @@ fn a_custom_resource_is_what_its_conditions_say() {
 }
 
 #[test]
-fn a_custom_resource_without_status_has_a_grace_and_then_counts_as_ready() {
+fn a_custom_resource_without_status_counts_as_ready_after_a_grace_period() {
     for status in [json!(null), json!({})] {
         assert_eq!(
             judge_aged(9, "example.com/Widget", json!({}), status.clone()).reason.code(),
             "WaitingForStatus"
         );
         assert_eq!(judge_aged(10, "example.com/Widget", json!({}), status.clone()).state, Ready);
-        // A clock that is an hour off must not hold a stack up for an hour.
+        // A clock that is an hour off must not delay a stack by an hour.
         assert_eq!(judge_aged(-3600, "example.com/Widget", json!({}), status).state, Ready);
     }
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_custom_resource_without_status_has_a_grace_and_then_counts_as_ready() {
 }
 
 #[test]
-fn everything_else_is_ready_at_once() {
+fn other_kinds_are_ready_at_once() {
     for kind in [
         "ConfigMap",
         "Secret",

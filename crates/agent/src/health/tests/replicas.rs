@@ -63,7 +63,7 @@ fn a_deployment_is_ready_when_every_replica_is_new_and_ready() {
                 json!({}),
                 json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 }),
             ),
-            (Progressing, "ReplicaSetUpdated", "so it is", spec(), status(progress("ReplicaSetUpdated"))),
+            (Progressing, "ReplicaSetUpdated", "details", spec(), status(progress("ReplicaSetUpdated"))),
             (
                 Ready,
                 "Ready",
@@ -102,14 +102,14 @@ fn a_deployment_is_ready_when_every_replica_is_new_and_ready() {
             (
                 Failed,
                 "ProgressDeadlineExceeded",
-                "so it is",
+                "details",
                 spec(),
                 status(progress("ProgressDeadlineExceeded")),
             ),
             (
                 Progressing,
                 "FailedCreate",
-                "so it is",
+                "details",
                 spec(),
                 status(json!({
                     "replicas": 1, "updatedReplicas": 1, "conditions": [condition("ReplicaFailure", "True", "FailedCreate")],
@@ -185,7 +185,7 @@ fn a_stateful_set_is_ready_at_its_newest_revision_or_partition() {
 }
 
 #[test]
-fn a_daemon_set_is_ready_on_every_node_that_wants_it() {
+fn a_daemon_set_is_ready_when_it_is_ready_on_all_its_nodes() {
     let done = json!({
         "observedGeneration": 2, "desiredNumberScheduled": 4, "currentNumberScheduled": 4, "updatedNumberScheduled": 4,
         "numberReady": 4, "numberAvailable": 4,
@@ -258,7 +258,7 @@ fn a_replica_set_is_ready_with_all_its_replicas_and_says_why_it_is_not() {
             (
                 Progressing,
                 "FailedCreate",
-                "so it is",
+                "details",
                 spec(),
                 status(json!({
                     "replicas": 0, "conditions": [condition("ReplicaFailure", "True", "FailedCreate")],
@@ -281,6 +281,6 @@ fn a_replication_controller_is_judged_like_a_replica_set() {
             (Progressing, "GenerationNotObserved", unseen, json!({ "replicas": 2 }), json!(null)),
         ],
     );
-    // Of the same group, but no controller observes it.
+    // The same group, but no controller writes a status.
     expect("apps/ControllerRevision", &[(Ready, "Applied", "applied", json!(null), json!(null))]);
 }

@@ -31,7 +31,7 @@ fn a_job_is_ready_when_it_is_complete_and_not_when_it_has_started() {
             (
                 Failed,
                 "BackoffLimitExceeded",
-                "so it is",
+                "details",
                 json!({}),
                 conditions("Failed", "BackoffLimitExceeded"),
             ),
@@ -39,7 +39,7 @@ fn a_job_is_ready_when_it_is_complete_and_not_when_it_has_started() {
             (
                 Failed,
                 "BackoffLimitExceeded",
-                "so it is",
+                "details",
                 json!({}),
                 conditions("FailureTarget", "BackoffLimitExceeded"),
             ),
@@ -53,7 +53,7 @@ fn a_job_is_ready_when_it_is_complete_and_not_when_it_has_started() {
             (
                 Failed,
                 "DeadlineExceeded",
-                "so it is",
+                "details",
                 json!({ "suspend": true }),
                 conditions("Failed", "DeadlineExceeded"),
             ),

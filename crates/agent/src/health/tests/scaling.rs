@@ -35,21 +35,21 @@ fn an_autoscaler_is_ready_when_it_has_numbers_to_scale_by() {
             (
                 Progressing,
                 "FailedGetResourceMetric",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[able(), condition("ScalingActive", "False", "FailedGetResourceMetric")]),
             ),
             (
                 Progressing,
                 "FailedGetScale",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[condition("AbleToScale", "False", "FailedGetScale")]),
             ),
             (
                 Ready,
                 "ScalingDisabled",
-                "so it is",
+                "details",
                 none(),
                 conditions(&[able(), condition("ScalingActive", "False", "ScalingDisabled")]),
             ),
@@ -70,7 +70,7 @@ fn a_disruption_budget_is_ready_although_it_allows_none() {
             (Ready, "Applied", "applied", none(), none()),
             (Ready, "Applied", "applied", none(), conditions("True", "SufficientPods")),
             (Ready, "Applied", "applied", none(), conditions("False", "InsufficientPods")),
-            (Progressing, "SyncFailed", "so it is", none(), conditions("False", "SyncFailed")),
+            (Progressing, "SyncFailed", "details", none(), conditions("False", "SyncFailed")),
             (Progressing, "GenerationNotObserved", unseen, none(), json!({ "observedGeneration": 1 })),
         ],
     );

@@ -79,7 +79,7 @@ async fn a_kind_without_users_is_no_longer_watched_and_can_be_watched_again() {
 }
 
 #[tokio::test]
-async fn ground_is_watched_only_while_something_waits_for_it() {
+async fn prerequisites_are_watched_only_while_an_object_waits_for_them() {
     const NAMESPACES: &str = "/api/v1/namespaces";
     let mut rig = Rig::new();
     rig.watches.watch_prerequisite(Prerequisite::Namespace);

@@ -63,7 +63,7 @@ impl Happening {
         }
     }
 
-    /// Something that somebody did to a stack.
+    /// A change of a stack by a user.
     #[must_use]
     pub fn to_stack(event: WebhookEvent, at: Timestamp, stack: NamedStack, sequence: SequenceId) -> Self {
         Self { stack: Some(stack), sequence_id: Some(sequence), ..Self::new(event, at) }

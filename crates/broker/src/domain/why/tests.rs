@@ -70,7 +70,12 @@ fn seen(presence: Presence) -> AgentContact {
     AgentContact { presence, last_seen: Some(second(1000)), poll_seconds, refused, hold, now: second(1010) }
 }
 
-fn told(agent: &AgentFacts, stack: &StackFacts, report: Option<&LastReport>, seen: &AgentContact) -> Verdict {
+fn explain(
+    agent: &AgentFacts,
+    stack: &StackFacts,
+    report: Option<&LastReport>,
+    seen: &AgentContact,
+) -> Verdict {
     why(&Case { agent, stack, report, seen, past: Past::default() })
 }
 
@@ -284,7 +289,7 @@ fn g3_each_cause_has_its_hop() {
         ),
     ];
     for (name, agent, stack, report, presence, state, expected) in cases {
-        let verdict = told(agent, stack, report.as_ref(), &seen(presence));
+        let verdict = explain(agent, stack, report.as_ref(), &seen(presence));
         assert_eq!(verdict.state, state, "{name}");
         let got = verdict.broken.as_ref().map(|broken| (broken.hop, broken.cause));
         assert_eq!(got, expected, "{name}: {verdict:?}");
@@ -297,7 +302,7 @@ fn g3_each_cause_has_its_hop() {
 #[test]
 fn g3_the_nearest_selector_is_named_with_the_label_by_which_it_misses() {
     let stack = stack(&["env=dev,region=eu,gpu", "env=prod,region=eu", "env=dev,region=eu"]);
-    let verdict = told(&agent(), &stack, None, &seen(Presence::Fresh));
+    let verdict = explain(&agent(), &stack, None, &seen(Presence::Fresh));
     assert_eq!(
         verdict.evidence[0],
         "selector env=prod,region=eu does not match: it requires region=eu, but the agent has region=us"
@@ -305,7 +310,7 @@ fn g3_the_nearest_selector_is_named_with_the_label_by_which_it_misses() {
     assert_eq!(verdict.evidence.len(), NEAR_MISSES + 1);
     let mut named = super::tests::stack(&[]);
     let evidence =
-        |stack: &StackFacts| told(&agent(), stack, None, &seen(Presence::Fresh)).evidence[0].clone();
+        |stack: &StackFacts| explain(&agent(), stack, None, &seen(Presence::Fresh)).evidence[0].clone();
     assert_eq!(evidence(&named), "the stack has no targets");
     named.targets.push(ExplicitTarget { agent: AgentId::generate(), since: second(1) });
     assert_eq!(evidence(&named), "the stack targets 1 other agents by name, and none by selector");
@@ -320,7 +325,7 @@ fn g3_what_the_objects_say_comes_first() {
         reason: Reason::Other("MoonPhase".into()),
         message: "full".into(),
     }];
-    let verdict = told(&agent(), &stack(&["*"]), Some(&failed), &seen(Presence::Fresh));
+    let verdict = explain(&agent(), &stack(&["*"]), Some(&failed), &seen(Presence::Fresh));
     assert_eq!(verdict.evidence[0], "Deployment shop/web: MoonPhase: full");
     assert_eq!(verdict.broken.unwrap().message, Message::from("1 object was refused"));
 }
@@ -402,7 +407,7 @@ fn g3_what_the_agent_reports_becomes_a_cause_with_its_hop_and_a_command() {
 #[test]
 fn a_transition_of_a_newer_agent_is_shown_and_not_interpreted() {
     let newer = LastReport { message: "asleep".into(), ..report(7, Transition::Other("suspended".into())) };
-    let verdict = told(&agent(), &stack(&["*"]), Some(&newer), &seen(Presence::Fresh));
+    let verdict = explain(&agent(), &stack(&["*"]), Some(&newer), &seen(Presence::Fresh));
     assert_eq!(verdict.state, State::Unknown);
     let broken = verdict.broken.unwrap();
     assert_eq!((broken.cause, broken.message.to_string().as_str()), (Cause::Other, "asleep"));
@@ -426,7 +431,7 @@ fn an_agent_puts_no_words_into_a_shell() {
 }
 
 #[test]
-fn g3_a_fight_over_a_field_is_told_though_every_hop_is_passed() {
+fn g3_a_contested_field_is_reported_although_every_hop_is_passed() {
     let contested = Condition {
         kind: ConditionKind::Contested,
         ..prune_pending(Reason::Contested {
@@ -442,7 +447,7 @@ fn g3_a_fight_over_a_field_is_told_though_every_hop_is_passed() {
 }
 
 #[test]
-fn g3_after_a_restore_that_is_what_is_told_first() {
+fn g3_after_a_restore_the_hold_is_reported_first() {
     let (agent, stack) = (agent(), stack(&["*"]));
     let held = AgentContact { hold: Some("the database has gone back".into()), ..seen(Presence::Silent) };
     let healthy = report(7, Transition::Healthy);
@@ -463,11 +468,11 @@ fn g3_after_a_restore_that_is_what_is_told_first() {
 fn g3_who_is_refused_explains_an_agent_that_stays_away_and_not_one_that_is_well() {
     let (agent, stack) = (agent(), stack(&["*"]));
     let refused = |at| Some(Refused { at: second(at), because: "its signature fits no key".into() });
-    let ask = |seen: &AgentContact| told(&agent, &stack, None, seen).broken.map(|broken| broken.cause);
+    let ask = |seen: &AgentContact| explain(&agent, &stack, None, seen).broken.map(|broken| broken.cause);
     // Within its polling interval, anybody may have come in its name.
     let well = AgentContact { refused: refused(1005), ..seen(Presence::Fresh) };
     assert_eq!(ask(&well), Some(Cause::NotReportedYet));
-    let evidence = told(&agent, &stack, None, &well).evidence;
+    let evidence = explain(&agent, &stack, None, &well).evidence;
     assert!(evidence.iter().any(|line| line.contains("was refused 5 s ago")), "{evidence:?}");
     let away = AgentContact { now: second(1050), refused: refused(1040), ..seen(Presence::Fresh) };
     assert_eq!(ask(&away), Some(Cause::AgentRefused));
@@ -480,7 +485,7 @@ fn g3_who_is_refused_explains_an_agent_that_stays_away_and_not_one_that_is_well(
 #[test]
 fn g3_the_label_that_is_missing_is_given_as_a_command() {
     let command = |selectors: &[&str]| {
-        told(&agent(), &stack(selectors), None, &seen(Presence::Fresh)).broken.unwrap().command
+        explain(&agent(), &stack(selectors), None, &seen(Presence::Fresh)).broken.unwrap().command
     };
     assert_eq!(command(&["env=prod,region in (eu,asia)"]).unwrap(), "brokkr agent label shop-1 region=asia");
     assert_eq!(command(&["env=dev,!region"]).unwrap(), "brokkr agent label shop-1 env=dev region-");

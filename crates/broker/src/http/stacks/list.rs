@@ -1,4 +1,4 @@
-//! Lists stacks: filtered, sorted, paged and counted. Or deleted ones that agents still hold.
+//! Lists stacks, or deleted stacks that agents still hold, with filters, sorting, paging and an optional count.
 
 use std::sync::Arc;
 

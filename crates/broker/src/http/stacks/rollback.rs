@@ -49,40 +49,50 @@ pub async fn roll_back(
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack(&mut write, &change, &locked).await?;
-        let nothing = || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
-        let newest = locked.newest.ok_or_else(nothing)?;
-        let newest = deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(nothing)?;
+        let no_earlier_version =
+            || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
+        let newest = locked.newest.ok_or_else(no_earlier_version)?;
+        let newest =
+            deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(no_earlier_version)?;
         let to = match request.to {
             Some(to) => to,
-            None => {
-                deployment_object_before_on_conn(write.conn(), &locked, &newest).await?.ok_or_else(nothing)?
-            }
+            None => deployment_object_before_on_conn(write.conn(), &locked, &newest)
+                .await?
+                .ok_or_else(no_earlier_version)?,
         };
-        let back = earlier(&mut write, &locked, to).await?;
-        if back.object.checksum == newest.checksum {
+        let earlier = fetch_earlier(&mut write, &locked, to).await?;
+        if earlier.object.checksum == newest.checksum {
             return Err(ApiError::new(ErrorCode::BRK2013, format!("version {to} has the current content")));
         }
-        if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, back.object.checksum).await? {
+        if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, earlier.object.checksum).await?
+        {
             return Err(refusal(&bar));
         }
         if !request.keep_open {
-            let (content, left) = (newest.checksum, newest.sequence_id);
-            barred_content_insert_on_conn(write.conn(), &locked, content, left, &token.name, &request.reason)
-                .await?;
+            let (content, sequence) = (newest.checksum, newest.sequence_id);
+            barred_content_insert_on_conn(
+                write.conn(),
+                &locked,
+                content,
+                sequence,
+                &token.name,
+                &request.reason,
+            )
+            .await?;
         }
         let new = NewObject {
-            checksum: back.object.checksum,
-            parsed_digest: back.object.parsed_digest,
+            checksum: earlier.object.checksum,
+            parsed_digest: earlier.object.parsed_digest,
             is_deletion_marker: false,
             keeps_resources: false,
-            resources: back.object.resources,
-            content: &back.content,
+            resources: earlier.object.resources,
+            content: &earlier.content,
             submitted_by: &token.name,
             // A reason that is not a valid message is stored with the bar only.
-            provenance: Provenance::new(Some(&request.reason), back.object.commit.as_deref())
+            provenance: Provenance::new(Some(&request.reason), earlier.object.commit.as_deref())
                 .unwrap_or_default(),
         };
-        write.audit_digests(Some(newest.checksum), Some(back.object.checksum));
+        write.audit_digests(Some(newest.checksum), Some(earlier.object.checksum));
         let object = publish(&mut write, &locked, &new).await?;
         tracing::info!(
             stack_id = %locked.id,
@@ -99,7 +109,7 @@ pub async fn roll_back(
 
 /// Reads the version to roll back to. Uses the connection of the transaction: waiting for a second one could
 /// deadlock.
-async fn earlier(
+async fn fetch_earlier(
     write: &mut Write,
     stack: &LockedStack,
     sequence_id: SequenceId,

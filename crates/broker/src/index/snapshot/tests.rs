@@ -59,9 +59,9 @@ fn measure(agents: usize, stacks: usize, rounds: usize) {
         let id = facts.id;
         let mut facts = stack(number, (stacks + number) as i64);
         facts.id = id;
-        let told = snapshot.apply(Changes { stacks: vec![facts], ..Changes::default() });
-        assert_eq!(told.len(), agents as u64 / 5_000, "only the agents of one site");
-        affected |= told;
+        let changed_agents = snapshot.apply(Changes { stacks: vec![facts], ..Changes::default() });
+        assert_eq!(changed_agents.len(), agents as u64 / 5_000, "only the agents of one site");
+        affected |= changed_agents;
     }
     let apply = started.elapsed() / u32::try_from(rounds).expect("few");
     let started = Instant::now();

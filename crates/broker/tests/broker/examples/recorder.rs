@@ -93,7 +93,7 @@ impl Recorder {
 
     fn note(&self, exchange: Exchange) -> Result<Value> {
         let answer = exchange.answer.clone().unwrap_or_default();
-        let mut exchanges = self.exchanges.lock().expect("nobody panicked");
+        let mut exchanges = self.exchanges.lock().expect("never poisoned");
         let again = exchanges
             .iter()
             .any(|before| (&before.route, &before.media_type) == (&exchange.route, &exchange.media_type));

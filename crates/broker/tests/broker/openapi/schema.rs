@@ -109,14 +109,14 @@ impl SchemaCheck<'_> {
 
     fn one_of(&mut self, at: &str, schemas: &Value, value: &Value) -> Described {
         let mut fits = Vec::new();
-        let mut told = Vec::new();
+        let mut other_misfits = Vec::new();
         for schema in schemas.as_array().into_iter().flatten() {
             let mut check = SchemaCheck { document: self.document, misfits: Vec::new() };
             let described = check.at(at, schema, value);
-            if check.misfits.is_empty() { fits.push(described) } else { told.extend(check.misfits) }
+            if check.misfits.is_empty() { fits.push(described) } else { other_misfits.extend(check.misfits) }
         }
         if fits.len() != 1 {
-            self.say(at, format!("fits {} of several, not one: {told:?}", fits.len()));
+            self.say(at, format!("fits {} of several, not one: {other_misfits:?}", fits.len()));
         }
         fits.pop().unwrap_or_default()
     }
@@ -199,7 +199,7 @@ impl Described {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn misfits_are_reported() {
     let document = serde_json::json!({ "components": { "schemas": { "Base": {
         "type": "object", "required": ["id"], "properties": { "id": { "type": "string", "format": "uuid" } },
     } } } });
@@ -210,13 +210,13 @@ fn what_does_not_fit_is_told() {
     let fits = |value: Value| misfits(&document, &schema, &value);
     let id = "0197a000-0000-7000-8000-000000000001";
     assert_eq!(fits(serde_json::json!({ "id": id, "count": 1 })), Vec::<String>::new());
-    for (wrong, told) in [
+    for (wrong, misfit) in [
         (serde_json::json!({ "count": 1 }), "$: id is missing"),
         (serde_json::json!({ "id": "x" }), "$.id: \"x\" is not written as uuid"),
         (serde_json::json!({ "id": id, "count": -1 }), "$.count: -1 is below 0"),
         (serde_json::json!({ "id": id, "count": "1" }), "$.count: \"1\" is no [\"integer\",\"null\"]"),
         (serde_json::json!({ "id": id, "more": 1 }), "$: more is not described"),
     ] {
-        assert_eq!(fits(wrong), [told]);
+        assert_eq!(fits(wrong), [misfit]);
     }
 }

@@ -1,4 +1,4 @@
-//! Troubles that last are told once, and once more when they are over.
+//! Lasting problems send one alert, and one when they are resolved.
 
 use std::time::Duration;
 
@@ -37,15 +37,15 @@ async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_pass
     agent
         .send_reports(&[report(Transition::Failed), report(Transition::Failed), report(Transition::Failed)])
         .await?;
-    let told = receiver.got(1).await?.remove(0).json();
-    assert_eq!(told["type"], "alert.failure");
-    assert_eq!((&told["data"]["count"], &told["data"]["message"]), (&json!(3), &json!("it is failed")));
+    let raised = receiver.got(1).await?.remove(0).json();
+    assert_eq!(raised["type"], "alert.failure");
+    assert_eq!((&raised["data"]["count"], &raised["data"]["message"]), (&json!(3), &json!("it is failed")));
     agent.send_reports(&[report(Transition::Failed), report(Transition::Degraded)]).await?;
     agent.send_reports(&[report(Transition::Healthy)]).await?;
     let over = receiver.got(2).await?.remove(1).json();
     assert_eq!(over["type"], "alert.failure_over");
-    assert_eq!((&over["data"]["count"], &over["data"]["since"]), (&json!(5), &told["data"]["since"]));
-    // A second spell is told again: so nothing was told in between.
+    assert_eq!((&over["data"]["count"], &over["data"]["since"]), (&json!(5), &raised["data"]["since"]));
+    // A second episode sends a new alert, so none was sent in between.
     agent.send_reports(&[report(Transition::Blocked)]).await?;
     receiver.got(3).await?;
     assert_eq!(receiver.kinds(), ["alert.failure", "alert.failure_over", "alert.failure"]);
@@ -64,22 +64,22 @@ async fn f7_drift_that_is_repaired_again_and_again_is_sent_once_with_the_count_a
     let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
     let object = harness.submit("web", YAML).await?;
     let mut sent = 0;
-    // Somebody fights over a field: it is put back until the broker has told so, and once more.
+    // Another client keeps changing a field: it is repaired until the alert arrives, and once more.
     while receiver.seen().is_empty() {
         sent += 1;
         let repaired = agent.report(stack.id, object.sequence_id, Transition::Repaired, 1_800_000_000 + sent);
         agent.send_reports(&[repaired]).await?;
-        assert!(sent < 400, "drift is never told");
+        assert!(sent < 400, "no alert for drift");
         tokio::time::sleep(grace / 10).await;
     }
     let seen = receiver.got(2).await?;
-    let (told, over) = (seen[0].json(), seen[1].json());
+    let (raised, over) = (seen[0].json(), seen[1].json());
     assert_eq!(
-        (told["type"].as_str(), over["type"].as_str()),
+        (raised["type"].as_str(), over["type"].as_str()),
         (Some("alert.drift"), Some("alert.drift_over"))
     );
-    assert!(told["data"]["count"].as_i64() > Some(1), "{told}");
-    assert_eq!(over["data"]["since"], told["data"]["since"]);
-    assert!(over["data"]["count"].as_i64() >= told["data"]["count"].as_i64(), "{over}");
+    assert!(raised["data"]["count"].as_i64() > Some(1), "{raised}");
+    assert_eq!(over["data"]["since"], raised["data"]["since"]);
+    assert!(over["data"]["count"].as_i64() >= raised["data"]["count"].as_i64(), "{over}");
     Ok(())
 }

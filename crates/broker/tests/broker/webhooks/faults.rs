@@ -41,11 +41,11 @@ async fn row_48_a_receiver_that_hangs_holds_up_no_other_and_is_tried_again() -> 
     good.got(3).await?;
     let waiting = deliveries(&harness, "hanging").await?;
     assert!(waiting.iter().all(|delivery| delivery.last_attempt.is_none()), "the others were not waited for");
-    let told = |text: &str| text.contains("no response within 15 seconds");
+    let timed_out = |text: &str| text.contains("no response within 15 seconds");
     let oldest = async || deliveries(&harness, "hanging").await.ok()?.pop();
     let tried = brokkr_testkit::eventually(SOON, "the attempt is given up", async || {
         let attempt = oldest().await?.last_attempt?;
-        attempt.error.filter(|error| told(error))
+        attempt.error.filter(|error| timed_out(error))
     });
     tried.await?;
     // It comes back: the same message, and then the rest.
@@ -133,7 +133,7 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
     let receiver = trust.receiver(Answer::Status(200)).await?;
     let url = format!("https://receiver.test:{}/", receiver.port);
     let inside: IpAddr = "127.0.0.1".parse()?;
-    // Stands for a public address; nobody listens there.
+    // Used as a public address on which nothing listens.
     let outside: IpAddr = "127.0.0.2".parse()?;
     let send = async |allowed: IpAddr, answers: &[&[IpAddr]]| -> Result<(SendOutcome, usize)> {
         let lookup =
@@ -167,7 +167,7 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s15_a_sender_whose_lease_has_ended_stores_nothing() -> Result<()> {
+async fn s15_a_sender_with_an_expired_lease_stores_nothing() -> Result<()> {
     let trust = Trust::new()?;
     let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Hang).await?);
     let webhook = create(&harness, "chat", &receiver, json!({})).await?;

@@ -134,7 +134,7 @@ impl Receiver {
         self.seen().iter().map(Received::kind).collect()
     }
 
-    /// Waits for so many messages.
+    /// Waits for `count` messages.
     pub async fn got(&self, count: usize) -> Result<Vec<Received>> {
         eventually(SOON, "messages to a webhook", async || {
             let seen = self.seen();

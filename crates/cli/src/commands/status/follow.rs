@@ -69,8 +69,7 @@ struct KnownStacks {
 }
 
 impl KnownStacks {
-    /// Returns the stacks whose counts to read: those with events; and, unless there are too many stacks, those that are new
-    /// or changed, or all.
+    /// Returns the stacks with counts to read: those with events and, unless there are too many, new or changed ones, or all.
     fn to_read(&self, stacks: &[Stack], heard: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
         let is_few = stacks.len() <= MOST_WITH_COUNTS;
         let is_due = |stack: &&Stack| match self.lines.get(&stack.id) {

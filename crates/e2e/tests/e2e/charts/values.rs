@@ -42,7 +42,7 @@ fn joined(rights: &Rights, authorities: Option<&str>) -> Result<Objects> {
         broker: &broker,
         token: &SecretString::from("bkj_secret"),
         token_id: "",
-        authorities,
+        ca_certificates: authorities,
         proxy: authorities.map(|_| &proxy),
     };
     let mut objects = rights::manifests(rights, HOME)?;

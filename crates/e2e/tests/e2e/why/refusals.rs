@@ -23,7 +23,7 @@ async fn g3_why_rejected_yaml() -> Result<()> {
     let world = World::start().await?;
     let fleet = &world.fleet;
     fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let stands = well(fleet, "web").await?;
+    let before = well(fleet, "web").await?;
 
     let bad = world.manifest(&[("one", "2")]).replace("data:\n", "data:\n  value: \"3\"\n");
     let file = fleet.cli.file("bad.yaml", &bad)?;
@@ -47,7 +47,7 @@ async fn g3_why_rejected_yaml() -> Result<()> {
     row("6")?.fits("published", "BRK2004", same, next)?;
 
     let still = well(fleet, "web").await?;
-    ensure!(still["wanted_sequence_id"] == stands["wanted_sequence_id"], "{still}");
+    ensure!(still["wanted_sequence_id"] == before["wanted_sequence_id"], "{still}");
     fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
     world.wait_for_value("one", "2").await
 }

@@ -10,15 +10,15 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// Plays a story, and answers what was told when. Time passes wherever the alarm asks to be looked at.
+/// Runs a story, and returns the notices with their times. Time advances to each check that the alarm schedules.
 fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &'static str, u32)> {
-    let (mut alarm, mut told) = (Alarm::Quiet, Vec::new());
+    let (mut alarm, mut notices) = (Alarm::Quiet, Vec::new());
     let mut take = |alarm: &mut Alarm, observation: Observation<'_>, second: i64| {
         let (next, notice) = step(kind, *alarm, observation, at(second), GRACE);
         *alarm = next;
         match notice {
-            Some(Notice::Raised(episode)) => told.push((second, "lasts", episode.count)),
-            Some(Notice::Resolved(episode)) => told.push((second, "over", episode.count)),
+            Some(Notice::Raised(episode)) => notices.push((second, "lasts", episode.count)),
+            Some(Notice::Resolved(episode)) => notices.push((second, "over", episode.count)),
             None => {}
         }
     };
@@ -30,7 +30,7 @@ fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &
             }
             let before = *alarm;
             take(alarm, Observation::Time, second);
-            assert_ne!(before, *alarm, "a look that was asked for changes something");
+            assert_ne!(before, *alarm, "a scheduled check changes the state");
         }
     };
     for (second, transition) in story {
@@ -38,15 +38,15 @@ fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &
         take(&mut alarm, Observation::Reported(transition), *second);
     }
     time_passes(&mut alarm, until, &mut take);
-    told
+    notices
 }
 
 #[test]
 fn f7_a_failure_that_lasts_is_announced_once_and_its_end_once() {
     use Transition::{Applied, Degraded, Failed, Healthy};
-    // Healed within the grace: nobody is told.
+    // Resolved within the grace period: no notice.
     assert_eq!(play(AlarmKind::Failure, &[(0, Failed), (299, Healthy)], 9999), []);
-    // Retried every minute for an hour, told once, with how often it had failed by then.
+    // Retried every minute for an hour: one notice, with the number of failures until then.
     let mut retried: Vec<_> = (0..60).map(|minute| (minute * 60, Failed)).collect();
     retried.push((3600, Applied));
     assert_eq!(play(AlarmKind::Failure, &retried, 9999), [(300, "lasts", 6), (3600, "over", 60)]);
@@ -55,11 +55,11 @@ fn f7_a_failure_that_lasts_is_announced_once_and_its_end_once() {
     // Written is not ready.
     let story = [(0, Degraded), (400, Applied), (500, Healthy)];
     assert_eq!(play(AlarmKind::Failure, &story, 9999), [(300, "lasts", 1), (500, "over", 1)]);
-    // Again after it was over: a new kind.
+    // A second failure after the first was resolved: a new episode.
     let story = [(0, Failed), (400, Healthy), (500, Failed), (900, Healthy)];
-    let told: Vec<_> =
+    let notices: Vec<_> =
         play(AlarmKind::Failure, &story, 9999).into_iter().map(|(second, ..)| second).collect();
-    assert_eq!(told, [300, 400, 800, 900]);
+    assert_eq!(notices, [300, 400, 800, 900]);
 }
 
 #[test]
@@ -86,12 +86,12 @@ proptest! {
             .into_iter()
             .map(|(pause, which)| { now += pause; (now, all[which].clone()) })
             .collect();
-        let told = play(kind, &story, now + 10_000);
-        for (place, (_, what, _)) in told.iter().enumerate() {
-            prop_assert_eq!(*what, if place % 2 == 0 { "lasts" } else { "over" });
+        let notices = play(kind, &story, now + 10_000);
+        for (index, (_, what, _)) in notices.iter().enumerate() {
+            prop_assert_eq!(*what, if index % 2 == 0 { "lasts" } else { "over" });
         }
         if drift {
-            prop_assert_eq!(told.len() % 2, 0, "drift ends by itself");
+            prop_assert_eq!(notices.len() % 2, 0, "drift ends by itself");
         }
     }
 }

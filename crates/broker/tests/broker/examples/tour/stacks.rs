@@ -93,7 +93,7 @@ fn failure(mut report: Report) -> Report {
     report
 }
 
-/// What somebody sees who asks what is wrong.
+/// Reads the status and the explanation of a failure.
 async fn look(
     tour: &Tour,
     owner: &Caller,
@@ -119,7 +119,7 @@ async fn look(
     Ok(())
 }
 
-/// Somebody watches while the version before comes back.
+/// Follows the status during a rollback.
 async fn follow(
     tour: &Tour,
     owner: &Caller,
@@ -133,14 +133,16 @@ async fn follow(
     tell(eu, tour.report(eu, stack, object.sequence_id, Transition::Healthy)).await?;
     for (path, reader) in [(paths[0], &mut events), (paths[1], &mut statuses)] {
         // A stream begins where its replica is, which may be a moment ago.
-        let told = loop {
-            let told = reader.next().await?.context("the stream ended")?;
-            if serde_json::from_str::<Value>(&told.data)?["sequence_id"] == json!(object.sequence_id) {
-                break told;
+        let message = loop {
+            let message = reader.next().await?.context("the stream ended")?;
+            if serde_json::from_str::<Value>(&message.data)?["sequence_id"] == json!(object.sequence_id) {
+                break message;
             }
         };
-        tour.recorder
-            .message(path, format!("id: {}\nevent: {}\ndata: {}\n\n", told.id, told.name, told.data))?;
+        tour.recorder.message(
+            path,
+            format!("id: {}\nevent: {}\ndata: {}\n\n", message.id, message.name, message.data),
+        )?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Somebody is told of what happens.
+//! Webhooks.
 
 use anyhow::Result;
 use brokkr_api::page::Page;
