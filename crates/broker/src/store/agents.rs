@@ -10,7 +10,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 use crate::domain::facts::SessionFacts;
 use crate::domain::presence::{missed, presence};
 
@@ -103,15 +103,12 @@ macro_rules! present {
     };
 }
 
-pub async fn agent_fetch(
-    executor: impl PgExecutor<'_>,
-    agent: &AgentRef,
-) -> Result<Option<Agent>, StoreError> {
+pub async fn agent_fetch(executor: impl PgExecutor<'_>, agent: &AgentRef) -> Result<Option<Agent>> {
     let query = match agent {
         AgentRef::Id(id) => sqlx::query_as::<_, AgentRow>(agents!("WHERE id = $1")).bind(id.0),
         AgentRef::Name(name) => sqlx::query_as::<_, AgentRow>(agents!("WHERE name = $1")).bind(name),
     };
-    let row = query.fetch_optional(executor).await.doing("read the agent")?;
+    let row = query.optional(executor, "read the agent").await?;
     row.map(AgentRow::agent).transpose().doing("read the agent")
 }
 
@@ -122,7 +119,7 @@ pub async fn agent_list_present(
     sort: Sort,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Agent>, StoreError> {
+) -> Result<Vec<Agent>> {
     let sql = match sort {
         Sort::Name => agents!(present!("AND ($3::text IS NULL OR name > $3) ORDER BY name LIMIT $4")),
         Sort::NameDown => {
@@ -139,34 +136,31 @@ pub async fn agent_list_present(
         .bind(below)
         .bind(after)
         .bind(i64::try_from(most).unwrap_or(i64::MAX))
-        .fetch_all(pool)
-        .await
-        .doing("list the agents")?;
+        .all(pool, "list the agents")
+        .await?;
     rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
 /// Returns the ids of all agents of this presence.
-pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<AgentId>, StoreError> {
+pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<AgentId>> {
     let (least, below) = missed(presence).unzip();
     let ids: Vec<Uuid> = sqlx::query_scalar(concat!("SELECT id FROM agents ", present!("")))
         .bind(least)
         .bind(below)
-        .fetch_all(pool)
-        .await
-        .doing("count the agents")?;
+        .all(pool, "count the agents")
+        .await?;
     Ok(ids.into_iter().map(AgentId).collect())
 }
 
 /// Returns the number of agents per version, most frequent first.
-pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion>, StoreError> {
+pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion>> {
     let rows: Vec<(Option<String>, i64)> = sqlx::query_as(
         "SELECT version, count(*) FROM agents WHERE revoked_at IS NULL
          GROUP BY version ORDER BY count(*) DESC, version LIMIT $1",
     )
     .bind(most)
-    .fetch_all(pool)
-    .await
-    .doing("count the agents of each version")?;
+    .all(pool, "count the agents of each version")
+    .await?;
     Ok(rows
         .into_iter()
         .map(|(version, agents)| AgentVersion { version, agents: agents.cast_unsigned() })
@@ -174,43 +168,40 @@ pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion
 }
 
 /// Returns these agents, in the given order.
-pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
+pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>> {
     let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
     let rows: Vec<AgentRow> = sqlx::query_as(agents!(
         "JOIN unnest($1::uuid[]) WITH ORDINALITY AS asked (id, place) USING (id) ORDER BY place"
     ))
     .bind(ids)
-    .fetch_all(pool)
-    .await
-    .doing("list the agents")?;
+    .all(pool, "list the agents")
+    .await?;
     rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
 pub async fn agent_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     id: AgentId,
     name: &str,
     labels: &Labels,
     public_key: &[u8],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query("INSERT INTO agents (id, name, status, labels, public_key) VALUES ($1, $2, $3, $4, $5)")
         .bind(id.0)
         .bind(name)
         .bind(AgentStatus::Active.to_string())
         .bind(Json(labels))
         .bind(public_key)
-        .execute(connection)
+        .run(conn, "insert the agent")
         .await
-        .map(|_| ())
-        .doing("insert the agent")
 }
 
 /// Changes the given fields. `labels_changed_at` changes only if the labels do.
 pub async fn agent_patch_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: &AgentRef,
     patch: &AgentPatch,
-) -> Result<Option<Agent>, StoreError> {
+) -> Result<Option<Agent>> {
     let (id, name) = match agent {
         AgentRef::Id(id) => (Some(id.0), None),
         AgentRef::Name(name) => (None, Some(name)),
@@ -231,20 +222,19 @@ pub async fn agent_patch_on_conn(
     .bind(patch.status.map(|status| status.to_string()))
     .bind(patch.labels.as_ref().map(Json))
     .bind(patch.annotations.as_ref().map(Json))
-    .fetch_optional(connection)
-    .await
-    .doing("change the agent")?;
+    .optional(conn, "change the agent")
+    .await?;
     row.map(AgentRow::agent).transpose().doing("change the agent")
 }
 
 /// Opens a session in one conditional statement: the highest count wins, a second process with the same count ties with
 /// the first, a lower count changes nothing.
 pub async fn agent_open_session_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     session: OpenSession,
     version: Option<&str>,
-) -> Result<SessionVerdict, StoreError> {
+) -> Result<SessionVerdict> {
     let tied: Option<bool> = sqlx::query_scalar(
         "UPDATE agents SET
             session_tied = session_count = $2
@@ -259,9 +249,8 @@ pub async fn agent_open_session_on_conn(
     .bind(session.count)
     .bind(session.instance.0)
     .bind(version)
-    .fetch_optional(connection)
-    .await
-    .doing("open the session")?;
+    .optional(conn, "open the session")
+    .await?;
     Ok(match tied {
         None => SessionVerdict::Superseded,
         Some(true) => SessionVerdict::Tied,
@@ -270,16 +259,12 @@ pub async fn agent_open_session_on_conn(
 }
 
 /// Locks the agent's row and returns its current session.
-pub async fn agent_lock_on_conn(
-    connection: &mut PgConnection,
-    agent: AgentId,
-) -> Result<Option<SessionFacts>, StoreError> {
+pub async fn agent_lock_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<Option<SessionFacts>> {
     let row: Option<(i64, Option<Uuid>, bool)> = sqlx::query_as(
         "SELECT session_count, session_instance, session_tied FROM agents WHERE id = $1 FOR NO KEY UPDATE",
     )
     .bind(agent.0)
-    .fetch_optional(connection)
-    .await
-    .doing("lock the agent")?;
+    .optional(conn, "lock the agent")
+    .await?;
     Ok(row.map(|(count, instance, tied)| SessionFacts { count, instance: instance.map(InstanceId), tied }))
 }

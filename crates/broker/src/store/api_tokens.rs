@@ -7,7 +7,7 @@ use jiff_sqlx::ToSqlx as _;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 
 /// A new token; only the caller knows its secret.
 #[derive(Clone, Debug)]
@@ -48,10 +48,7 @@ impl TokenRow {
     }
 }
 
-pub async fn api_token_insert_on_conn(
-    connection: &mut PgConnection,
-    token: NewApiToken<'_>,
-) -> Result<ApiToken, StoreError> {
+pub async fn api_token_insert_on_conn(conn: &mut PgConnection, token: NewApiToken<'_>) -> Result<ApiToken> {
     let row: TokenRow = sqlx::query_as(
         "INSERT INTO api_tokens (project, id, name, role, hash, created_by, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -64,22 +61,20 @@ pub async fn api_token_insert_on_conn(
     .bind(token.hash)
     .bind(token.created_by)
     .bind(token.expires_at.map(|at| at.to_sqlx()))
-    .fetch_one(connection)
-    .await
-    .doing("insert the API token")?;
+    .one(conn, "insert the API token")
+    .await?;
     row.token().doing("insert the API token")
 }
 
 /// Returns the identity of a token that was not revoked. The caller checks the expiry, because the result may be cached.
-pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>, StoreError> {
+pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>> {
     type Row = (String, Uuid, String, String, Option<jiff_sqlx::Timestamp>);
     let row: Option<Row> = sqlx::query_as(
         "SELECT project, id, name, role, expires_at FROM api_tokens WHERE hash = $1 AND revoked_at IS NULL",
     )
     .bind(hash)
-    .fetch_optional(pool)
-    .await
-    .doing("find the API token")?;
+    .optional(pool, "find the API token")
+    .await?;
     row.map(|(project, id, name, role, expires_at)| {
         Ok(WhoAmI {
             token_id: TokenId(id),
@@ -107,7 +102,7 @@ pub async fn api_token_list(
     scope: TokenScope<'_>,
     after: Option<TokenId>,
     limit: usize,
-) -> Result<Vec<ApiToken>, StoreError> {
+) -> Result<Vec<ApiToken>> {
     let rows: Vec<TokenRow> = sqlx::query_as(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND ($3::uuid IS NULL OR id > $3)
@@ -117,17 +112,12 @@ pub async fn api_token_list(
     .bind(scope.over_installation)
     .bind(after.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the API tokens")?;
+    .all(pool, "list the API tokens")
+    .await?;
     rows.into_iter().map(TokenRow::token).collect::<Result<_, _>>().doing("list the API tokens")
 }
 
-pub async fn api_token_fetch(
-    pool: &PgPool,
-    scope: TokenScope<'_>,
-    id: TokenId,
-) -> Result<Option<ApiToken>, StoreError> {
+pub async fn api_token_fetch(pool: &PgPool, scope: TokenScope<'_>, id: TokenId) -> Result<Option<ApiToken>> {
     let row: Option<TokenRow> = sqlx::query_as(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3",
@@ -135,18 +125,17 @@ pub async fn api_token_fetch(
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
-    .fetch_optional(pool)
-    .await
-    .doing("read the API token")?;
+    .optional(pool, "read the API token")
+    .await?;
     row.map(TokenRow::token).transpose().doing("read the API token")
 }
 
 /// Locks a token; returns it and the time of the transaction.
 pub async fn api_token_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     scope: TokenScope<'_>,
     id: TokenId,
-) -> Result<Option<(ApiToken, Timestamp)>, StoreError> {
+) -> Result<Option<(ApiToken, Timestamp)>> {
     #[derive(sqlx::FromRow)]
     struct Row {
         #[sqlx(flatten)]
@@ -160,19 +149,18 @@ pub async fn api_token_lock_on_conn(
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
-    .fetch_optional(connection)
-    .await
-    .doing("lock the API token")?;
+    .optional(conn, "lock the API token")
+    .await?;
     row.map(|row| Ok((row.token.token()?, row.now.to_jiff()))).transpose().doing("lock the API token")
 }
 
 /// Sets the expiry of a token, unless it expires sooner; returns its hash.
 pub async fn api_token_end_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     id: TokenId,
     at: Timestamp,
-) -> Result<(ApiToken, Vec<u8>), StoreError> {
+) -> Result<(ApiToken, Vec<u8>)> {
     #[derive(sqlx::FromRow)]
     struct Row {
         #[sqlx(flatten)]
@@ -186,18 +174,17 @@ pub async fn api_token_end_on_conn(
     .bind(project)
     .bind(id.0)
     .bind(at.to_sqlx())
-    .fetch_one(connection)
-    .await
-    .doing("expire the API token")?;
+    .one(conn, "expire the API token")
+    .await?;
     Ok((row.token.token().doing("expire the API token")?, row.hash))
 }
 
 /// Revokes a token and returns its hash. A revoked token does not change.
 pub async fn api_token_revoke_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     scope: TokenScope<'_>,
     id: TokenId,
-) -> Result<Option<Vec<u8>>, StoreError> {
+) -> Result<Option<Vec<u8>>> {
     sqlx::query_scalar(
         "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, now())
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3
@@ -206,34 +193,29 @@ pub async fn api_token_revoke_on_conn(
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
-    .fetch_optional(connection)
+    .optional(conn, "revoke the API token")
     .await
-    .doing("revoke the API token")
 }
 
 /// Returns whether a valid admin token exists; locks the table, so that no other one is created meanwhile.
-pub async fn api_token_admin_exists_on_conn(connection: &mut PgConnection) -> Result<bool, StoreError> {
+pub async fn api_token_admin_exists_on_conn(conn: &mut PgConnection) -> Result<bool> {
     sqlx::query("LOCK TABLE api_tokens IN SHARE ROW EXCLUSIVE MODE")
-        .execute(&mut *connection)
-        .await
-        .doing("lock the API tokens")?;
+        .run(&mut *conn, "lock the API tokens")
+        .await?;
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM api_tokens WHERE role = 'admin' AND revoked_at IS NULL
                         AND (expires_at IS NULL OR expires_at > now()))",
     )
-    .fetch_one(connection)
+    .one(conn, "find an admin token")
     .await
-    .doing("find an admin token")
 }
 
 /// Deletes tokens that expired or were revoked this long ago.
-pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64> {
     sqlx::query(
         "DELETE FROM api_tokens WHERE least(expires_at, revoked_at) < now() - make_interval(secs => $1)",
     )
     .bind(seconds)
-    .execute(pool)
+    .affected(pool, "delete expired API tokens")
     .await
-    .map(|done| done.rows_affected())
-    .doing("delete expired API tokens")
 }

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use super::{Doing as _, StoreError, checksum, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, checksum, known};
 use crate::domain::audit::AuditRecord;
 
 /// Inserts entries and returns the id of their transaction.
-pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]) -> Result<u64, StoreError> {
+pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]) -> Result<u64> {
     let column = |read: fn(&AuditRecord) -> &str| {
         records.iter().map(|record| read(record).to_owned()).collect::<Vec<_>>()
     };
@@ -38,9 +38,8 @@ pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]
     .bind(column(|record| &record.request_id))
     .bind(digests(|record| record.before))
     .bind(digests(|record| record.after))
-    .fetch_optional(executor)
-    .await
-    .doing("write to the audit log")?;
+    .optional(executor, "write to the audit log")
+    .await?;
     Ok(xid.unwrap_or_default().cast_unsigned())
 }
 
@@ -108,7 +107,7 @@ pub async fn audit_list(
     project: &str,
     filter: &AuditFilter,
     limit: usize,
-) -> Result<Vec<AuditEntry>, StoreError> {
+) -> Result<Vec<AuditEntry>> {
     let rows: Vec<AuditRow> = sqlx::query_as(
         "SELECT id, at, project, kind, principal, name, method, route, path, address, status, request_id,
                 before, after
@@ -128,18 +127,14 @@ pub async fn audit_list(
     .bind(filter.since.map(|at| at.to_sqlx()))
     .bind(filter.until.map(|at| at.to_sqlx()))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the audit log")?;
+    .all(pool, "list the audit log")
+    .await?;
     rows.into_iter().map(AuditRow::entry).collect::<Result<_, _>>().doing("list the audit log")
 }
 
 /// Returns the next entries that are not chained yet, in the order of their transactions. Only below the horizon: no
 /// entry can still commit before them.
-pub async fn audit_unchained_on_conn(
-    connection: &mut PgConnection,
-    limit: i64,
-) -> Result<Vec<(u64, AuditEntry)>, StoreError> {
+pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Result<Vec<(u64, AuditEntry)>> {
     #[derive(sqlx::FromRow)]
     struct Row {
         transaction: i64,
@@ -155,9 +150,8 @@ pub async fn audit_unchained_on_conn(
          ORDER BY a.xid, a.id LIMIT $1",
     )
     .bind(limit)
-    .fetch_all(connection)
-    .await
-    .doing("read unchained audit entries")?;
+    .all(conn, "read unchained audit entries")
+    .await?;
     rows.into_iter()
         .map(|row| Ok((row.transaction.cast_unsigned(), row.row.entry()?)))
         .collect::<Result<_, sqlx::Error>>()
@@ -174,11 +168,11 @@ pub struct ChainLink {
 
 /// Inserts links and moves the cursor past the last entry. `heads` are the last links of each project.
 pub async fn audit_chain_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     links: &[ChainLink],
     heads: &[AuditHead],
     (xid, id): (u64, i64),
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let doing = "add to the audit chain";
     sqlx::query(
         "INSERT INTO audit_chain (project, number, audit_id, audit_at, hash)
@@ -189,9 +183,8 @@ pub async fn audit_chain_on_conn(
     .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())
     .bind(links.iter().map(|link| link.audit_at.to_sqlx()).collect::<Vec<_>>())
     .bind(links.iter().map(|link| link.head.hash.0.to_vec()).collect::<Vec<_>>())
-    .execute(&mut *connection)
-    .await
-    .doing(doing)?;
+    .run(&mut *conn, doing)
+    .await?;
     sqlx::query(
         "INSERT INTO audit_heads AS h (project, number, hash)
          SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
@@ -200,31 +193,27 @@ pub async fn audit_chain_on_conn(
     .bind(heads.iter().map(|head| head.project.clone()).collect::<Vec<_>>())
     .bind(heads.iter().map(|head| head.number).collect::<Vec<_>>())
     .bind(heads.iter().map(|head| head.hash.0.to_vec()).collect::<Vec<_>>())
-    .execute(&mut *connection)
-    .await
-    .doing(doing)?;
+    .run(&mut *conn, doing)
+    .await?;
     sqlx::query("UPDATE audit_cursor SET xid = $1::bigint::text::xid8, id = $2")
         .bind(xid.cast_signed())
         .bind(id)
-        .execute(connection)
+        .run(conn, doing)
         .await
-        .map(|_| ())
-        .doing(doing)
 }
 
 /// Returns the heads of these projects, or of all.
 pub async fn audit_heads(
     executor: impl PgExecutor<'_>,
     projects: Option<&[String]>,
-) -> Result<Vec<AuditHead>, StoreError> {
+) -> Result<Vec<AuditHead>> {
     let rows: Vec<(String, i64, Vec<u8>)> = sqlx::query_as(
         "SELECT project, number, hash FROM audit_heads WHERE $1::text[] IS NULL OR project = ANY($1)
          ORDER BY project",
     )
     .bind(projects)
-    .fetch_all(executor)
-    .await
-    .doing("read the heads of the audit chains")?;
+    .all(executor, "read the heads of the audit chains")
+    .await?;
     let head = |(project, number, hash): (String, i64, Vec<u8>)| AuditHead {
         project,
         number,
@@ -243,12 +232,7 @@ pub struct WalkedLink {
 }
 
 /// Returns up to `limit` links of a project after `after`.
-pub async fn audit_walk(
-    pool: &PgPool,
-    project: &str,
-    after: i64,
-    limit: i64,
-) -> Result<Vec<WalkedLink>, StoreError> {
+pub async fn audit_walk(pool: &PgPool, project: &str, after: i64, limit: i64) -> Result<Vec<WalkedLink>> {
     #[derive(sqlx::FromRow)]
     struct Link {
         number: i64,
@@ -264,9 +248,8 @@ pub async fn audit_walk(
     .bind(project)
     .bind(after)
     .bind(limit)
-    .fetch_all(pool)
-    .await
-    .doing(doing)?;
+    .all(pool, doing)
+    .await?;
     let rows: Vec<AuditRow> = sqlx::query_as(
         "SELECT a.id, a.at, a.project, a.kind, a.principal, a.name, a.method, a.route, a.path, a.address, a.status,
                 a.request_id, a.before, a.after
@@ -274,9 +257,8 @@ pub async fn audit_walk(
     )
     .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())
     .bind(links.iter().map(|link| link.audit_at).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await
-    .doing(doing)?;
+    .all(pool, doing)
+    .await?;
     let mut entries: std::collections::HashMap<i64, AuditEntry> = rows
         .into_iter()
         .map(|row| Ok((row.id, row.entry()?)))
@@ -294,14 +276,13 @@ pub async fn audit_walk(
 }
 
 /// Returns an entry below the cursor without a link: it was inserted later, or its link was deleted.
-pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>, StoreError> {
+pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>> {
     sqlx::query_scalar(
         "SELECT a.id FROM audit a
          WHERE a.project = $1 AND (a.xid, a.id) <= (SELECT c.xid, c.id FROM audit_cursor c)
            AND NOT EXISTS (SELECT FROM audit_chain l WHERE l.audit_id = a.id) ORDER BY a.id LIMIT 1",
     )
     .bind(project)
-    .fetch_optional(pool)
+    .optional(pool, "find entries outside the audit chain")
     .await
-    .doing("find entries outside the audit chain")
 }

@@ -6,7 +6,7 @@ use brokkr_api::{SequenceId, StackId};
 use sqlx::{PgConnection, PgPool};
 
 use super::stacks::LockedStack;
-use super::{Doing as _, StoreError, checksum};
+use super::{Fetch as _, Result, Run as _, checksum};
 
 #[derive(sqlx::FromRow)]
 struct BarredRow {
@@ -31,13 +31,13 @@ impl From<BarredRow> for BarredContent {
 
 /// Bars a content. The caller holds the lock of the stack's row, so that no submission can come in between.
 pub async fn barred_content_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     content: Checksum,
     sequence_id: SequenceId,
     barred_by: &str,
     reason: &str,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "INSERT INTO barred_contents (project, stack_id, checksum, sequence_id, barred_by, reason)
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
@@ -48,18 +48,16 @@ pub async fn barred_content_insert_on_conn(
     .bind(sequence_id.0)
     .bind(barred_by)
     .bind(reason)
-    .execute(connection)
+    .run(conn, "bar the content")
     .await
-    .map(|_| ())
-    .doing("bar the content")
 }
 
 /// Returns the bar on this content, if any.
 pub async fn barred_content_find_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     content: Checksum,
-) -> Result<Option<BarredContent>, StoreError> {
+) -> Result<Option<BarredContent>> {
     let row: Option<BarredRow> = sqlx::query_as(
         "SELECT checksum, sequence_id, barred_by, reason, created_at FROM barred_contents
          WHERE project = $1 AND stack_id = $2 AND checksum = $3",
@@ -67,25 +65,23 @@ pub async fn barred_content_find_on_conn(
     .bind(&stack.project)
     .bind(stack.id.0)
     .bind(&content.0[..])
-    .fetch_optional(connection)
-    .await
-    .doing("find the bar on the content")?;
+    .optional(conn, "find the bar on the content")
+    .await?;
     Ok(row.map(Into::into))
 }
 
 pub async fn barred_content_delete_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     content: Checksum,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     sqlx::query("DELETE FROM barred_contents WHERE project = $1 AND stack_id = $2 AND checksum = $3")
         .bind(&stack.project)
         .bind(stack.id.0)
         .bind(&content.0[..])
-        .execute(connection)
+        .affected(conn, "remove the bar")
         .await
-        .map(|done| done.rows_affected() > 0)
-        .doing("remove the bar")
+        .map(|rows| rows > 0)
 }
 
 /// Returns up to `limit` barred contents of a stack, newest version first, plus one if there are more.
@@ -95,7 +91,7 @@ pub async fn barred_content_list(
     stack: StackId,
     below: Option<SequenceId>,
     limit: usize,
-) -> Result<Vec<BarredContent>, StoreError> {
+) -> Result<Vec<BarredContent>> {
     let rows: Vec<BarredRow> = sqlx::query_as(
         "SELECT checksum, sequence_id, barred_by, reason, created_at FROM barred_contents
          WHERE project = $1 AND stack_id = $2 AND sequence_id < $3 ORDER BY sequence_id DESC LIMIT $4",
@@ -104,8 +100,7 @@ pub async fn barred_content_list(
     .bind(stack.0)
     .bind(below.map_or(i64::MAX, |sequence| sequence.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list barred contents")?;
+    .all(pool, "list barred contents")
+    .await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }

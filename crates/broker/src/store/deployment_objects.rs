@@ -10,7 +10,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::stacks::LockedStack;
-use super::{Doing as _, StoreError, checksum};
+use super::{Fetch as _, Result, checksum};
 
 /// A submission: parsed, checked and hashed before the stack is locked.
 #[derive(Clone, Debug)]
@@ -97,10 +97,10 @@ struct ContentRow {
 
 /// Takes the next sequence id and inserts the object. The caller holds the lock of the stack's row.
 pub async fn deployment_object_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     new: &NewObject<'_>,
-) -> Result<DeploymentObject, StoreError> {
+) -> Result<DeploymentObject> {
     let row: ObjectRow = sqlx::query_as(
         "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest,
                                          is_deletion_marker, keeps_resources, resources, content, submitted_by,
@@ -120,25 +120,23 @@ pub async fn deployment_object_insert_on_conn(
     .bind(new.submitted_by)
     .bind(new.provenance.message())
     .bind(new.provenance.commit())
-    .fetch_one(connection)
-    .await
-    .doing("insert the deployment object")?;
+    .one(conn, "insert the deployment object")
+    .await?;
     Ok(row.into())
 }
 
 pub async fn deployment_object_fetch_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     sequence_id: SequenceId,
-) -> Result<Option<DeploymentObject>, StoreError> {
+) -> Result<Option<DeploymentObject>> {
     let row: Option<ObjectRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
-    .fetch_optional(connection)
-    .await
-    .doing("read the deployment object")?;
+    .optional(conn, "read the deployment object")
+    .await?;
     Ok(row.map(Into::into))
 }
 
@@ -146,16 +144,15 @@ pub async fn deployment_object_fetch_on_conn(
 pub async fn deployment_object_fetch_many(
     pool: &PgPool,
     sequence_ids: &[i64],
-) -> Result<Vec<DeploymentObject>, StoreError> {
+) -> Result<Vec<DeploymentObject>> {
     let rows: Vec<ObjectRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = ANY($1)",
     )
     .bind(sequence_ids)
-    .fetch_all(pool)
-    .await
-    .doing("read the deployment objects")?;
+    .all(pool, "read the deployment objects")
+    .await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
 
@@ -163,16 +160,15 @@ pub async fn deployment_object_fetch_many(
 pub async fn deployment_object_fetch_content(
     executor: impl PgExecutor<'_>,
     sequence_id: SequenceId,
-) -> Result<Option<StoredObject>, StoreError> {
+) -> Result<Option<StoredObject>> {
     let row: Option<ContentRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
-    .fetch_optional(executor)
-    .await
-    .doing("read the content of the deployment object")?;
+    .optional(executor, "read the content of the deployment object")
+    .await?;
     Ok(row.map(|row| StoredObject {
         object: row.object.into(),
         content: Bytes::from(row.content),
@@ -182,10 +178,10 @@ pub async fn deployment_object_fetch_content(
 
 /// Returns the target of a rollback: the last version below `newest` with another content that is not barred.
 pub async fn deployment_object_before_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     newest: &DeploymentObject,
-) -> Result<Option<SequenceId>, StoreError> {
+) -> Result<Option<SequenceId>> {
     let found: Option<i64> = sqlx::query_scalar(
         "SELECT o.sequence_id FROM deployment_objects o
          WHERE o.project = $1 AND o.stack_id = $2 AND o.sequence_id < $3 AND o.checksum <> $4
@@ -198,9 +194,8 @@ pub async fn deployment_object_before_on_conn(
     .bind(stack.id.0)
     .bind(newest.sequence_id.0)
     .bind(&newest.checksum.0[..])
-    .fetch_optional(connection)
-    .await
-    .doing("find the previous version")?;
+    .optional(conn, "find the previous version")
+    .await?;
     Ok(found.map(SequenceId))
 }
 
@@ -209,7 +204,7 @@ pub async fn deployment_object_rollable(
     pool: &PgPool,
     project: &str,
     stacks: &[StackId],
-) -> Result<HashSet<StackId>, StoreError> {
+) -> Result<HashSet<StackId>> {
     let found: Vec<Uuid> = sqlx::query_scalar(
         "SELECT s.id FROM stacks s JOIN deployment_objects n ON n.sequence_id = s.newest_sequence_id
          WHERE s.project = $1 AND s.id = ANY($2) AND s.deleted_at IS NULL
@@ -221,9 +216,8 @@ pub async fn deployment_object_rollable(
     )
     .bind(project)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await
-    .doing("find stacks with a previous version")?;
+    .all(pool, "find stacks with a previous version")
+    .await?;
     Ok(found.into_iter().map(StackId).collect())
 }
 
@@ -234,7 +228,7 @@ pub async fn deployment_object_list(
     stack: StackId,
     below: Option<SequenceId>,
     limit: usize,
-) -> Result<Vec<DeploymentObject>, StoreError> {
+) -> Result<Vec<DeploymentObject>> {
     let rows: Vec<ObjectRow> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at
@@ -245,8 +239,7 @@ pub async fn deployment_object_list(
     .bind(stack.0)
     .bind(below.map_or(i64::MAX, |sequence| sequence.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the deployment objects")?;
+    .all(pool, "list the deployment objects")
+    .await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }

@@ -12,29 +12,24 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 use crate::domain::filing::Filed;
 
 /// Serialises reports of one agent over all replicas: two batches with the same stacks must not deadlock.
-pub async fn event_lock_agent_on_conn(
-    connection: &mut PgConnection,
-    agent: AgentId,
-) -> Result<(), StoreError> {
+pub async fn event_lock_agent_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))")
         .bind(agent.to_string())
-        .execute(connection)
+        .run(conn, "wait for other reports of the agent")
         .await
-        .map(|_| ())
-        .doing("wait for other reports of the agent")
 }
 
 /// Inserts a batch in one statement and returns which events are new. A repeated one conflicts with its first copy,
 /// because the agent chooses id and time.
 pub async fn event_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     filed: &[Filed],
-) -> Result<HashSet<EventId>, StoreError> {
+) -> Result<HashSet<EventId>> {
     let reports = || filed.iter().map(|filed| &filed.report);
     let new: Vec<Uuid> = sqlx::query_scalar(
         "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, details, message,
@@ -58,9 +53,8 @@ pub async fn event_insert_on_conn(
     .bind(reports().map(|report| report.message.to_string()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.objects)).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(report.hops)).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await
-    .doing("insert the events")?;
+    .all(conn, "insert the events")
+    .await?;
     Ok(new.into_iter().map(EventId).collect())
 }
 
@@ -203,7 +197,7 @@ pub async fn event_list(
     project: &str,
     filter: EventFilter,
     limit: usize,
-) -> Result<Vec<RecordedEvent>, StoreError> {
+) -> Result<Vec<RecordedEvent>> {
     // One statement per filter, so that each uses its index.
     let sql = match (filter.stack, filter.agent) {
         (None, None) => events!(
@@ -228,9 +222,8 @@ pub async fn event_list(
         .bind(filter.transition.map(|transition| transition.to_string()))
         .bind(filter.since.map(Timestamp::to_sqlx))
         .bind(filter.until.map(Timestamp::to_sqlx))
-        .fetch_all(pool)
-        .await
-        .doing("list the events")?;
+        .all(pool, "list the events")
+        .await?;
     rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("list the events")
 }
 
@@ -241,7 +234,7 @@ pub async fn event_follow(
     after: EventCursor,
     horizon: u64,
     limit: usize,
-) -> Result<Vec<RecordedEvent>, StoreError> {
+) -> Result<Vec<RecordedEvent>> {
     let sql = match project {
         None => events!(
             "WHERE $1::text IS NULL AND (e.xid, e.recorded) > ($2::bigint::text::xid8, $3)
@@ -258,8 +251,7 @@ pub async fn event_follow(
         .bind(after.recorded)
         .bind(horizon.cast_signed())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(pool)
-        .await
-        .doing("follow the events")?;
+        .all(pool, "follow the events")
+        .await?;
     rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("follow the events")
 }

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, checksum, known};
+use super::{Doing as _, Result, checksum, known};
 use crate::domain::facts::{
     AgentFacts, ApprovalFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
@@ -55,28 +55,22 @@ macro_rules! stacks_where {
 
 use stacks_where;
 
-pub async fn facts_of_agents_on_conn(
-    connection: &mut PgConnection,
-    agents: &[AgentId],
-) -> Result<Vec<AgentFacts>, StoreError> {
+pub async fn facts_of_agents_on_conn(conn: &mut PgConnection, agents: &[AgentId]) -> Result<Vec<AgentFacts>> {
     let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
     sqlx::query_as::<_, AgentRow>(NAMED_AGENTS)
         .bind(ids)
-        .fetch(connection)
+        .fetch(conn)
         .and_then(async |row| row.facts())
         .try_collect()
         .await
         .doing("read changed agents")
 }
 
-pub async fn facts_of_stacks_on_conn(
-    connection: &mut PgConnection,
-    stacks: &[StackId],
-) -> Result<Vec<StackFacts>, StoreError> {
+pub async fn facts_of_stacks_on_conn(conn: &mut PgConnection, stacks: &[StackId]) -> Result<Vec<StackFacts>> {
     let ids: Vec<Uuid> = stacks.iter().map(|stack| stack.0).collect();
     sqlx::query_as::<_, StackRow>(stacks_where!("s.id = ANY($1)"))
         .bind(ids)
-        .fetch(connection)
+        .fetch(conn)
         .and_then(async |row| row.facts())
         .try_collect()
         .await

@@ -8,7 +8,7 @@ use brokkr_api::grants::{ProjectGrant, PutGrant};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 use crate::domain::grants::GrantFacts;
 
 #[derive(sqlx::FromRow)]
@@ -53,63 +53,49 @@ impl GrantRow {
 }
 
 /// Returns up to `limit` grants, sorted by name, plus one if there are more.
-pub async fn grant_list(
-    pool: &PgPool,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<ProjectGrant>, StoreError> {
+pub async fn grant_list(pool: &PgPool, after: Option<&str>, limit: usize) -> Result<Vec<ProjectGrant>> {
     let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE name > $1 ORDER BY name LIMIT $2")
         .bind(after.unwrap_or_default())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-        .fetch_all(pool)
-        .await
-        .doing("list the grants")?;
+        .all(pool, "list the grants")
+        .await?;
     rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants")
 }
 
 /// Returns the grants of one project, oldest first.
-pub async fn grants_of_project(pool: &PgPool, project: &str) -> Result<Vec<ProjectGrant>, StoreError> {
+pub async fn grants_of_project(pool: &PgPool, project: &str) -> Result<Vec<ProjectGrant>> {
     let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE project = $1 ORDER BY id")
         .bind(project)
-        .fetch_all(pool)
-        .await
-        .doing("list the grants of a project")?;
+        .all(pool, "list the grants of a project")
+        .await?;
     rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants of a project")
 }
 
-pub async fn grant_fetch(
-    executor: impl PgExecutor<'_>,
-    name: &str,
-) -> Result<Option<ProjectGrant>, StoreError> {
+pub async fn grant_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<ProjectGrant>> {
     let row: Option<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE name = $1")
         .bind(name)
-        .fetch_optional(executor)
-        .await
-        .doing("read the grant")?;
+        .optional(executor, "read the grant")
+        .await?;
     row.map(GrantRow::grant).transpose().doing("read the grant")
 }
 
 /// Locks all grants until the transaction ends: the effect of a change depends on all grants of a project.
-pub async fn grants_lock_on_conn(connection: &mut PgConnection) -> Result<(), StoreError> {
-    sqlx::query("LOCK TABLE grants IN SHARE ROW EXCLUSIVE MODE")
-        .execute(connection)
-        .await
-        .map(|_| ())
-        .doing("lock the grants")
+pub async fn grants_lock_on_conn(conn: &mut PgConnection) -> Result<()> {
+    sqlx::query("LOCK TABLE grants IN SHARE ROW EXCLUSIVE MODE").run(conn, "lock the grants").await
 }
 
-pub async fn grant_count_on_conn(connection: &mut PgConnection) -> Result<i64, StoreError> {
-    sqlx::query_scalar("SELECT count(*) FROM grants").fetch_one(connection).await.doing("count the grants")
+pub async fn grant_count_on_conn(conn: &mut PgConnection) -> Result<i64> {
+    sqlx::query_scalar("SELECT count(*) FROM grants").one(conn, "count the grants").await
 }
 
 /// Creates or replaces the grant; returns none if the project does not exist.
 pub async fn grant_put_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     id: GrantId,
     name: &str,
     grant: &PutGrant,
     created_by: &str,
-) -> Result<Option<ProjectGrant>, StoreError> {
+) -> Result<Option<ProjectGrant>> {
     let row: Option<GrantRow> = sqlx::query_as(
         "INSERT INTO grants (id, name, project, selector, namespaces, kinds, account, created_by)
          SELECT $1, $2, name, $4, $5, $6, $7, $8 FROM projects WHERE name = $3
@@ -125,28 +111,18 @@ pub async fn grant_put_on_conn(
     .bind(&grant.kinds)
     .bind(&grant.account)
     .bind(created_by)
-    .fetch_optional(connection)
-    .await
-    .doing("store the grant")?;
+    .optional(conn, "store the grant")
+    .await?;
     row.map(GrantRow::grant).transpose().doing("store the grant")
 }
 
-pub async fn grant_delete_on_conn(connection: &mut PgConnection, id: GrantId) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM grants WHERE id = $1")
-        .bind(id.0)
-        .execute(connection)
-        .await
-        .map(|_| ())
-        .doing("delete the grant")
+pub async fn grant_delete_on_conn(conn: &mut PgConnection, id: GrantId) -> Result<()> {
+    sqlx::query("DELETE FROM grants WHERE id = $1").bind(id.0).run(conn, "delete the grant").await
 }
 
 /// Returns all grants: there are few, and the rights of a project follow from all of its own.
-pub async fn facts_of_all_grants_on_conn(
-    connection: &mut PgConnection,
-) -> Result<Vec<GrantFacts>, StoreError> {
-    let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants ORDER BY id")
-        .fetch_all(connection)
-        .await
-        .doing("read all grants")?;
+pub async fn facts_of_all_grants_on_conn(conn: &mut PgConnection) -> Result<Vec<GrantFacts>> {
+    let rows: Vec<GrantRow> =
+        sqlx::query_as("SELECT * FROM grants ORDER BY id").all(conn, "read all grants").await?;
     rows.into_iter().map(GrantRow::facts).collect::<Result<_, _>>().doing("read all grants")
 }

@@ -9,7 +9,7 @@ use brokkr_api::{AgentId, SequenceId, StackId};
 use sqlx::PgPool;
 use sqlx::types::Json;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, known};
 
 const ACTION: &str = "read what happened on the agent";
 /// The largest number of reports returned per object, oldest first: a conflict may cause thousands.
@@ -34,7 +34,7 @@ pub async fn hops_list(
     agent: AgentId,
     below: Option<SequenceId>,
     limit: usize,
-) -> Result<Vec<SequenceHops>, StoreError> {
+) -> Result<Vec<SequenceHops>> {
     let rows: Vec<HopsRow> = sqlx::query_as(
         "WITH reported AS (SELECT * FROM events WHERE project = $1 AND agent_id = $2 AND stack_id = $3 AND sequence_id < $4),
               objects AS (SELECT DISTINCT sequence_id FROM reported ORDER BY sequence_id DESC LIMIT $5),
@@ -49,9 +49,8 @@ pub async fn hops_list(
     .bind(below.map_or(i64::MAX, |sequence| sequence.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
     .bind(REPORTS)
-    .fetch_all(pool)
-    .await
-    .doing(ACTION)?;
+    .all(pool, ACTION)
+    .await?;
     let mut objects: BTreeMap<i64, SequenceHops> = BTreeMap::new();
     for row in rows {
         let sequence_id = SequenceId(row.sequence_id);

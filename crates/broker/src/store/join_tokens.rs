@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result, Run as _};
 
 /// A join token that is still valid.
 #[derive(Clone, Debug)]
@@ -33,10 +33,7 @@ pub struct NewJoinToken<'a> {
     pub expires_at: Timestamp,
 }
 
-pub async fn join_token_insert_on_conn(
-    connection: &mut PgConnection,
-    token: NewJoinToken<'_>,
-) -> Result<(), StoreError> {
+pub async fn join_token_insert_on_conn(conn: &mut PgConnection, token: NewJoinToken<'_>) -> Result<()> {
     sqlx::query(
         "INSERT INTO join_tokens (id, hash, agent_name, labels, rejoins, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6)",
@@ -47,26 +44,23 @@ pub async fn join_token_insert_on_conn(
     .bind(Json(token.labels))
     .bind(token.rejoins.map(|agent| agent.0))
     .bind(token.expires_at.to_sqlx())
-    .execute(connection)
+    .run(conn, "insert the join token")
     .await
-    .map(|_| ())
-    .doing("insert the join token")
 }
 
 /// Finds and locks a token that has neither expired nor been revoked. Of two concurrent uses, the second waits.
 pub async fn join_token_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     hash: &[u8],
-) -> Result<Option<StoredJoinToken>, StoreError> {
+) -> Result<Option<StoredJoinToken>> {
     type Row = (Uuid, String, Json<Labels>, Option<Uuid>, Option<Vec<u8>>, Option<Uuid>);
     let row: Option<Row> = sqlx::query_as(
         "SELECT id, agent_name, labels, rejoins, used_by_key, agent_id FROM join_tokens
          WHERE hash = $1 AND expires_at > now() AND revoked_at IS NULL FOR UPDATE",
     )
     .bind(hash)
-    .fetch_optional(connection)
-    .await
-    .doing("find the join token")?;
+    .optional(conn, "find the join token")
+    .await?;
     Ok(row.map(|(id, agent_name, labels, rejoins, key, agent)| StoredJoinToken {
         id: TokenId(id),
         agent_name,
@@ -77,19 +71,17 @@ pub async fn join_token_lock_on_conn(
 }
 
 pub async fn join_token_use_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     id: TokenId,
     public_key: &[u8],
     agent: AgentId,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query("UPDATE join_tokens SET used_by_key = $2, agent_id = $3 WHERE id = $1")
         .bind(id.0)
         .bind(public_key)
         .bind(agent.0)
-        .execute(connection)
+        .run(conn, "mark the join token as used")
         .await
-        .map(|_| ())
-        .doing("mark the join token as used")
 }
 
 #[derive(sqlx::FromRow)]
@@ -124,38 +116,31 @@ pub async fn join_token_list(
     pool: &PgPool,
     after: Option<TokenId>,
     limit: usize,
-) -> Result<Vec<JoinTokenInfo>, StoreError> {
+) -> Result<Vec<JoinTokenInfo>> {
     let rows: Vec<JoinTokenRow> = sqlx::query_as(
         "SELECT id, agent_name, labels, rejoins, agent_id, created_at, expires_at, revoked_at FROM join_tokens
          WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2",
     )
     .bind(after.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the join tokens")?;
+    .all(pool, "list the join tokens")
+    .await?;
     Ok(rows.into_iter().map(JoinTokenRow::info).collect())
 }
 
 /// Revokes a token. An agent that has used it is not affected.
-pub async fn join_token_revoke_on_conn(
-    connection: &mut PgConnection,
-    id: TokenId,
-) -> Result<bool, StoreError> {
+pub async fn join_token_revoke_on_conn(conn: &mut PgConnection, id: TokenId) -> Result<bool> {
     sqlx::query("UPDATE join_tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1")
         .bind(id.0)
-        .execute(connection)
+        .affected(conn, "revoke the join token")
         .await
-        .map(|done| done.rows_affected() == 1)
-        .doing("revoke the join token")
+        .map(|rows| rows == 1)
 }
 
 /// Deletes tokens that expired or were revoked this long ago.
-pub async fn join_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn join_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64> {
     sqlx::query("DELETE FROM join_tokens WHERE expires_at < now() - make_interval(secs => $1)")
         .bind(seconds)
-        .execute(pool)
+        .affected(pool, "delete expired join tokens")
         .await
-        .map(|done| done.rows_affected())
-        .doing("delete expired join tokens")
 }

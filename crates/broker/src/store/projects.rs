@@ -4,7 +4,7 @@
 use brokkr_api::projects::{Project, PutQuotas, Quotas};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 
 #[derive(sqlx::FromRow)]
 struct ProjectRow {
@@ -63,21 +63,19 @@ macro_rules! project_columns {
     };
 }
 
-pub async fn project_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<Project>, StoreError> {
+pub async fn project_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<Project>> {
     let row: Option<ProjectRow> = sqlx::query_as(project_columns!("WHERE p.name = $1"))
         .bind(name)
-        .fetch_optional(executor)
-        .await
-        .doing("read the project")?;
+        .optional(executor, "read the project")
+        .await?;
     row.map(ProjectRow::project).transpose().doing("read the project")
 }
 
-pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool, StoreError> {
+pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT FROM projects WHERE name = $1)")
         .bind(name)
-        .fetch_one(pool)
+        .one(pool, "find the project")
         .await
-        .doing("find the project")
 }
 
 /// Returns up to `limit` projects, sorted by name, plus one if there are more; with a name, only that one.
@@ -86,7 +84,7 @@ pub async fn project_list(
     only: Option<&str>,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<Project>, StoreError> {
+) -> Result<Vec<Project>> {
     let rows: Vec<ProjectRow> = sqlx::query_as(project_columns!(
         "WHERE ($1::text IS NULL OR p.name = $1) AND p.name COLLATE \"C\" > $2
          ORDER BY p.name COLLATE \"C\" LIMIT $3"
@@ -94,24 +92,17 @@ pub async fn project_list(
     .bind(only)
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the projects")?;
+    .all(pool, "list the projects")
+    .await?;
     rows.into_iter().map(ProjectRow::project).collect::<Result<_, _>>().doing("list the projects")
 }
 
 /// Creates the project if it does not exist, and sets the given quotas. Returns whether it is new.
-pub async fn project_put_on_conn(
-    connection: &mut PgConnection,
-    name: &str,
-    quotas: &PutQuotas,
-) -> Result<bool, StoreError> {
+pub async fn project_put_on_conn(conn: &mut PgConnection, name: &str, quotas: &PutQuotas) -> Result<bool> {
     let created = sqlx::query("INSERT INTO projects (name) VALUES ($1) ON CONFLICT DO NOTHING")
         .bind(name)
-        .execute(&mut *connection)
-        .await
-        .doing("insert the project")?
-        .rows_affected()
+        .affected(&mut *conn, "insert the project")
+        .await?
         == 1;
     let figure = |quota: Option<u64>| quota.map(|quota| i64::try_from(quota).unwrap_or(i64::MAX));
     sqlx::query(
@@ -129,9 +120,8 @@ pub async fn project_put_on_conn(
     .bind(figure(quotas.stored_bytes))
     .bind(figure(quotas.tokens))
     .bind(figure(quotas.webhooks))
-    .execute(connection)
-    .await
-    .doing("change the project")?;
+    .run(conn, "change the project")
+    .await?;
     Ok(created)
 }
 
@@ -145,10 +135,7 @@ pub enum Deleted {
 }
 
 /// Deletes the project if it is empty. Expired tokens and idempotency keys are deleted with it.
-pub async fn project_delete_on_conn(
-    connection: &mut PgConnection,
-    name: &str,
-) -> Result<Deleted, StoreError> {
+pub async fn project_delete_on_conn(conn: &mut PgConnection, name: &str) -> Result<Deleted> {
     let doing = "delete the project";
     let row: Option<(bool, bool)> = sqlx::query_as(
         "SELECT EXISTS (SELECT FROM stacks WHERE project = $1),
@@ -157,9 +144,8 @@ pub async fn project_delete_on_conn(
          FROM projects WHERE name = $1 FOR UPDATE",
     )
     .bind(name)
-    .fetch_optional(&mut *connection)
-    .await
-    .doing(doing)?;
+    .optional(&mut *conn, doing)
+    .await?;
     match row {
         None => return Ok(Deleted::Absent),
         Some((true, _)) => return Ok(Deleted::InUse("stacks")),
@@ -171,7 +157,7 @@ pub async fn project_delete_on_conn(
         "DELETE FROM idempotency_keys WHERE project = $1",
         "DELETE FROM projects WHERE name = $1",
     ] {
-        match sqlx::query(statement).bind(name).execute(&mut *connection).await.doing(doing) {
+        match sqlx::query(statement).bind(name).run(&mut *conn, doing).await {
             Err(error) if error.is_referred_to() => {
                 return Ok(Deleted::InUse("webhooks, grants or other things"));
             }

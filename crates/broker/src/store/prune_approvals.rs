@@ -6,7 +6,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::stacks::LockedStack;
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result};
 
 #[derive(sqlx::FromRow)]
 struct ApprovalRow {
@@ -31,13 +31,13 @@ impl From<ApprovalRow> for PruneApproval {
 
 /// Creates an approval, or changes the number of objects of an earlier one.
 pub async fn prune_approval_put_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     sequence_id: SequenceId,
     agent: Option<AgentId>,
     objects: i32,
     approved_by: &str,
-) -> Result<PruneApproval, StoreError> {
+) -> Result<PruneApproval> {
     let row: ApprovalRow = sqlx::query_as(
         "INSERT INTO prune_approvals (project, stack_id, sequence_id, agent_id, objects, approved_by)
          VALUES ($1, $2, $3, $4, $5, $6)
@@ -51,9 +51,8 @@ pub async fn prune_approval_put_on_conn(
     .bind(agent.map(|agent| agent.0))
     .bind(objects)
     .bind(approved_by)
-    .fetch_one(connection)
-    .await
-    .doing("store the approval")?;
+    .one(conn, "store the approval")
+    .await?;
     Ok(row.into())
 }
 
@@ -65,7 +64,7 @@ pub async fn prune_approval_list(
     sequence_id: SequenceId,
     after: Option<AgentId>,
     limit: usize,
-) -> Result<Vec<PruneApproval>, StoreError> {
+) -> Result<Vec<PruneApproval>> {
     let rows: Vec<ApprovalRow> = sqlx::query_as(
         "SELECT sequence_id, objects, agent_id, approved_by, created_at FROM prune_approvals
          WHERE project = $1 AND stack_id = $2 AND sequence_id = $3 AND ($4::uuid IS NULL OR agent_id > $4)
@@ -76,8 +75,7 @@ pub async fn prune_approval_list(
     .bind(sequence_id.0)
     .bind(after.map(|agent| agent.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the approvals")?;
+    .all(pool, "list the approvals")
+    .await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }

@@ -10,17 +10,17 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 use crate::domain::filing::Filed;
 use crate::domain::status::LastReport;
 
 /// Stores reports that are newer than the stored ones: by sequence id, then by time. Hops of the same object accumulate.
 /// The reports have to be about different stacks.
 pub async fn stack_status_store_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     filed: &[&Filed],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
@@ -65,19 +65,17 @@ pub async fn stack_status_store_on_conn(
     .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
     .bind(filed.iter().map(|filed| filed.group.as_ref().map(|group| group.key.as_slice())).collect::<Vec<_>>())
-    .execute(connection)
+    .run(conn, "store the status")
     .await
-    .map(|_| ())
-    .doing("store the status")
 }
 
 /// Stores only the conditions, where they are newer: of reports that change no state. The reports have to be about
 /// different stacks.
 pub async fn stack_status_store_conditions_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     filed: &[&Filed],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
         "UPDATE stack_status AS old SET conditions = r.conditions, conditions_at = r.at
@@ -92,10 +90,8 @@ pub async fn stack_status_store_conditions_on_conn(
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
-    .execute(connection)
+    .run(conn, "store the conditions")
     .await
-    .map(|_| ())
-    .doing("store the conditions")
 }
 
 /// Returns agents that ever reported about the stack, sorted by name, after a name.
@@ -105,7 +101,7 @@ pub async fn stack_status_reporters(
     stack: StackId,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<(String, AgentId)>, StoreError> {
+) -> Result<Vec<(String, AgentId)>> {
     let rows: Vec<(String, Uuid)> = sqlx::query_as(
         "SELECT a.name, a.id FROM stack_status t JOIN agents a ON a.id = t.agent_id
          WHERE t.project = $1 AND t.stack_id = $2 AND a.name > $3 ORDER BY a.name LIMIT $4",
@@ -114,9 +110,8 @@ pub async fn stack_status_reporters(
     .bind(stack.0)
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .fetch_all(pool)
-    .await
-    .doing("list the agents that reported about the stack")?;
+    .all(pool, "list the agents that reported about the stack")
+    .await?;
     Ok(rows.into_iter().map(|(name, id)| (name, AgentId(id))).collect())
 }
 
@@ -170,16 +165,15 @@ pub async fn stack_status_fetch(
     project: &str,
     stack: StackId,
     agents: &[AgentId],
-) -> Result<HashMap<AgentId, LastReport>, StoreError> {
+) -> Result<HashMap<AgentId, LastReport>> {
     let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
         " FROM stack_status t WHERE t.project = $1 AND t.stack_id = $2 AND t.agent_id = ANY($3)"
     ))
     .bind(project)
     .bind(stack.0)
     .bind(agents.iter().map(|agent| agent.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await
-    .doing(ACTION)?;
+    .all(pool, ACTION)
+    .await?;
     let reports = rows.into_iter().map(|row| Ok((AgentId(row.agent_id), row.report()?)));
     reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
 }
@@ -190,16 +184,15 @@ pub async fn stack_status_of_agent(
     project: &str,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<HashMap<StackId, LastReport>, StoreError> {
+) -> Result<HashMap<StackId, LastReport>> {
     let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
         " FROM stack_status t WHERE t.project = $1 AND t.stack_id = ANY($2) AND t.agent_id = $3"
     ))
     .bind(project)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .bind(agent.0)
-    .fetch_all(pool)
-    .await
-    .doing(ACTION)?;
+    .all(pool, ACTION)
+    .await?;
     let reports = rows.into_iter().map(|row| Ok((StackId(row.stack_id), row.report()?)));
     reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
 }
@@ -221,7 +214,7 @@ pub async fn stack_status_by_transition(
     transition: &Transition,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<NamedReport>, StoreError> {
+) -> Result<Vec<NamedReport>> {
     let rows: Vec<NamedRow> = sqlx::query_as(status_columns!(
         ", t.agent_name AS name FROM stack_status t
          WHERE t.project = $1 AND t.stack_id = $2 AND t.transition = $3 AND t.agent_name > $4
@@ -232,9 +225,8 @@ pub async fn stack_status_by_transition(
     .bind(transition.to_string())
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .fetch_all(pool)
-    .await
-    .doing(ACTION)?;
+    .all(pool, ACTION)
+    .await?;
     let named =
         rows.into_iter().map(|row| Ok((row.name, AgentId(row.status.agent_id), Some(row.status.report()?))));
     named.collect::<Result<_, sqlx::Error>>().doing(ACTION)
@@ -247,14 +239,13 @@ pub async fn stack_status_walk(
     stack: StackId,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<NamedReport>, StoreError> {
+) -> Result<Vec<NamedReport>> {
     let agents: Vec<(Uuid, String)> =
         sqlx::query_as("SELECT id, name FROM agents WHERE name > $1 ORDER BY name LIMIT $2")
             .bind(after.unwrap_or_default())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(pool)
-            .await
-            .doing(ACTION)?;
+            .all(pool, ACTION)
+            .await?;
     let ids: Vec<AgentId> = agents.iter().map(|(id, _)| AgentId(*id)).collect();
     let mut reports = stack_status_fetch(pool, project, stack, &ids).await?;
     Ok(agents.into_iter().map(|(id, name)| (name, AgentId(id), reports.remove(&AgentId(id)))).collect())

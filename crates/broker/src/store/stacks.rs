@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 
 /// The id or name of a stack.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub async fn stack_fetch(
     executor: impl PgExecutor<'_>,
     project: &str,
     stack: &StackRef,
-) -> Result<Option<Stack>, StoreError> {
+) -> Result<Option<Stack>> {
     let query = match stack {
         StackRef::Id(id) => {
             sqlx::query_as::<_, StackRow>(stack_columns!("WHERE s.project = $1 AND s.id = $2"))
@@ -100,7 +100,7 @@ pub async fn stack_fetch(
         .bind(project)
         .bind(name),
     };
-    let row = query.fetch_optional(executor).await.doing("read the stack")?;
+    let row = query.optional(executor, "read the stack").await?;
     row.map(StackRow::stack).transpose().doing("read the stack")
 }
 
@@ -122,7 +122,7 @@ pub async fn stack_list(
     sort: Sort,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Stack>, StoreError> {
+) -> Result<Vec<Stack>> {
     let sql = match sort {
         Sort::Name => living!("AND ($3::text IS NULL OR s.name > $3) ORDER BY s.name LIMIT $4"),
         Sort::NameDown => living!("AND ($3::text IS NULL OR s.name < $3) ORDER BY s.name DESC LIMIT $4"),
@@ -140,7 +140,7 @@ pub async fn stack_list_owed(
     name: Option<&str>,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Stack>, StoreError> {
+) -> Result<Vec<Stack>> {
     let sql = stack_columns!(
         "WHERE s.project = $1 AND s.deleted_at IS NOT NULL AND ($2::text IS NULL OR position($2 IN s.name) > 0)
            AND EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)
@@ -174,25 +174,24 @@ pub async fn stack_labels(
     executor: impl PgExecutor<'_>,
     project: &str,
     name: Option<&str>,
-) -> Result<Vec<Labels>, StoreError> {
+) -> Result<Vec<Labels>> {
     let labels: Vec<Json<Labels>> = sqlx::query_scalar(
         "SELECT labels FROM stacks
          WHERE project = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR position($2 IN name) > 0)",
     )
     .bind(project)
     .bind(name)
-    .fetch_all(executor)
-    .await
-    .doing("count the stacks")?;
+    .all(executor, "count the stacks")
+    .await?;
     Ok(labels.into_iter().map(|labels| labels.0).collect())
 }
 
 /// Locks the stack's row: because of this, the order of sequence ids within a stack is the order of commits.
 pub async fn stack_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     stack: &StackRef,
-) -> Result<Option<LockedStack>, StoreError> {
+) -> Result<Option<LockedStack>> {
     type Row = (String, Uuid, String, Option<i64>, Option<jiff_sqlx::Timestamp>);
     let query = match stack {
         StackRef::Id(id) => sqlx::query_as::<_, Row>(
@@ -208,7 +207,7 @@ pub async fn stack_lock_on_conn(
         .bind(project)
         .bind(name),
     };
-    let row = query.fetch_optional(connection).await.doing("lock the stack")?;
+    let row = query.optional(conn, "lock the stack").await?;
     Ok(row.map(|(project, id, name, newest, deleted_at)| LockedStack {
         project,
         id: StackId(id),
@@ -220,11 +219,11 @@ pub async fn stack_lock_on_conn(
 
 /// Inserts a stack, unless a non-deleted one of that name exists.
 pub async fn stack_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     id: StackId,
     name: &str,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     sqlx::query(
         "INSERT INTO stacks (project, id, name) VALUES ($1, $2, $3)
          ON CONFLICT (project, name) WHERE deleted_at IS NULL DO NOTHING",
@@ -232,17 +231,16 @@ pub async fn stack_insert_on_conn(
     .bind(project)
     .bind(id.0)
     .bind(name)
-    .execute(connection)
+    .affected(conn, "insert the stack")
     .await
-    .map(|done| done.rows_affected() == 1)
-    .doing("insert the stack")
+    .map(|rows| rows == 1)
 }
 
 pub async fn stack_change_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     change: &PutStack,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE stacks SET labels = coalesce($3, labels), annotations = coalesce($4, annotations)
          WHERE project = $1 AND id = $2",
@@ -251,19 +249,17 @@ pub async fn stack_change_on_conn(
     .bind(stack.id.0)
     .bind(change.labels.as_ref().map(Json))
     .bind(change.annotations.as_ref().map(Json))
-    .execute(connection)
+    .run(conn, "change the stack")
     .await
-    .map(|_| ())
-    .doing("change the stack")
 }
 
 /// Makes this object the newest of its stack; a deletion marker deletes the stack.
 pub async fn stack_advance_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     newest: SequenceId,
     deleted: bool,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE stacks SET newest_sequence_id = $3, deleted_at = CASE WHEN $4 THEN now() ELSE deleted_at END
          WHERE project = $1 AND id = $2",
@@ -272,21 +268,18 @@ pub async fn stack_advance_on_conn(
     .bind(stack.id.0)
     .bind(newest.0)
     .bind(deleted)
-    .execute(connection)
+    .run(conn, "advance the stack")
     .await
-    .map(|_| ())
-    .doing("advance the stack")
 }
 
 /// Returns the projects of these stacks, deleted ones included.
 pub async fn stack_projects(
     pool: &sqlx::PgPool,
     stacks: &[StackId],
-) -> Result<std::collections::HashMap<StackId, String>, StoreError> {
+) -> Result<std::collections::HashMap<StackId, String>> {
     let rows: Vec<(Uuid, String)> = sqlx::query_as("SELECT id, project FROM stacks WHERE id = ANY($1)")
         .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-        .fetch_all(pool)
-        .await
-        .doing("read the projects of the stacks")?;
+        .all(pool, "read the projects of the stacks")
+        .await?;
     Ok(rows.into_iter().map(|(id, project)| (StackId(id), project)).collect())
 }

@@ -9,7 +9,7 @@ use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Episode, next_check};
 
 /// Identifies an alarm.
@@ -73,10 +73,10 @@ impl AlarmRow {
 
 /// Returns the alarms of these stacks on the agent, locked in order, so that two transactions never deadlock.
 pub async fn webhook_alarm_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<HashMap<AlarmKey, StoredAlarm>, StoreError> {
+) -> Result<HashMap<AlarmKey, StoredAlarm>> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
         "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
                 details, message
@@ -85,38 +85,36 @@ pub async fn webhook_alarm_lock_on_conn(
     )
     .bind(agent.0)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await
-    .doing("read alarms")?;
+    .all(conn, "read alarms")
+    .await?;
     rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms")
 }
 
 /// Returns and locks alarms that may change by time alone; skips those that another replica has locked.
 pub async fn webhook_alarm_due_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     limit: i64,
-) -> Result<Vec<(AlarmKey, StoredAlarm)>, StoreError> {
+) -> Result<Vec<(AlarmKey, StoredAlarm)>> {
     let rows: Vec<AlarmRow> = sqlx::query_as(
         "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
                 details, message
          FROM webhook_alarms WHERE next_check_at <= now() ORDER BY next_check_at LIMIT $1 FOR UPDATE SKIP LOCKED",
     )
     .bind(limit)
-    .fetch_all(connection)
-    .await
-    .doing("read alarms that are due")?;
+    .all(conn, "read alarms that are due")
+    .await?;
     rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms that are due")
 }
 
 /// Stores the state of an alarm.
 pub async fn webhook_alarm_store_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     key: &AlarmKey,
     stored: &StoredAlarm,
     grace: Duration,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let (announced, episode) = match stored.alarm {
-        Alarm::Quiet => return webhook_alarm_delete_on_conn(connection, key).await,
+        Alarm::Quiet => return webhook_alarm_delete_on_conn(conn, key).await,
         Alarm::Pending(episode) => (false, episode),
         Alarm::Announced(episode) => (true, episode),
     };
@@ -143,16 +141,11 @@ pub async fn webhook_alarm_store_on_conn(
     .bind(stored.reason.details())
     .bind(stored.message.to_string())
     .bind(next_check(key.kind, stored.alarm, grace).map(|at| at.to_sqlx()))
-    .execute(connection)
+    .run(conn, "store an alarm")
     .await
-    .map(|_| ())
-    .doing("store an alarm")
 }
 
-async fn webhook_alarm_delete_on_conn(
-    connection: &mut PgConnection,
-    key: &AlarmKey,
-) -> Result<(), StoreError> {
+async fn webhook_alarm_delete_on_conn(conn: &mut PgConnection, key: &AlarmKey) -> Result<()> {
     sqlx::query(
         "DELETE FROM webhook_alarms WHERE project = $1 AND stack_id = $2 AND agent_id = $3 AND kind = $4",
     )
@@ -160,8 +153,6 @@ async fn webhook_alarm_delete_on_conn(
     .bind(key.stack.0)
     .bind(key.agent.0)
     .bind(key.kind.to_string())
-    .execute(connection)
+    .run(conn, "delete an alarm")
     .await
-    .map(|_| ())
-    .doing("delete an alarm")
 }

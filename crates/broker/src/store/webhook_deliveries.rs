@@ -7,7 +7,7 @@ use sqlx::{PgConnection, PgPool};
 use std::time::Duration;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 
 /// A message that this replica has to send before the lease ends.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub async fn webhook_delivery_claim(
     each: i64,
     total: i64,
     lease: Duration,
-) -> Result<Vec<ClaimedDelivery>, StoreError> {
+) -> Result<Vec<ClaimedDelivery>> {
     let claim = Uuid::now_v7();
     let rows: Vec<(String, Uuid, Uuid, String, i32)> = sqlx::query_as(
         "WITH due AS (
@@ -57,9 +57,8 @@ pub async fn webhook_delivery_claim(
     .bind(total)
     .bind(claim)
     .bind(lease.as_secs_f64())
-    .fetch_all(pool)
-    .await
-    .doing("claim webhook messages")?;
+    .all(pool, "claim webhook messages")
+    .await?;
     let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| ClaimedDelivery {
         project,
         webhook: WebhookId(webhook),
@@ -73,11 +72,11 @@ pub async fn webhook_delivery_claim(
 
 /// Stores the outcome of an attempt; returns false if the claim was lost meanwhile and nothing was stored.
 pub async fn webhook_delivery_finish_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     claimed: &ClaimedDelivery,
     attempt: &Attempt,
     next: DeliveryOutcome,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let (state, wait) = match next {
         DeliveryOutcome::Delivered => (DeliveryState::Delivered, Duration::ZERO),
         DeliveryOutcome::Retry(wait) => (DeliveryState::Pending, wait),
@@ -98,10 +97,9 @@ pub async fn webhook_delivery_finish_on_conn(
     .bind(&attempt.error)
     .bind(i32::try_from(attempt.millis).unwrap_or(i32::MAX))
     .bind(&attempt.answer)
-    .execute(connection)
-    .await
-    .doing("store the outcome of a webhook message")?;
-    Ok(finished.rows_affected() > 0)
+    .affected(conn, "store the outcome of a webhook message")
+    .await?;
+    Ok(finished > 0)
 }
 
 /// A new message.
@@ -113,10 +111,10 @@ pub struct NewDelivery {
 }
 
 pub async fn webhook_delivery_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     new: &[NewDelivery],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "INSERT INTO webhook_deliveries (project, webhook_id, id, event, body)
          SELECT $1, r.webhook_id, r.id, r.event, r.body::jsonb
@@ -127,19 +125,17 @@ pub async fn webhook_delivery_insert_on_conn(
     .bind(new.iter().map(|_| DeliveryId::generate().0).collect::<Vec<_>>())
     .bind(new.iter().map(|delivery| delivery.event.to_string()).collect::<Vec<_>>())
     .bind(new.iter().map(|delivery| String::from_utf8_lossy(&delivery.body)).collect::<Vec<_>>())
-    .execute(connection)
+    .run(conn, "insert webhook messages")
     .await
-    .map(|_| ())
-    .doing("insert webhook messages")
 }
 
 /// Makes the pending messages of a disabled webhook dead letters.
 pub async fn webhook_delivery_give_up_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: WebhookId,
     because: &str,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE webhook_deliveries
          SET state = 'dead', claim_token = NULL, last_error = $3, last_attempt_at = coalesce(last_attempt_at, now())
@@ -148,19 +144,17 @@ pub async fn webhook_delivery_give_up_on_conn(
     .bind(project)
     .bind(webhook.0)
     .bind(because)
-    .execute(connection)
+    .run(conn, "give up the pending messages of the webhook")
     .await
-    .map(|_| ())
-    .doing("give up the pending messages of the webhook")
 }
 
 /// Makes a message due again, from the first attempt on. Returns false if it does not exist.
 pub async fn webhook_delivery_resend_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: WebhookId,
     delivery: DeliveryId,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let resent = sqlx::query(
         "UPDATE webhook_deliveries SET state = 'pending', due_at = now(), attempts = 0, claim_token = NULL
          WHERE project = $1 AND webhook_id = $2 AND id = $3",
@@ -168,10 +162,9 @@ pub async fn webhook_delivery_resend_on_conn(
     .bind(project)
     .bind(webhook.0)
     .bind(delivery.0)
-    .execute(connection)
-    .await
-    .doing("resend a webhook message")?;
-    Ok(resent.rows_affected() > 0)
+    .affected(conn, "resend a webhook message")
+    .await?;
+    Ok(resent > 0)
 }
 
 #[derive(sqlx::FromRow)]
@@ -224,7 +217,7 @@ pub async fn webhook_delivery_list(
     state: Option<DeliveryState>,
     below: Option<DeliveryId>,
     limit: usize,
-) -> Result<Vec<Delivery>, StoreError> {
+) -> Result<Vec<Delivery>> {
     let rows: Vec<DeliveryRow> = sqlx::query_as(
         "SELECT webhook_id, id, event, body, state, created_at, due_at, attempts, last_attempt_at, last_status,
                 last_error, last_millis, last_response
@@ -237,9 +230,8 @@ pub async fn webhook_delivery_list(
     .bind(state.map(|state| state.to_string()))
     .bind(below.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the messages of the webhook")?;
+    .all(pool, "list the messages of the webhook")
+    .await?;
     rows.into_iter()
         .map(DeliveryRow::delivery)
         .collect::<Result<_, _>>()
@@ -251,7 +243,7 @@ pub async fn webhook_delivery_delete_old(
     pool: &PgPool,
     delivered_after: Duration,
     dead_after: Duration,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let deleted = sqlx::query(
         "DELETE FROM webhook_deliveries WHERE ctid IN (
             SELECT ctid FROM webhook_deliveries
@@ -260,8 +252,7 @@ pub async fn webhook_delivery_delete_old(
     )
     .bind(delivered_after.as_secs_f64())
     .bind(dead_after.as_secs_f64())
-    .execute(pool)
-    .await
-    .doing("delete old webhook messages")?;
-    Ok(deleted.rows_affected())
+    .affected(pool, "delete old webhook messages")
+    .await?;
+    Ok(deleted)
 }
