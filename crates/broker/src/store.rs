@@ -50,7 +50,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgPool};
 
 pub use error::{Doing, Result, StoreError};
-use statement::{Fetch, Run};
+use statement::{Columns, Fetch, Run};
 
 /// How the broker talks to PostgreSQL: an open write transaction stalls every replica's outbox tail, so
 /// nothing may stay open for long.

@@ -6,11 +6,12 @@ use brokkr_api::system::AgentVersion;
 use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, InstanceId, Labels};
 use jiff::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::facts::SessionFacts;
 use crate::domain::presence::{missed, presence};
 
@@ -29,52 +30,31 @@ impl AgentRef {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct AgentRow {
-    id: Uuid,
-    name: String,
-    status: String,
-    labels: Json<Labels>,
-    annotations: Json<Labels>,
-    created_at: jiff_sqlx::Timestamp,
-    last_seen_at: Option<jiff_sqlx::Timestamp>,
-    poll_seconds: i32,
-    version: Option<String>,
-    session_count: i64,
-    session_tied: bool,
-    key_since: Option<jiff_sqlx::Timestamp>,
-    rotation_asked_at: Option<jiff_sqlx::Timestamp>,
-    revoked_at: Option<jiff_sqlx::Timestamp>,
-    abandoned_at: Option<jiff_sqlx::Timestamp>,
-    abandoned_by: Option<String>,
-    abandoned_because: Option<String>,
-}
-
-impl AgentRow {
-    fn agent(self) -> Result<Agent, sqlx::Error> {
-        let last_seen_at = self.last_seen_at.map(jiff_sqlx::Timestamp::to_jiff);
-        Ok(Agent {
-            id: AgentId(self.id),
-            name: known(&self.name)?,
-            status: known(&self.status)?,
-            labels: self.labels.0,
-            annotations: self.annotations.0,
-            created_at: self.created_at.to_jiff(),
-            last_seen_at,
-            presence: presence(last_seen_at, self.poll_seconds.unsigned_abs(), Timestamp::now()),
-            version: self.version,
-            session_count: self.session_count,
-            session_tied: self.session_tied,
-            key_since: self.key_since.or(Some(self.created_at)).map(jiff_sqlx::Timestamp::to_jiff),
-            rotation_asked_at: self.rotation_asked_at.map(jiff_sqlx::Timestamp::to_jiff),
-            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
-            abandoned: self.abandoned_at.map(|at| Abandoned {
-                at: at.to_jiff(),
-                by: self.abandoned_by.unwrap_or_default(),
-                because: self.abandoned_because.unwrap_or_default(),
-            }),
-        })
-    }
+fn read_agent(row: PgRow) -> Result<Agent, sqlx::Error> {
+    let (created_at, last_seen_at) = (row.time("created_at")?, row.time_opt("last_seen_at")?);
+    let by: Option<String> = row.field("abandoned_by")?;
+    let because: Option<String> = row.field("abandoned_because")?;
+    Ok(Agent {
+        id: AgentId(row.field("id")?),
+        name: row.known("name")?,
+        status: row.known("status")?,
+        labels: row.json("labels")?,
+        annotations: row.json("annotations")?,
+        created_at,
+        last_seen_at,
+        presence: presence(last_seen_at, row.field::<i32>("poll_seconds")?.unsigned_abs(), Timestamp::now()),
+        version: row.field("version")?,
+        session_count: row.field("session_count")?,
+        session_tied: row.field("session_tied")?,
+        key_since: row.time_opt("key_since")?.or(Some(created_at)),
+        rotation_asked_at: row.time_opt("rotation_asked_at")?,
+        revoked_at: row.time_opt("revoked_at")?,
+        abandoned: row.time_opt("abandoned_at")?.map(|at| Abandoned {
+            at,
+            by: by.unwrap_or_default(),
+            because: because.unwrap_or_default(),
+        }),
+    })
 }
 
 macro_rules! columns {
@@ -105,11 +85,10 @@ macro_rules! present {
 
 pub async fn agent_fetch(executor: impl PgExecutor<'_>, agent: &AgentRef) -> Result<Option<Agent>> {
     let query = match agent {
-        AgentRef::Id(id) => sqlx::query_as::<_, AgentRow>(agents!("WHERE id = $1")).bind(id.0),
-        AgentRef::Name(name) => sqlx::query_as::<_, AgentRow>(agents!("WHERE name = $1")).bind(name),
+        AgentRef::Id(id) => sqlx::query(agents!("WHERE id = $1")).bind(id.0),
+        AgentRef::Name(name) => sqlx::query(agents!("WHERE name = $1")).bind(name),
     };
-    let row = query.optional(executor, "read the agent").await?;
-    row.map(AgentRow::agent).transpose().doing("read the agent")
+    query.try_map(read_agent).optional(executor, "read the agent").await
 }
 
 /// Returns up to `limit` agents of this presence after the cursor.
@@ -131,14 +110,14 @@ pub async fn agent_list_present(
         }
     };
     let (least, below) = missed(presence).unzip();
-    let rows: Vec<AgentRow> = sqlx::query_as(sql)
+    sqlx::query(sql)
         .bind(least)
         .bind(below)
         .bind(after)
         .bind(i64::try_from(most).unwrap_or(i64::MAX))
+        .try_map(read_agent)
         .all(pool, "list the agents")
-        .await?;
-    rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
+        .await
 }
 
 /// Returns the ids of all agents of this presence.
@@ -170,13 +149,13 @@ pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion
 /// Returns these agents, in the given order.
 pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>> {
     let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
-    let rows: Vec<AgentRow> = sqlx::query_as(agents!(
+    sqlx::query(agents!(
         "JOIN unnest($1::uuid[]) WITH ORDINALITY AS asked (id, place) USING (id) ORDER BY place"
     ))
     .bind(ids)
+    .try_map(read_agent)
     .all(pool, "list the agents")
-    .await?;
-    rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
+    .await
 }
 
 pub async fn agent_insert_on_conn(
@@ -206,7 +185,7 @@ pub async fn agent_patch_on_conn(
         AgentRef::Id(id) => (Some(id.0), None),
         AgentRef::Name(name) => (None, Some(name)),
     };
-    let row: Option<AgentRow> = sqlx::query_as(concat!(
+    sqlx::query(concat!(
         "UPDATE agents SET
             status = coalesce($3, status),
             labels_changed_at = CASE WHEN $4 IS DISTINCT FROM labels AND $4 IS NOT NULL
@@ -222,9 +201,9 @@ pub async fn agent_patch_on_conn(
     .bind(patch.status.map(|status| status.to_string()))
     .bind(patch.labels.as_ref().map(Json))
     .bind(patch.annotations.as_ref().map(Json))
+    .try_map(read_agent)
     .optional(conn, "change the agent")
-    .await?;
-    row.map(AgentRow::agent).transpose().doing("change the agent")
+    .await
 }
 
 /// Opens a session in one conditional statement: the highest count wins, a second process with the same count ties with

@@ -4,10 +4,11 @@ use brokkr_api::TokenId;
 use brokkr_api::tokens::{ApiToken, Role, WhoAmI};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Doing as _, Fetch as _, Result, Run as _, known};
 
 /// A new token; only the caller knows its secret.
 #[derive(Clone, Debug)]
@@ -21,35 +22,21 @@ pub struct NewApiToken<'a> {
     pub expires_at: Option<Timestamp>,
 }
 
-#[derive(sqlx::FromRow)]
-struct TokenRow {
-    project: String,
-    id: Uuid,
-    name: String,
-    role: String,
-    created_by: Option<String>,
-    created_at: jiff_sqlx::Timestamp,
-    expires_at: Option<jiff_sqlx::Timestamp>,
-    revoked_at: Option<jiff_sqlx::Timestamp>,
-}
-
-impl TokenRow {
-    fn token(self) -> Result<ApiToken, sqlx::Error> {
-        Ok(ApiToken {
-            id: TokenId(self.id),
-            project: self.project,
-            name: self.name,
-            role: known(&self.role)?,
-            created_by: self.created_by,
-            created_at: self.created_at.to_jiff(),
-            expires_at: self.expires_at.map(jiff_sqlx::Timestamp::to_jiff),
-            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
-        })
-    }
+fn read_token(row: PgRow) -> Result<ApiToken, sqlx::Error> {
+    Ok(ApiToken {
+        id: TokenId(row.field("id")?),
+        project: row.field("project")?,
+        name: row.field("name")?,
+        role: row.known("role")?,
+        created_by: row.field("created_by")?,
+        created_at: row.time("created_at")?,
+        expires_at: row.time_opt("expires_at")?,
+        revoked_at: row.time_opt("revoked_at")?,
+    })
 }
 
 pub async fn api_token_insert_on_conn(conn: &mut PgConnection, token: NewApiToken<'_>) -> Result<ApiToken> {
-    let row: TokenRow = sqlx::query_as(
+    sqlx::query(
         "INSERT INTO api_tokens (project, id, name, role, hash, created_by, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7)
          RETURNING project, id, name, role, created_by, created_at, expires_at, revoked_at",
@@ -61,9 +48,9 @@ pub async fn api_token_insert_on_conn(conn: &mut PgConnection, token: NewApiToke
     .bind(token.hash)
     .bind(token.created_by)
     .bind(token.expires_at.map(|at| at.to_sqlx()))
+    .try_map(read_token)
     .one(conn, "insert the API token")
-    .await?;
-    row.token().doing("insert the API token")
+    .await
 }
 
 /// Returns the identity of a token that was not revoked. The caller checks the expiry, because the result may be cached.
@@ -103,7 +90,7 @@ pub async fn api_token_list(
     after: Option<TokenId>,
     limit: usize,
 ) -> Result<Vec<ApiToken>> {
-    let rows: Vec<TokenRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND ($3::uuid IS NULL OR id > $3)
          ORDER BY id LIMIT $4",
@@ -112,22 +99,22 @@ pub async fn api_token_list(
     .bind(scope.over_installation)
     .bind(after.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_token)
     .all(pool, "list the API tokens")
-    .await?;
-    rows.into_iter().map(TokenRow::token).collect::<Result<_, _>>().doing("list the API tokens")
+    .await
 }
 
 pub async fn api_token_fetch(pool: &PgPool, scope: TokenScope<'_>, id: TokenId) -> Result<Option<ApiToken>> {
-    let row: Option<TokenRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3",
     )
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
+    .try_map(read_token)
     .optional(pool, "read the API token")
-    .await?;
-    row.map(TokenRow::token).transpose().doing("read the API token")
+    .await
 }
 
 /// Locks a token; returns it and the time of the transaction.
@@ -136,22 +123,19 @@ pub async fn api_token_lock_on_conn(
     scope: TokenScope<'_>,
     id: TokenId,
 ) -> Result<Option<(ApiToken, Timestamp)>> {
-    #[derive(sqlx::FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        token: TokenRow,
-        now: jiff_sqlx::Timestamp,
-    }
-    let row: Option<Row> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at, now() FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3 FOR UPDATE",
     )
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
+    .try_map(|row| {
+        let now = row.time("now")?;
+        Ok((read_token(row)?, now))
+    })
     .optional(conn, "lock the API token")
-    .await?;
-    row.map(|row| Ok((row.token.token()?, row.now.to_jiff()))).transpose().doing("lock the API token")
+    .await
 }
 
 /// Sets the expiry of a token, unless it expires sooner; returns its hash.
@@ -161,22 +145,19 @@ pub async fn api_token_end_on_conn(
     id: TokenId,
     at: Timestamp,
 ) -> Result<(ApiToken, Vec<u8>)> {
-    #[derive(sqlx::FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        token: TokenRow,
-        hash: Vec<u8>,
-    }
-    let row: Row = sqlx::query_as(
+    sqlx::query(
         "UPDATE api_tokens SET expires_at = least(expires_at, $3) WHERE project = $1 AND id = $2
          RETURNING project, id, name, role, created_by, created_at, expires_at, revoked_at, hash",
     )
     .bind(project)
     .bind(id.0)
     .bind(at.to_sqlx())
+    .try_map(|row| {
+        let hash = row.field("hash")?;
+        Ok((read_token(row)?, hash))
+    })
     .one(conn, "expire the API token")
-    .await?;
-    Ok((row.token.token().doing("expire the API token")?, row.hash))
+    .await
 }
 
 /// Revokes a token and returns its hash. A revoked token does not change.

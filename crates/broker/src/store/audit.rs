@@ -4,9 +4,10 @@ use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind};
 use brokkr_api::ids::Checksum;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use super::{Doing as _, Fetch as _, Result, Run as _, checksum, known};
+use super::{Columns as _, Fetch as _, Result, Run as _, checksum};
 use crate::domain::audit::AuditRecord;
 
 /// Inserts entries and returns the id of their transaction.
@@ -43,43 +44,23 @@ pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]
     Ok(xid.unwrap_or_default().cast_unsigned())
 }
 
-#[derive(sqlx::FromRow)]
-struct AuditRow {
-    id: i64,
-    at: jiff_sqlx::Timestamp,
-    project: String,
-    kind: String,
-    principal: String,
-    name: String,
-    method: String,
-    route: String,
-    path: String,
-    address: String,
-    status: i32,
-    request_id: String,
-    before: Option<Vec<u8>>,
-    after: Option<Vec<u8>>,
-}
-
-impl AuditRow {
-    fn entry(self) -> Result<AuditEntry, sqlx::Error> {
-        Ok(AuditEntry {
-            id: self.id,
-            at: self.at.to_jiff(),
-            project: self.project,
-            kind: known(&self.kind)?,
-            principal: self.principal,
-            name: self.name,
-            method: self.method,
-            route: self.route,
-            path: self.path,
-            address: self.address,
-            status: u16::try_from(self.status).unwrap_or_default(),
-            request_id: self.request_id,
-            before: self.before.as_deref().and_then(digest),
-            after: self.after.as_deref().and_then(digest),
-        })
-    }
+fn read_entry(row: PgRow) -> Result<AuditEntry, sqlx::Error> {
+    Ok(AuditEntry {
+        id: row.field("id")?,
+        at: row.time("at")?,
+        project: row.field("project")?,
+        kind: row.known("kind")?,
+        principal: row.field("principal")?,
+        name: row.field("name")?,
+        method: row.field("method")?,
+        route: row.field("route")?,
+        path: row.field("path")?,
+        address: row.field("address")?,
+        status: u16::try_from(row.field::<i32>("status")?).unwrap_or_default(),
+        request_id: row.field("request_id")?,
+        before: row.field::<Option<Vec<u8>>>("before")?.as_deref().and_then(digest),
+        after: row.field::<Option<Vec<u8>>>("after")?.as_deref().and_then(digest),
+    })
 }
 
 /// Reads a digest; none if it was tampered with.
@@ -108,7 +89,7 @@ pub async fn audit_list(
     filter: &AuditFilter,
     limit: usize,
 ) -> Result<Vec<AuditEntry>> {
-    let rows: Vec<AuditRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT id, at, project, kind, principal, name, method, route, path, address, status, request_id,
                 before, after
          FROM audit
@@ -127,21 +108,15 @@ pub async fn audit_list(
     .bind(filter.since.map(|at| at.to_sqlx()))
     .bind(filter.until.map(|at| at.to_sqlx()))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_entry)
     .all(pool, "list the audit log")
-    .await?;
-    rows.into_iter().map(AuditRow::entry).collect::<Result<_, _>>().doing("list the audit log")
+    .await
 }
 
 /// Returns the next entries that are not chained yet, in the order of their transactions. Only below the horizon: no
 /// entry can still commit before them.
 pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Result<Vec<(u64, AuditEntry)>> {
-    #[derive(sqlx::FromRow)]
-    struct Row {
-        transaction: i64,
-        #[sqlx(flatten)]
-        row: AuditRow,
-    }
-    let rows: Vec<Row> = sqlx::query_as(
+    sqlx::query(
         "SELECT a.xid::text::bigint AS transaction, a.id, a.at, a.project, a.kind, a.principal, a.name, a.method,
                 a.route, a.path, a.address, a.status, a.request_id, a.before, a.after
          FROM audit a
@@ -150,12 +125,9 @@ pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Res
          ORDER BY a.xid, a.id LIMIT $1",
     )
     .bind(limit)
+    .try_map(|row| Ok((row.field::<i64>("transaction")?.cast_unsigned(), read_entry(row)?)))
     .all(conn, "read unchained audit entries")
-    .await?;
-    rows.into_iter()
-        .map(|row| Ok((row.transaction.cast_unsigned(), row.row.entry()?)))
-        .collect::<Result<_, sqlx::Error>>()
-        .doing("read unchained audit entries")
+    .await
 }
 
 /// One link of the chain.
@@ -250,20 +222,18 @@ pub async fn audit_walk(pool: &PgPool, project: &str, after: i64, limit: i64) ->
     .bind(limit)
     .all(pool, doing)
     .await?;
-    let rows: Vec<AuditRow> = sqlx::query_as(
+    let entries = sqlx::query(
         "SELECT a.id, a.at, a.project, a.kind, a.principal, a.name, a.method, a.route, a.path, a.address, a.status,
                 a.request_id, a.before, a.after
          FROM audit a JOIN unnest($1::bigint[], $2::timestamptz[]) AS l (id, at) ON a.id = l.id AND a.at = l.at",
     )
     .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())
     .bind(links.iter().map(|link| link.audit_at).collect::<Vec<_>>())
+    .try_map(read_entry)
     .all(pool, doing)
     .await?;
-    let mut entries: std::collections::HashMap<i64, AuditEntry> = rows
-        .into_iter()
-        .map(|row| Ok((row.id, row.entry()?)))
-        .collect::<Result<_, sqlx::Error>>()
-        .doing(doing)?;
+    let mut entries: std::collections::HashMap<i64, AuditEntry> =
+        entries.into_iter().map(|entry| (entry.id, entry)).collect();
     Ok(links
         .into_iter()
         .map(|link| WalkedLink {

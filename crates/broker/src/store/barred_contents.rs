@@ -3,30 +3,20 @@
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::BarredContent;
 use brokkr_api::{SequenceId, StackId};
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool};
 
 use super::stacks::LockedStack;
-use super::{Fetch as _, Result, Run as _, checksum};
+use super::{Columns as _, Fetch as _, Result, Run as _, checksum};
 
-#[derive(sqlx::FromRow)]
-struct BarredRow {
-    checksum: Vec<u8>,
-    sequence_id: i64,
-    barred_by: String,
-    reason: String,
-    created_at: jiff_sqlx::Timestamp,
-}
-
-impl From<BarredRow> for BarredContent {
-    fn from(row: BarredRow) -> Self {
-        Self {
-            checksum: checksum(&row.checksum),
-            sequence_id: SequenceId(row.sequence_id),
-            barred_by: row.barred_by,
-            reason: row.reason,
-            created_at: row.created_at.to_jiff(),
-        }
-    }
+fn read_barred_content(row: PgRow) -> Result<BarredContent, sqlx::Error> {
+    Ok(BarredContent {
+        checksum: checksum(row.field("checksum")?),
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        barred_by: row.field("barred_by")?,
+        reason: row.field("reason")?,
+        created_at: row.time("created_at")?,
+    })
 }
 
 /// Bars a content. The caller holds the lock of the stack's row, so that no submission can come in between.
@@ -58,16 +48,16 @@ pub async fn barred_content_find_on_conn(
     stack: &LockedStack,
     content: Checksum,
 ) -> Result<Option<BarredContent>> {
-    let row: Option<BarredRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT checksum, sequence_id, barred_by, reason, created_at FROM barred_contents
          WHERE project = $1 AND stack_id = $2 AND checksum = $3",
     )
     .bind(&stack.project)
     .bind(stack.id.0)
     .bind(&content.0[..])
+    .try_map(read_barred_content)
     .optional(conn, "find the bar on the content")
-    .await?;
-    Ok(row.map(Into::into))
+    .await
 }
 
 pub async fn barred_content_delete_on_conn(
@@ -92,7 +82,7 @@ pub async fn barred_content_list(
     below: Option<SequenceId>,
     limit: usize,
 ) -> Result<Vec<BarredContent>> {
-    let rows: Vec<BarredRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT checksum, sequence_id, barred_by, reason, created_at FROM barred_contents
          WHERE project = $1 AND stack_id = $2 AND sequence_id < $3 ORDER BY sequence_id DESC LIMIT $4",
     )
@@ -100,7 +90,7 @@ pub async fn barred_content_list(
     .bind(stack.0)
     .bind(below.map_or(i64::MAX, |sequence| sequence.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_barred_content)
     .all(pool, "list barred contents")
-    .await?;
-    Ok(rows.into_iter().map(Into::into).collect())
+    .await
 }

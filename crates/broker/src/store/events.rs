@@ -4,15 +4,16 @@ use std::collections::HashSet;
 
 use brokkr_api::events::Event;
 use brokkr_api::reason::{Message, Reason};
-use brokkr_api::report::{Hops, ObjectNote, Transition};
+use brokkr_api::report::Transition;
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::filing::Filed;
 
 /// Serialises reports of one agent over all replicas: two batches with the same stacks must not deadlock.
@@ -111,46 +112,25 @@ pub struct RecordedEvent {
     pub event: Event,
 }
 
-#[derive(sqlx::FromRow)]
-struct EventRow {
-    xid: i64,
-    recorded: i64,
-    project: String,
-    id: Uuid,
-    at: jiff_sqlx::Timestamp,
-    stack_id: Uuid,
-    stack_name: String,
-    agent_id: Uuid,
-    agent_name: String,
-    sequence_id: i64,
-    transition: String,
-    reason: String,
-    details: Option<serde_json::Value>,
-    message: String,
-    objects: Json<Vec<ObjectNote>>,
-    hops: Json<Hops>,
-}
-
-impl EventRow {
-    fn event(self) -> Result<RecordedEvent, sqlx::Error> {
-        let event = Event {
-            id: EventId(self.id),
-            project: self.project,
-            stack_id: StackId(self.stack_id),
-            stack_name: self.stack_name,
-            agent_id: AgentId(self.agent_id),
-            agent_name: self.agent_name,
-            sequence_id: SequenceId(self.sequence_id),
-            transition: known(&self.transition)?,
-            at: self.at.to_jiff(),
-            reason: Reason::from_parts(&self.reason, self.details),
-            message: Message::new(self.message),
-            objects: self.objects.0,
-            hops: self.hops.0,
-        };
-        let place = EventCursor { xid: self.xid.cast_unsigned(), recorded: self.recorded };
-        Ok(RecordedEvent { place, event })
-    }
+fn read_event(row: PgRow) -> Result<RecordedEvent, sqlx::Error> {
+    let event = Event {
+        id: EventId(row.field("id")?),
+        project: row.field("project")?,
+        stack_id: StackId(row.field("stack_id")?),
+        stack_name: row.field("stack_name")?,
+        agent_id: AgentId(row.field("agent_id")?),
+        agent_name: row.field("agent_name")?,
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        transition: row.known("transition")?,
+        at: row.time("at")?,
+        reason: Reason::from_parts(row.field("reason")?, row.field("details")?),
+        message: Message::new(row.field::<String>("message")?),
+        objects: row.json("objects")?,
+        hops: row.json("hops")?,
+    };
+    let xid = row.field::<i64>("xid")?.cast_unsigned();
+    let place = EventCursor { xid, recorded: row.field("recorded")? };
+    Ok(RecordedEvent { place, event })
 }
 
 macro_rules! events {
@@ -211,7 +191,7 @@ pub async fn event_list(
         (Some(_), Some(_)) => events_below!("e.stack_id = $4 AND e.agent_id = $5"),
     };
     let below = filter.below.unwrap_or(EventCursor { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
-    let rows: Vec<EventRow> = sqlx::query_as(sql)
+    sqlx::query(sql)
         .bind(project)
         .bind(below.xid.cast_signed())
         .bind(below.recorded)
@@ -222,9 +202,9 @@ pub async fn event_list(
         .bind(filter.transition.map(|transition| transition.to_string()))
         .bind(filter.since.map(Timestamp::to_sqlx))
         .bind(filter.until.map(Timestamp::to_sqlx))
+        .try_map(read_event)
         .all(pool, "list the events")
-        .await?;
-    rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("list the events")
+        .await
 }
 
 /// Returns events after a position, in transactions below the horizon, oldest first; of one project or of all.
@@ -245,13 +225,13 @@ pub async fn event_follow(
                AND e.xid < $4::bigint::text::xid8 ORDER BY e.xid, e.recorded LIMIT $5"
         ),
     };
-    let rows: Vec<EventRow> = sqlx::query_as(sql)
+    sqlx::query(sql)
         .bind(project)
         .bind(after.xid.cast_signed())
         .bind(after.recorded)
         .bind(horizon.cast_signed())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .try_map(read_event)
         .all(pool, "follow the events")
-        .await?;
-    rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("follow the events")
+        .await
 }

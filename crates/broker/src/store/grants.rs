@@ -5,78 +5,62 @@ use std::sync::Arc;
 use brokkr_api::GrantId;
 use brokkr_api::envelope::Grant;
 use brokkr_api::grants::{ProjectGrant, PutGrant};
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::grants::GrantFacts;
 
-#[derive(sqlx::FromRow)]
-struct GrantRow {
-    id: Uuid,
-    name: String,
-    project: String,
-    selector: String,
-    namespaces: Vec<String>,
-    kinds: Vec<String>,
-    account: String,
-    created_by: String,
-    created_at: jiff_sqlx::Timestamp,
-    updated_at: jiff_sqlx::Timestamp,
+fn read_grant(row: PgRow) -> Result<ProjectGrant, sqlx::Error> {
+    Ok(ProjectGrant {
+        id: GrantId(row.field("id")?),
+        name: row.known("name")?,
+        project: row.field("project")?,
+        selector: row.known("selector")?,
+        namespaces: row.field("namespaces")?,
+        kinds: row.field("kinds")?,
+        account: row.field("account")?,
+        created_by: row.field("created_by")?,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+    })
 }
 
-impl GrantRow {
-    fn grant(self) -> Result<ProjectGrant, sqlx::Error> {
-        Ok(ProjectGrant {
-            id: GrantId(self.id),
-            name: known(&self.name)?,
-            project: self.project,
-            selector: known(&self.selector)?,
-            namespaces: self.namespaces,
-            kinds: self.kinds,
-            account: self.account,
-            created_by: self.created_by,
-            created_at: self.created_at.to_jiff(),
-            updated_at: self.updated_at.to_jiff(),
-        })
-    }
-
-    fn facts(self) -> Result<GrantFacts, sqlx::Error> {
-        let (namespaces, kinds, account) = (self.namespaces, self.kinds, Some(self.account));
-        Ok(GrantFacts {
-            id: GrantId(self.id),
-            project: self.project,
-            selector: known(&self.selector)?,
-            allows: Arc::new(Grant { namespaces, kinds, account }),
-        })
-    }
+fn read_grant_facts(row: PgRow) -> Result<GrantFacts, sqlx::Error> {
+    let (namespaces, kinds) = (row.field("namespaces")?, row.field("kinds")?);
+    Ok(GrantFacts {
+        id: GrantId(row.field("id")?),
+        project: row.field("project")?,
+        selector: row.known("selector")?,
+        allows: Arc::new(Grant { namespaces, kinds, account: Some(row.field("account")?) }),
+    })
 }
 
 /// Returns up to `limit` grants, sorted by name, plus one if there are more.
 pub async fn grant_list(pool: &PgPool, after: Option<&str>, limit: usize) -> Result<Vec<ProjectGrant>> {
-    let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE name > $1 ORDER BY name LIMIT $2")
+    sqlx::query("SELECT * FROM grants WHERE name > $1 ORDER BY name LIMIT $2")
         .bind(after.unwrap_or_default())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+        .try_map(read_grant)
         .all(pool, "list the grants")
-        .await?;
-    rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants")
+        .await
 }
 
 /// Returns the grants of one project, oldest first.
 pub async fn grants_of_project(pool: &PgPool, project: &str) -> Result<Vec<ProjectGrant>> {
-    let rows: Vec<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE project = $1 ORDER BY id")
+    sqlx::query("SELECT * FROM grants WHERE project = $1 ORDER BY id")
         .bind(project)
+        .try_map(read_grant)
         .all(pool, "list the grants of a project")
-        .await?;
-    rows.into_iter().map(GrantRow::grant).collect::<Result<_, _>>().doing("list the grants of a project")
+        .await
 }
 
 pub async fn grant_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<ProjectGrant>> {
-    let row: Option<GrantRow> = sqlx::query_as("SELECT * FROM grants WHERE name = $1")
+    sqlx::query("SELECT * FROM grants WHERE name = $1")
         .bind(name)
+        .try_map(read_grant)
         .optional(executor, "read the grant")
-        .await?;
-    row.map(GrantRow::grant).transpose().doing("read the grant")
+        .await
 }
 
 /// Locks all grants until the transaction ends: the effect of a change depends on all grants of a project.
@@ -96,7 +80,7 @@ pub async fn grant_put_on_conn(
     grant: &PutGrant,
     created_by: &str,
 ) -> Result<Option<ProjectGrant>> {
-    let row: Option<GrantRow> = sqlx::query_as(
+    sqlx::query(
         "INSERT INTO grants (id, name, project, selector, namespaces, kinds, account, created_by)
          SELECT $1, $2, name, $4, $5, $6, $7, $8 FROM projects WHERE name = $3
          ON CONFLICT (name) DO UPDATE SET selector = excluded.selector, namespaces = excluded.namespaces,
@@ -111,9 +95,9 @@ pub async fn grant_put_on_conn(
     .bind(&grant.kinds)
     .bind(&grant.account)
     .bind(created_by)
+    .try_map(read_grant)
     .optional(conn, "store the grant")
-    .await?;
-    row.map(GrantRow::grant).transpose().doing("store the grant")
+    .await
 }
 
 pub async fn grant_delete_on_conn(conn: &mut PgConnection, id: GrantId) -> Result<()> {
@@ -122,7 +106,6 @@ pub async fn grant_delete_on_conn(conn: &mut PgConnection, id: GrantId) -> Resul
 
 /// Returns all grants: there are few, and the rights of a project follow from all of its own.
 pub async fn facts_of_all_grants_on_conn(conn: &mut PgConnection) -> Result<Vec<GrantFacts>> {
-    let rows: Vec<GrantRow> =
-        sqlx::query_as("SELECT * FROM grants ORDER BY id").all(conn, "read all grants").await?;
-    rows.into_iter().map(GrantRow::facts).collect::<Result<_, _>>().doing("read all grants")
+    let grants = sqlx::query("SELECT * FROM grants ORDER BY id").try_map(read_grant_facts);
+    grants.all(conn, "read all grants").await
 }

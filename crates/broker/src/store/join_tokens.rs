@@ -4,11 +4,12 @@ use brokkr_api::tokens::JoinTokenInfo;
 use brokkr_api::{AgentId, Labels, TokenId};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Fetch as _, Result, Run as _};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
 /// A join token that is still valid.
 #[derive(Clone, Debug)]
@@ -84,31 +85,17 @@ pub async fn join_token_use_on_conn(
         .await
 }
 
-#[derive(sqlx::FromRow)]
-struct JoinTokenRow {
-    id: Uuid,
-    agent_name: String,
-    labels: Json<Labels>,
-    rejoins: Option<Uuid>,
-    agent_id: Option<Uuid>,
-    created_at: jiff_sqlx::Timestamp,
-    expires_at: jiff_sqlx::Timestamp,
-    revoked_at: Option<jiff_sqlx::Timestamp>,
-}
-
-impl JoinTokenRow {
-    fn info(self) -> JoinTokenInfo {
-        JoinTokenInfo {
-            id: TokenId(self.id),
-            agent_name: self.agent_name,
-            labels: self.labels.0,
-            rejoins: self.rejoins.map(AgentId),
-            used_by: self.agent_id.map(AgentId),
-            created_at: self.created_at.to_jiff(),
-            expires_at: self.expires_at.to_jiff(),
-            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
-        }
-    }
+fn read_join_token(row: PgRow) -> Result<JoinTokenInfo, sqlx::Error> {
+    Ok(JoinTokenInfo {
+        id: TokenId(row.field("id")?),
+        agent_name: row.field("agent_name")?,
+        labels: row.json("labels")?,
+        rejoins: row.field::<Option<Uuid>>("rejoins")?.map(AgentId),
+        used_by: row.field::<Option<Uuid>>("agent_id")?.map(AgentId),
+        created_at: row.time("created_at")?,
+        expires_at: row.time("expires_at")?,
+        revoked_at: row.time_opt("revoked_at")?,
+    })
 }
 
 /// Returns up to `limit` tokens, oldest first, plus one if there are more. Ids are ordered by time.
@@ -117,15 +104,15 @@ pub async fn join_token_list(
     after: Option<TokenId>,
     limit: usize,
 ) -> Result<Vec<JoinTokenInfo>> {
-    let rows: Vec<JoinTokenRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT id, agent_name, labels, rejoins, agent_id, created_at, expires_at, revoked_at FROM join_tokens
          WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2",
     )
     .bind(after.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_join_token)
     .all(pool, "list the join tokens")
-    .await?;
-    Ok(rows.into_iter().map(JoinTokenRow::info).collect())
+    .await
 }
 
 /// Revokes a token. An agent that has used it is not affected.

@@ -2,48 +2,31 @@
 //! is counted by scanning, except webhooks, of which there are few.
 
 use brokkr_api::projects::{Project, PutQuotas, Quotas};
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
-#[derive(sqlx::FromRow)]
-struct ProjectRow {
-    name: String,
-    created_at: jiff_sqlx::Timestamp,
-    max_stacks: i64,
-    max_submissions_per_hour: i64,
-    max_stored_bytes: i64,
-    max_tokens: i64,
-    max_webhooks: i64,
-    stacks: i64,
-    submissions: i64,
-    stored_bytes: i64,
-    tokens: i64,
-    webhooks: i64,
-}
-
-impl ProjectRow {
-    fn project(self) -> Result<Project, sqlx::Error> {
-        let count = |figure: i64| u64::try_from(figure).unwrap_or_default();
-        Ok(Project {
-            name: known(&self.name)?,
-            created_at: self.created_at.to_jiff(),
-            allowed: Quotas {
-                stacks: count(self.max_stacks),
-                submissions_per_hour: count(self.max_submissions_per_hour),
-                stored_bytes: count(self.max_stored_bytes),
-                tokens: count(self.max_tokens),
-                webhooks: count(self.max_webhooks),
-            },
-            used: Quotas {
-                stacks: count(self.stacks),
-                submissions_per_hour: count(self.submissions),
-                stored_bytes: count(self.stored_bytes),
-                tokens: count(self.tokens),
-                webhooks: count(self.webhooks),
-            },
-        })
-    }
+fn read_project(row: PgRow) -> Result<Project, sqlx::Error> {
+    let count = |figure: i64| u64::try_from(figure).unwrap_or_default();
+    Ok(Project {
+        name: row.known("name")?,
+        created_at: row.time("created_at")?,
+        allowed: Quotas {
+            stacks: count(row.field("max_stacks")?),
+            submissions_per_hour: count(row.field("max_submissions_per_hour")?),
+            stored_bytes: count(row.field("max_stored_bytes")?),
+            tokens: count(row.field("max_tokens")?),
+            webhooks: count(row.field("max_webhooks")?),
+        },
+        used: Quotas {
+            stacks: count(row.field("stacks")?),
+            submissions_per_hour: count(row.field("submissions")?),
+            stored_bytes: count(row.field("stored_bytes")?),
+            tokens: count(row.field("tokens")?),
+            webhooks: count(row.field("webhooks")?),
+        },
+    })
 }
 
 macro_rules! project_columns {
@@ -64,11 +47,11 @@ macro_rules! project_columns {
 }
 
 pub async fn project_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<Project>> {
-    let row: Option<ProjectRow> = sqlx::query_as(project_columns!("WHERE p.name = $1"))
+    sqlx::query(project_columns!("WHERE p.name = $1"))
         .bind(name)
+        .try_map(read_project)
         .optional(executor, "read the project")
-        .await?;
-    row.map(ProjectRow::project).transpose().doing("read the project")
+        .await
 }
 
 pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool> {
@@ -85,16 +68,16 @@ pub async fn project_list(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<Project>> {
-    let rows: Vec<ProjectRow> = sqlx::query_as(project_columns!(
+    sqlx::query(project_columns!(
         "WHERE ($1::text IS NULL OR p.name = $1) AND p.name COLLATE \"C\" > $2
          ORDER BY p.name COLLATE \"C\" LIMIT $3"
     ))
     .bind(only)
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_project)
     .all(pool, "list the projects")
-    .await?;
-    rows.into_iter().map(ProjectRow::project).collect::<Result<_, _>>().doing("list the projects")
+    .await
 }
 
 /// Creates the project if it does not exist, and sets the given quotas. Returns whether it is new.

@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 
 use brokkr_api::system::{Holder, UnsettledStack};
 use brokkr_api::{AgentId, SequenceId, StackId};
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::deployment_objects::deployment_object_fetch_many;
 use super::stacks::StackRef;
-use super::{Doing as _, Fetch as _, Result, Run as _, checksum, known};
+use super::{Columns as _, Fetch as _, Result, Run as _, checksum};
 
 /// Returns the agents that have not reported what they hold since the last request to do so.
 pub async fn restore_agents_to_report(pool: &PgPool) -> Result<HashSet<AgentId>> {
@@ -84,26 +85,6 @@ pub async fn restore_count(pool: &PgPool) -> Result<RestoreCounts> {
 /// The number of holders that a list shows for each stack.
 const SHOWN: i64 = 100;
 
-#[derive(sqlx::FromRow)]
-struct HolderRow {
-    agent_id: Uuid,
-    agent_name: String,
-    sequence_id: Option<i64>,
-    checksum: Option<Vec<u8>>,
-    removing: bool,
-}
-
-#[derive(sqlx::FromRow)]
-struct UnsettledRow {
-    #[sqlx(flatten)]
-    holder: HolderRow,
-    stack_id: Uuid,
-    agents: i64,
-    project: String,
-    stack_name: Option<String>,
-    newest: Option<i64>,
-}
-
 /// Lists stacks to settle by id, with one more than `limit` if there are more.
 pub async fn restore_list(
     pool: &PgPool,
@@ -112,7 +93,7 @@ pub async fn restore_list(
     limit: usize,
 ) -> Result<Vec<UnsettledStack>> {
     let condition = unsettled.condition();
-    let rows: Vec<UnsettledRow> = sqlx::query_as(AssertSqlSafe(format!(
+    let rows: Vec<(UnsettledStack, Option<i64>, Holder)> = sqlx::query(AssertSqlSafe(format!(
         "WITH page AS (
              SELECT h.stack_id, count(*) AS agents FROM agent_holds h
              WHERE ($1::uuid IS NULL OR h.stack_id > $1) AND {condition}
@@ -135,39 +116,42 @@ pub async fn restore_list(
     .bind(after.map(|after| after.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
     .bind(SHOWN)
+    .try_map(|row| {
+        let stack = UnsettledStack {
+            project: row.field("project")?,
+            stack_id: StackId(row.field("stack_id")?),
+            stack_name: row.field::<Option<String>>("stack_name")?.unwrap_or_default(),
+            restored: None,
+            agent_count: row.field::<i64>("agents")?.cast_unsigned(),
+            agents: Vec::new(),
+        };
+        Ok((stack, row.field("newest")?, read_holder(row)?))
+    })
     .all(pool, "list stacks to settle")
     .await?;
-    let newest: Vec<i64> = rows.iter().filter_map(|row| row.newest).collect();
+    let newest: Vec<i64> = rows.iter().filter_map(|(_, newest, _)| *newest).collect();
     let restored = deployment_object_fetch_many(pool, &newest).await?;
     let mut stacks: Vec<UnsettledStack> = Vec::new();
-    for row in rows {
-        if stacks.last().is_none_or(|stack| stack.stack_id.0 != row.stack_id) {
-            stacks.push(UnsettledStack {
-                project: row.project.clone(),
-                stack_id: StackId(row.stack_id),
-                stack_name: row.stack_name.clone().unwrap_or_default(),
-                restored: restored.iter().find(|object| Some(object.sequence_id.0) == row.newest).cloned(),
-                agent_count: row.agents.cast_unsigned(),
-                agents: Vec::new(),
-            });
+    for (stack, newest, holder) in rows {
+        if stacks.last().is_none_or(|last| last.stack_id != stack.stack_id) {
+            let restored = restored.iter().find(|object| Some(object.sequence_id.0) == newest).cloned();
+            stacks.push(UnsettledStack { restored, ..stack });
         }
         if let Some(stack) = stacks.last_mut() {
-            stack.agents.push(row.holder.read().doing("read the holder of a stack")?);
+            stack.agents.push(holder);
         }
     }
     Ok(stacks)
 }
 
-impl HolderRow {
-    fn read(self) -> Result<Holder, sqlx::Error> {
-        Ok(Holder {
-            agent_id: AgentId(self.agent_id),
-            agent_name: known(&self.agent_name)?,
-            sequence_id: self.sequence_id.map(SequenceId),
-            checksum: self.checksum.as_deref().map(checksum),
-            removing: self.removing,
-        })
-    }
+fn read_holder(row: PgRow) -> Result<Holder, sqlx::Error> {
+    Ok(Holder {
+        agent_id: AgentId(row.field("agent_id")?),
+        agent_name: row.known("agent_name")?,
+        sequence_id: row.field::<Option<i64>>("sequence_id")?.map(SequenceId),
+        checksum: row.field::<Option<Vec<u8>>>("checksum")?.as_deref().map(checksum),
+        removing: row.field("removing")?,
+    })
 }
 
 /// Finds unsettled stacks by id or name: each with its id, and its project if the database knows it.
@@ -202,7 +186,7 @@ pub async fn restore_holders(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<Holder>> {
-    let rows: Vec<HolderRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum,
                 coalesce(h.removing, false) AS removing
          FROM agent_holds h JOIN agents a ON a.id = h.agent_id
@@ -212,9 +196,9 @@ pub async fn restore_holders(
     .bind(stack.0)
     .bind(after)
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_holder)
     .all(pool, "list the holders of a stack")
-    .await?;
-    rows.into_iter().map(HolderRow::read).collect::<Result<_, _>>().doing("read the holder of a stack")
+    .await
 }
 
 /// Project and name of a stack, as an agent reported them.

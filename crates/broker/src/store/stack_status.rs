@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 
 use brokkr_api::reason::{Message, Reason};
-use brokkr_api::report::{Condition, Hops, ObjectNote, Transition};
+use brokkr_api::report::Transition;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::filing::Filed;
 use crate::domain::status::LastReport;
 
@@ -115,36 +116,18 @@ pub async fn stack_status_reporters(
     Ok(rows.into_iter().map(|(name, id)| (name, AgentId(id))).collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct StatusRow {
-    stack_id: Uuid,
-    agent_id: Uuid,
-    sequence_id: i64,
-    transition: String,
-    reason: String,
-    details: Option<serde_json::Value>,
-    message: String,
-    objects: Json<Vec<ObjectNote>>,
-    hops: Json<Hops>,
-    conditions: Json<Vec<Condition>>,
-    ready: i32,
-    total: i32,
-}
-
-impl StatusRow {
-    fn report(self) -> Result<LastReport, sqlx::Error> {
-        Ok(LastReport {
-            sequence_id: SequenceId(self.sequence_id),
-            transition: known(&self.transition)?,
-            reason: Reason::from_parts(&self.reason, self.details),
-            message: Message::new(self.message),
-            objects: self.objects.0,
-            hops: self.hops.0,
-            conditions: self.conditions.0,
-            ready: self.ready.unsigned_abs(),
-            total: self.total.unsigned_abs(),
-        })
-    }
+fn read_report(row: PgRow) -> Result<LastReport, sqlx::Error> {
+    Ok(LastReport {
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        transition: row.known("transition")?,
+        reason: Reason::from_parts(row.field("reason")?, row.field("details")?),
+        message: Message::new(row.field::<String>("message")?),
+        objects: row.json("objects")?,
+        hops: row.json("hops")?,
+        conditions: row.json("conditions")?,
+        ready: row.field::<i32>("ready")?.unsigned_abs(),
+        total: row.field::<i32>("total")?.unsigned_abs(),
+    })
 }
 
 macro_rules! status_columns {
@@ -166,16 +149,14 @@ pub async fn stack_status_fetch(
     stack: StackId,
     agents: &[AgentId],
 ) -> Result<HashMap<AgentId, LastReport>> {
-    let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
+    let reports = sqlx::query(status_columns!(
         " FROM stack_status t WHERE t.project = $1 AND t.stack_id = $2 AND t.agent_id = ANY($3)"
     ))
     .bind(project)
     .bind(stack.0)
     .bind(agents.iter().map(|agent| agent.0).collect::<Vec<_>>())
-    .all(pool, ACTION)
-    .await?;
-    let reports = rows.into_iter().map(|row| Ok((AgentId(row.agent_id), row.report()?)));
-    reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
+    .try_map(|row| Ok((AgentId(row.field("agent_id")?), read_report(row)?)));
+    Ok(reports.all(pool, ACTION).await?.into_iter().collect())
 }
 
 /// Returns the last reports of the agent about these stacks of a project.
@@ -185,23 +166,14 @@ pub async fn stack_status_of_agent(
     agent: AgentId,
     stacks: &[StackId],
 ) -> Result<HashMap<StackId, LastReport>> {
-    let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
+    let reports = sqlx::query(status_columns!(
         " FROM stack_status t WHERE t.project = $1 AND t.stack_id = ANY($2) AND t.agent_id = $3"
     ))
     .bind(project)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .bind(agent.0)
-    .all(pool, ACTION)
-    .await?;
-    let reports = rows.into_iter().map(|row| Ok((StackId(row.stack_id), row.report()?)));
-    reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
-}
-
-#[derive(sqlx::FromRow)]
-struct NamedRow {
-    name: String,
-    #[sqlx(flatten)]
-    status: StatusRow,
+    .try_map(|row| Ok((StackId(row.field("stack_id")?), read_report(row)?)));
+    Ok(reports.all(pool, ACTION).await?.into_iter().collect())
 }
 
 type NamedReport = (String, AgentId, Option<LastReport>);
@@ -215,7 +187,7 @@ pub async fn stack_status_by_transition(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<NamedReport>> {
-    let rows: Vec<NamedRow> = sqlx::query_as(status_columns!(
+    sqlx::query(status_columns!(
         ", t.agent_name AS name FROM stack_status t
          WHERE t.project = $1 AND t.stack_id = $2 AND t.transition = $3 AND t.agent_name > $4
          ORDER BY t.agent_name LIMIT $5"
@@ -225,11 +197,9 @@ pub async fn stack_status_by_transition(
     .bind(transition.to_string())
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .try_map(|row| Ok((row.field("name")?, AgentId(row.field("agent_id")?), Some(read_report(row)?))))
     .all(pool, ACTION)
-    .await?;
-    let named =
-        rows.into_iter().map(|row| Ok((row.name, AgentId(row.status.agent_id), Some(row.status.report()?))));
-    named.collect::<Result<_, sqlx::Error>>().doing(ACTION)
+    .await
 }
 
 /// Returns all agents, sorted by name, after a name, each with its last report about the stack, if any.

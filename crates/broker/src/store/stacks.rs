@@ -4,11 +4,12 @@ use brokkr_api::page::Sort;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_api::{Labels, SequenceId, StackId};
 use jiff::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _, known};
 
 /// The id or name of a stack.
 #[derive(Clone, Debug)]
@@ -35,37 +36,22 @@ pub struct LockedStack {
     pub deleted_at: Option<Timestamp>,
 }
 
-#[derive(sqlx::FromRow)]
-struct StackRow {
-    project: String,
-    id: Uuid,
-    name: String,
-    labels: Json<Labels>,
-    annotations: Json<Labels>,
-    newest_sequence_id: Option<i64>,
-    created_at: jiff_sqlx::Timestamp,
-    deleted_at: Option<jiff_sqlx::Timestamp>,
-    target_agents: Vec<String>,
-    selectors: Vec<String>,
-}
-
-impl StackRow {
-    fn stack(self) -> Result<Stack, sqlx::Error> {
-        Ok(Stack {
-            project: self.project,
-            id: StackId(self.id),
-            name: known(&self.name)?,
-            labels: self.labels.0,
-            annotations: self.annotations.0,
-            targets: StackTargets {
-                agents: self.target_agents,
-                selectors: self.selectors.iter().map(|text| known(text)).collect::<Result<_, _>>()?,
-            },
-            sequence_id: self.newest_sequence_id.map(SequenceId),
-            created_at: self.created_at.to_jiff(),
-            deleted_at: self.deleted_at.map(jiff_sqlx::Timestamp::to_jiff),
-        })
-    }
+fn read_stack(row: PgRow) -> Result<Stack, sqlx::Error> {
+    let selectors: Vec<String> = row.field("selectors")?;
+    Ok(Stack {
+        project: row.field("project")?,
+        id: StackId(row.field("id")?),
+        name: row.known("name")?,
+        labels: row.json("labels")?,
+        annotations: row.json("annotations")?,
+        targets: StackTargets {
+            agents: row.field("target_agents")?,
+            selectors: selectors.iter().map(|text| known(text)).collect::<Result<_, _>>()?,
+        },
+        sequence_id: row.field::<Option<i64>>("newest_sequence_id")?.map(SequenceId),
+        created_at: row.time("created_at")?,
+        deleted_at: row.time_opt("deleted_at")?,
+    })
 }
 
 macro_rules! stack_columns {
@@ -90,18 +76,15 @@ pub async fn stack_fetch(
 ) -> Result<Option<Stack>> {
     let query = match stack {
         StackRef::Id(id) => {
-            sqlx::query_as::<_, StackRow>(stack_columns!("WHERE s.project = $1 AND s.id = $2"))
-                .bind(project)
-                .bind(id.0)
+            sqlx::query(stack_columns!("WHERE s.project = $1 AND s.id = $2")).bind(project).bind(id.0)
         }
-        StackRef::Name(name) => sqlx::query_as::<_, StackRow>(stack_columns!(
+        StackRef::Name(name) => sqlx::query(stack_columns!(
             "WHERE s.project = $1 AND s.name = $2 ORDER BY s.deleted_at DESC NULLS FIRST LIMIT 1"
         ))
         .bind(project)
         .bind(name),
     };
-    let row = query.optional(executor, "read the stack").await?;
-    row.map(StackRow::stack).transpose().doing("read the stack")
+    query.try_map(read_stack).optional(executor, "read the stack").await
 }
 
 /// Non-deleted stacks with this text in their names.
@@ -129,7 +112,7 @@ pub async fn stack_list(
         Sort::Created => living!("AND ($3::text IS NULL OR s.id > $3::uuid) ORDER BY s.id LIMIT $4"),
         Sort::CreatedDown => living!("AND ($3::text IS NULL OR s.id < $3::uuid) ORDER BY s.id DESC LIMIT $4"),
     };
-    stacks_by(executor, sql, project, name, after, most).await.doing("list the stacks")
+    stacks_by(executor, sql, project, name, after, most, "list the stacks").await
 }
 
 /// Returns up to `limit` deleted stacks that agents still hold, after the cursor, oldest first, because names of deleted
@@ -147,7 +130,7 @@ pub async fn stack_list_owed(
            AND ($3::text IS NULL OR s.id > $3::uuid)
          ORDER BY s.id LIMIT $4"
     );
-    stacks_by(executor, sql, project, name, after, most).await.doing("list the deleted stacks")
+    stacks_by(executor, sql, project, name, after, most, "list the deleted stacks").await
 }
 
 /// The stacks of a project ($1) with this text in their names ($2), after the cursor ($3), at most $4.
@@ -158,15 +141,16 @@ async fn stacks_by(
     name: Option<&str>,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Stack>, sqlx::Error> {
-    let rows: Vec<StackRow> = sqlx::query_as(sql)
+    action: &'static str,
+) -> Result<Vec<Stack>> {
+    sqlx::query(sql)
         .bind(project)
         .bind(name)
         .bind(after)
         .bind(i64::try_from(most).unwrap_or(i64::MAX))
-        .fetch_all(executor)
-        .await?;
-    rows.into_iter().map(StackRow::stack).collect()
+        .try_map(read_stack)
+        .all(executor, action)
+        .await
 }
 
 /// Returns the labels of each non-deleted stack with this text in its name.

@@ -1,10 +1,15 @@
 //! Statements that name the action they are for, in case they fail.
 
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::{Query, QueryAs, QueryScalar};
-use sqlx::{FromRow, PgExecutor, Postgres};
+use std::str::FromStr;
 
-use super::{Doing as _, Result};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::{Map, Query, QueryAs, QueryScalar};
+use sqlx::types::Json;
+use sqlx::{Decode, FromRow, PgExecutor, Postgres, Row as _, Type};
+
+use super::{Doing as _, Result, known};
 
 /// A statement without rows.
 pub trait Run: Sized + Send {
@@ -52,11 +57,11 @@ pub trait Fetch<T>: Sized + Send {
 }
 
 macro_rules! fetch {
-    ($query:ident, $row:ty) => {
-        impl<T> Fetch<T> for $query<'_, Postgres, T, PgArguments>
+    (<$($parameter:ident),+> $query:ty where $($bound:tt)+) => {
+        impl<$($parameter),+> Fetch<T> for $query
         where
             T: Send + Unpin,
-            $row: Send + Unpin + for<'r> FromRow<'r, PgRow>,
+            $($bound)+
         {
             async fn all<'e>(self, executor: impl PgExecutor<'e>, action: &'static str) -> Result<Vec<T>> {
                 self.fetch_all(executor).await.doing(action)
@@ -77,5 +82,33 @@ macro_rules! fetch {
     };
 }
 
-fetch!(QueryAs, T);
-fetch!(QueryScalar, (T,));
+fetch!(<T> QueryAs<'_, Postgres, T, PgArguments> where T: for<'r> FromRow<'r, PgRow>);
+fetch!(<T> QueryScalar<'_, Postgres, T, PgArguments> where (T,): for<'r> FromRow<'r, PgRow>);
+fetch!(<T, F> Map<'_, Postgres, F, PgArguments> where F: FnMut(PgRow) -> Result<T, sqlx::Error> + Send);
+
+/// Reads the columns of a row by name.
+pub trait Columns {
+    fn field<'r, T: Decode<'r, Postgres> + Type<Postgres>>(&'r self, name: &str) -> Result<T, sqlx::Error>;
+
+    fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, sqlx::Error> {
+        self.field(name).map(|Json(value)| value)
+    }
+
+    fn known<T: FromStr>(&self, name: &str) -> Result<T, sqlx::Error> {
+        known(self.field(name)?)
+    }
+
+    fn time(&self, name: &str) -> Result<Timestamp, sqlx::Error> {
+        self.field(name).map(jiff_sqlx::Timestamp::to_jiff)
+    }
+
+    fn time_opt(&self, name: &str) -> Result<Option<Timestamp>, sqlx::Error> {
+        Ok(self.field::<Option<jiff_sqlx::Timestamp>>(name)?.map(jiff_sqlx::Timestamp::to_jiff))
+    }
+}
+
+impl Columns for PgRow {
+    fn field<'r, T: Decode<'r, Postgres> + Type<Postgres>>(&'r self, name: &str) -> Result<T, sqlx::Error> {
+        self.try_get(name)
+    }
+}

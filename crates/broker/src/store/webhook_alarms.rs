@@ -7,9 +7,9 @@ use brokkr_api::reason::{Message, Reason};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
-use uuid::Uuid;
+use sqlx::postgres::PgRow;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Episode, next_check};
 
 /// Identifies an alarm.
@@ -30,45 +30,26 @@ pub struct StoredAlarm {
     pub message: Message,
 }
 
-#[derive(sqlx::FromRow)]
-struct AlarmRow {
-    project: String,
-    stack_id: Uuid,
-    agent_id: Uuid,
-    kind: String,
-    announced: bool,
-    since: jiff_sqlx::Timestamp,
-    last: jiff_sqlx::Timestamp,
-    count: i32,
-    cause: String,
-    sequence_id: i64,
-    reason: String,
-    details: Option<serde_json::Value>,
-    message: String,
-}
-
-impl AlarmRow {
-    fn alarm(self) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
-        let episode = Episode {
-            since: self.since.to_jiff(),
-            last: self.last.to_jiff(),
-            count: self.count.unsigned_abs(),
-            cause: known(&self.cause)?,
-        };
-        let key = AlarmKey {
-            project: self.project,
-            stack: StackId(self.stack_id),
-            agent: AgentId(self.agent_id),
-            kind: known(&self.kind)?,
-        };
-        let stored = StoredAlarm {
-            alarm: if self.announced { Alarm::Announced(episode) } else { Alarm::Pending(episode) },
-            sequence_id: SequenceId(self.sequence_id),
-            reason: Reason::from_parts(&self.reason, self.details),
-            message: Message::new(self.message),
-        };
-        Ok((key, stored))
-    }
+fn read_alarm(row: PgRow) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
+    let episode = Episode {
+        since: row.time("since")?,
+        last: row.time("last")?,
+        count: row.field::<i32>("count")?.unsigned_abs(),
+        cause: row.known("cause")?,
+    };
+    let key = AlarmKey {
+        project: row.field("project")?,
+        stack: StackId(row.field("stack_id")?),
+        agent: AgentId(row.field("agent_id")?),
+        kind: row.known("kind")?,
+    };
+    let stored = StoredAlarm {
+        alarm: if row.field("announced")? { Alarm::Announced(episode) } else { Alarm::Pending(episode) },
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        reason: Reason::from_parts(row.field("reason")?, row.field("details")?),
+        message: Message::new(row.field::<String>("message")?),
+    };
+    Ok((key, stored))
 }
 
 /// Returns the alarms of these stacks on the agent, locked in order, so that two transactions never deadlock.
@@ -77,7 +58,7 @@ pub async fn webhook_alarm_lock_on_conn(
     agent: AgentId,
     stacks: &[StackId],
 ) -> Result<HashMap<AlarmKey, StoredAlarm>> {
-    let rows: Vec<AlarmRow> = sqlx::query_as(
+    let alarms = sqlx::query(
         "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
                 details, message
          FROM webhook_alarms WHERE agent_id = $1 AND stack_id = ANY($2)
@@ -85,9 +66,10 @@ pub async fn webhook_alarm_lock_on_conn(
     )
     .bind(agent.0)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .try_map(read_alarm)
     .all(conn, "read alarms")
     .await?;
-    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms")
+    Ok(alarms.into_iter().collect())
 }
 
 /// Returns and locks alarms that may change by time alone; skips those that another replica has locked.
@@ -95,15 +77,15 @@ pub async fn webhook_alarm_due_on_conn(
     conn: &mut PgConnection,
     limit: i64,
 ) -> Result<Vec<(AlarmKey, StoredAlarm)>> {
-    let rows: Vec<AlarmRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
                 details, message
          FROM webhook_alarms WHERE next_check_at <= now() ORDER BY next_check_at LIMIT $1 FOR UPDATE SKIP LOCKED",
     )
     .bind(limit)
+    .try_map(read_alarm)
     .all(conn, "read alarms that are due")
-    .await?;
-    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms that are due")
+    .await
 }
 
 /// Stores the state of an alarm.

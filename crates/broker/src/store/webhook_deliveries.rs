@@ -2,12 +2,12 @@
 
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, WebhookEvent};
 use brokkr_api::{DeliveryId, WebhookId};
-use sqlx::types::Json;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool};
 use std::time::Duration;
 use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
 /// A message that this replica has to send before the lease ends.
 #[derive(Clone, Debug)]
@@ -167,46 +167,28 @@ pub async fn webhook_delivery_resend_on_conn(
     Ok(resent > 0)
 }
 
-#[derive(sqlx::FromRow)]
-struct DeliveryRow {
-    webhook_id: Uuid,
-    id: Uuid,
-    event: String,
-    body: Json<serde_json::Value>,
-    state: String,
-    created_at: jiff_sqlx::Timestamp,
-    due_at: jiff_sqlx::Timestamp,
-    attempts: i32,
-    last_attempt_at: Option<jiff_sqlx::Timestamp>,
-    last_status: Option<i32>,
-    last_error: Option<String>,
-    last_millis: Option<i32>,
-    last_response: Option<String>,
-}
-
-impl DeliveryRow {
-    fn delivery(self) -> Result<Delivery, sqlx::Error> {
-        let state: DeliveryState = known(&self.state)?;
-        let attempt = Attempt {
-            delivered: state == DeliveryState::Delivered,
-            status: self.last_status.and_then(|status| u16::try_from(status).ok()),
-            error: self.last_error,
-            millis: self.last_millis.unwrap_or_default().unsigned_abs(),
-            answer: self.last_response.unwrap_or_default(),
-        };
-        Ok(Delivery {
-            id: DeliveryId(self.id),
-            webhook_id: WebhookId(self.webhook_id),
-            event: known(&self.event)?,
-            state,
-            created_at: self.created_at.to_jiff(),
-            attempts: self.attempts.unsigned_abs(),
-            due_at: (state == DeliveryState::Pending).then(|| self.due_at.to_jiff()),
-            last_attempt: self.last_attempt_at.is_some().then_some(attempt),
-            last_attempt_at: self.last_attempt_at.map(jiff_sqlx::Timestamp::to_jiff),
-            body: self.body.0,
-        })
-    }
+fn read_delivery(row: PgRow) -> Result<Delivery, sqlx::Error> {
+    let state: DeliveryState = row.known("state")?;
+    let last_attempt_at = row.time_opt("last_attempt_at")?;
+    let attempt = Attempt {
+        delivered: state == DeliveryState::Delivered,
+        status: row.field::<Option<i32>>("last_status")?.and_then(|status| u16::try_from(status).ok()),
+        error: row.field("last_error")?,
+        millis: row.field::<Option<i32>>("last_millis")?.unwrap_or_default().unsigned_abs(),
+        answer: row.field::<Option<String>>("last_response")?.unwrap_or_default(),
+    };
+    Ok(Delivery {
+        id: DeliveryId(row.field("id")?),
+        webhook_id: WebhookId(row.field("webhook_id")?),
+        event: row.known("event")?,
+        state,
+        created_at: row.time("created_at")?,
+        attempts: row.field::<i32>("attempts")?.unsigned_abs(),
+        due_at: Some(row.time("due_at")?).filter(|_| state == DeliveryState::Pending),
+        last_attempt: last_attempt_at.map(|_| attempt),
+        last_attempt_at,
+        body: row.json("body")?,
+    })
 }
 
 /// Returns up to `limit` messages below the cursor, newest first, plus one if there are more.
@@ -218,7 +200,7 @@ pub async fn webhook_delivery_list(
     below: Option<DeliveryId>,
     limit: usize,
 ) -> Result<Vec<Delivery>> {
-    let rows: Vec<DeliveryRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT webhook_id, id, event, body, state, created_at, due_at, attempts, last_attempt_at, last_status,
                 last_error, last_millis, last_response
          FROM webhook_deliveries
@@ -230,12 +212,9 @@ pub async fn webhook_delivery_list(
     .bind(state.map(|state| state.to_string()))
     .bind(below.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_delivery)
     .all(pool, "list the messages of the webhook")
-    .await?;
-    rows.into_iter()
-        .map(DeliveryRow::delivery)
-        .collect::<Result<_, _>>()
-        .doing("list the messages of the webhook")
+    .await
 }
 
 /// Deletes old delivered messages and old dead letters.

@@ -2,11 +2,12 @@
 
 use brokkr_api::WebhookId;
 use brokkr_api::webhooks::{Webhook, WebhookFilter, WebhookPatch};
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::webhooks::vault::Sealed;
 
 /// The largest number of secrets that sign at the same time: the newest ones.
@@ -33,31 +34,17 @@ impl WebhookRef {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct WebhookRow {
-    project: String,
-    id: Uuid,
-    name: String,
-    url: String,
-    filter: Json<WebhookFilter>,
-    enabled: bool,
-    disabled_because: Option<String>,
-    created_at: jiff_sqlx::Timestamp,
-}
-
-impl WebhookRow {
-    fn webhook(self) -> Result<Webhook, sqlx::Error> {
-        Ok(Webhook {
-            id: WebhookId(self.id),
-            project: self.project,
-            name: known(&self.name)?,
-            url: self.url,
-            filter: self.filter.0,
-            enabled: self.enabled,
-            disabled_because: self.disabled_because,
-            created_at: self.created_at.to_jiff(),
-        })
-    }
+fn read_webhook(row: PgRow) -> Result<Webhook, sqlx::Error> {
+    Ok(Webhook {
+        id: WebhookId(row.field("id")?),
+        project: row.field("project")?,
+        name: row.known("name")?,
+        url: row.field("url")?,
+        filter: row.json("filter")?,
+        enabled: row.field("enabled")?,
+        disabled_because: row.field("disabled_because")?,
+        created_at: row.time("created_at")?,
+    })
 }
 
 /// A new, enabled webhook.
@@ -71,7 +58,7 @@ pub struct NewWebhook<'a> {
 }
 
 pub async fn webhook_insert_on_conn(conn: &mut PgConnection, new: &NewWebhook<'_>) -> Result<Webhook> {
-    let row: WebhookRow = sqlx::query_as(
+    sqlx::query(
         "INSERT INTO webhooks (project, id, name, url, filter) VALUES ($1, $2, $3, $4, $5)
          RETURNING project, id, name, url, filter, enabled, disabled_because, created_at",
     )
@@ -80,9 +67,9 @@ pub async fn webhook_insert_on_conn(conn: &mut PgConnection, new: &NewWebhook<'_
     .bind(new.name)
     .bind(new.url)
     .bind(Json(new.filter))
+    .try_map(read_webhook)
     .one(conn, "insert the webhook")
-    .await?;
-    row.webhook().doing("insert the webhook")
+    .await
 }
 
 pub async fn webhook_count_on_conn(conn: &mut PgConnection, project: &str) -> Result<i64> {
@@ -98,16 +85,16 @@ pub async fn webhook_fetch(
     webhook: &WebhookRef,
 ) -> Result<Option<Webhook>> {
     let (id, name) = webhook.parts();
-    let row: Option<WebhookRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
          WHERE project = $1 AND (id = $2 OR name = $3)",
     )
     .bind(project)
     .bind(id)
     .bind(name)
+    .try_map(read_webhook)
     .optional(executor, "read the webhook")
-    .await?;
-    row.map(WebhookRow::webhook).transpose().doing("read the webhook")
+    .await
 }
 
 /// Returns up to `limit` webhooks, sorted by name, plus one if there are more.
@@ -117,16 +104,16 @@ pub async fn webhook_list(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<Webhook>> {
-    let rows: Vec<WebhookRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
          WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3",
     )
     .bind(project)
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+    .try_map(read_webhook)
     .all(pool, "list the webhooks")
-    .await?;
-    rows.into_iter().map(WebhookRow::webhook).collect::<Result<_, _>>().doing("list the webhooks")
+    .await
 }
 
 /// Changes a webhook. Enabling or disabling it clears an earlier reason.
@@ -137,7 +124,7 @@ pub async fn webhook_patch_on_conn(
     patch: &WebhookPatch,
 ) -> Result<Option<Webhook>> {
     let (id, name) = webhook.parts();
-    let row: Option<WebhookRow> = sqlx::query_as(
+    sqlx::query(
         "UPDATE webhooks SET url = coalesce($4, url), filter = coalesce($5, filter),
                 enabled = coalesce($6, enabled),
                 disabled_because = CASE WHEN $6::boolean IS NULL THEN disabled_because END
@@ -150,9 +137,9 @@ pub async fn webhook_patch_on_conn(
     .bind(&patch.url)
     .bind(patch.filter.as_ref().map(Json))
     .bind(patch.enabled)
+    .try_map(read_webhook)
     .optional(conn, "change the webhook")
-    .await?;
-    row.map(WebhookRow::webhook).transpose().doing("change the webhook")
+    .await
 }
 
 /// Disables a webhook because of a response of its receiver.
