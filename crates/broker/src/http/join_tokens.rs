@@ -7,7 +7,7 @@ use brokkr_api::page::Page;
 use brokkr_api::tokens::{
     CreateJoinToken, JOIN_TOKEN_SECONDS, JoinToken, JoinTokenInfo, LONGEST_JOIN_TOKEN_SECONDS,
 };
-use brokkr_api::{ErrorCode, TokenId};
+use brokkr_api::{AgentId, ErrorCode, Labels, Name, TokenId};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
@@ -17,11 +17,9 @@ use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
-use crate::http::write::{self, ResultStorage};
+use crate::http::write::{self, ResultStorage, Write};
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::join_tokens::{
-    NewJoinToken, join_token_insert_on_conn, join_token_list, join_token_revoke_on_conn,
-};
+use crate::store::join_tokens::{join_token_insert_on_conn, join_token_list, join_token_revoke_on_conn};
 
 /// Names that would collide with a path of the API.
 const RESERVED: [&str; 1] = ["register"];
@@ -46,26 +44,24 @@ pub async fn create_join_token(State(broker): BrokerState, change: Change) -> Ap
         return Err(ApiError::new(ErrorCode::BRK2002, format!("agent {name} already exists")));
     }
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
-        let secret = Secret::generate(SecretKind::JoinToken);
-        let token = JoinToken {
-            id: TokenId::generate(),
-            token: secret.expose().to_owned(),
-            agent_name: request.agent_name,
-            labels: request.labels,
-            expires_at,
-        };
-        let stored = NewJoinToken {
-            id: token.id,
-            hash: &secret.hash(),
-            agent_name: token.agent_name.as_str(),
-            labels: &token.labels,
-            rejoins: None,
-            expires_at,
-        };
-        join_token_insert_on_conn(write.conn(), stored).await?;
-        write.finish(StatusCode::CREATED, &token).await
+        finish_join_token(write, request.agent_name, request.labels, None, expires_at).await
     })
     .await
+}
+
+/// Stores a new join token and responds with it.
+pub async fn finish_join_token(
+    mut write: Write,
+    agent_name: Name,
+    labels: Labels,
+    rejoins: Option<AgentId>,
+    expires_at: Timestamp,
+) -> ApiResult {
+    let secret = Secret::generate(SecretKind::JoinToken);
+    let (id, token) = (TokenId::generate(), secret.expose().to_owned());
+    let token = JoinToken { id, token, agent_name, labels, expires_at };
+    join_token_insert_on_conn(write.conn(), &token, &secret.hash(), rejoins).await?;
+    write.finish(StatusCode::CREATED, &token).await
 }
 
 /// Returns the expiry of a join token that is created now.

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
-use super::{Columns as _, Doing as _, Fetch as _, Result, Run as _, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
 /// A new token; only the caller knows its secret.
 #[derive(Clone, Debug)]
@@ -55,25 +54,22 @@ pub async fn api_token_insert_on_conn(conn: &mut PgConnection, token: NewApiToke
 
 /// Returns the identity of a token that was not revoked. The caller checks the expiry, because the result may be cached.
 pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>> {
-    type Row = (String, Uuid, String, String, Option<jiff_sqlx::Timestamp>);
-    let row: Option<Row> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, id, name, role, expires_at FROM api_tokens WHERE hash = $1 AND revoked_at IS NULL",
     )
     .bind(hash)
-    .optional(pool, "find the API token")
-    .await?;
-    row.map(|(project, id, name, role, expires_at)| {
+    .try_map(|row| {
         Ok(WhoAmI {
-            token_id: TokenId(id),
-            name,
-            project,
-            role: known(&role)?,
-            expires_at: expires_at.map(jiff_sqlx::Timestamp::to_jiff),
+            token_id: TokenId(row.field("id")?),
+            name: row.field("name")?,
+            project: row.field("project")?,
+            role: row.known("role")?,
+            expires_at: row.time_opt("expires_at")?,
             server_version: String::new(),
         })
     })
-    .transpose()
-    .doing("find the API token")
+    .optional(pool, "find the API token")
+    .await
 }
 
 /// The tokens that a caller sees: those of a project, and those of the installation if included.

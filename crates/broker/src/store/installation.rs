@@ -14,11 +14,6 @@ pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId> {
         .map(InstallationId)
 }
 
-/// Checks that the database answers.
-pub async fn installation_reachable(pool: &PgPool) -> Result<()> {
-    sqlx::query("SELECT 1").run(pool, "reach the database").await
-}
-
 /// The state of the installation, in one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallationState {

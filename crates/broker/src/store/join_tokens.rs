@@ -1,8 +1,7 @@
 //! Join tokens: one use, bound to a name and labels, stored as hashes.
 
-use brokkr_api::tokens::JoinTokenInfo;
+use brokkr_api::tokens::{JoinToken, JoinTokenInfo};
 use brokkr_api::{AgentId, Labels, TokenId};
-use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -23,27 +22,21 @@ pub struct StoredJoinToken {
     pub used: Option<(Vec<u8>, AgentId)>,
 }
 
-/// A new join token.
-#[derive(Clone, Debug)]
-pub struct NewJoinToken<'a> {
-    pub id: TokenId,
-    pub hash: &'a [u8],
-    pub agent_name: &'a str,
-    pub labels: &'a Labels,
-    pub rejoins: Option<AgentId>,
-    pub expires_at: Timestamp,
-}
-
-pub async fn join_token_insert_on_conn(conn: &mut PgConnection, token: NewJoinToken<'_>) -> Result<()> {
+pub async fn join_token_insert_on_conn(
+    conn: &mut PgConnection,
+    token: &JoinToken,
+    hash: &[u8],
+    rejoins: Option<AgentId>,
+) -> Result<()> {
     sqlx::query(
         "INSERT INTO join_tokens (id, hash, agent_name, labels, rejoins, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6)",
     )
     .bind(token.id.0)
-    .bind(token.hash)
-    .bind(token.agent_name)
-    .bind(Json(token.labels))
-    .bind(token.rejoins.map(|agent| agent.0))
+    .bind(hash)
+    .bind(token.agent_name.as_str())
+    .bind(Json(&token.labels))
+    .bind(rejoins.map(|agent| agent.0))
     .bind(token.expires_at.to_sqlx())
     .run(conn, "insert the join token")
     .await

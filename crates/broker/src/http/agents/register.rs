@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brokkr_api::agents::{RegisterAgent, RegisteredAgent, RejoinAgent};
 use brokkr_api::names::{BadName, DEFAULT_PROJECT};
 use brokkr_api::tokens::JoinToken;
-use brokkr_api::{AgentId, ErrorCode, Name, TokenId};
+use brokkr_api::{AgentId, ErrorCode, Name};
 use http::StatusCode;
 use subtle::ConstantTimeEq as _;
 
@@ -14,13 +14,11 @@ use crate::access::secret::{Secret, SecretKind};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
-use crate::http::join_tokens::expiry;
+use crate::http::join_tokens::{expiry, finish_join_token};
 use crate::http::write::{self, ResultStorage};
 use crate::store::agent_keys::agent_keys_rejoin_on_conn;
 use crate::store::agents::{AgentRef, agent_fetch, agent_insert_on_conn};
-use crate::store::join_tokens::{
-    NewJoinToken, join_token_insert_on_conn, join_token_lock_on_conn, join_token_use_on_conn,
-};
+use crate::store::join_tokens::{join_token_lock_on_conn, join_token_use_on_conn};
 use crate::store::outbox::OutboxNotification;
 
 /// Reads an Ed25519 public key in base64url.
@@ -100,24 +98,7 @@ pub async fn rejoin_agent(
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         let agent = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?;
         let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
-        let secret = Secret::generate(SecretKind::JoinToken);
-        let token = JoinToken {
-            id: TokenId::generate(),
-            token: secret.expose().to_owned(),
-            agent_name: agent.name,
-            labels: agent.labels,
-            expires_at,
-        };
-        let stored = NewJoinToken {
-            id: token.id,
-            hash: &secret.hash(),
-            agent_name: token.agent_name.as_str(),
-            labels: &token.labels,
-            rejoins: Some(agent.id),
-            expires_at,
-        };
-        join_token_insert_on_conn(write.conn(), stored).await?;
-        write.finish(StatusCode::CREATED, &token).await
+        finish_join_token(write, agent.name, agent.labels, Some(agent.id), expires_at).await
     })
     .await
 }

@@ -8,7 +8,7 @@ use brokkr_api::{AgentId, InstanceId, StackId};
 use futures::TryStreamExt as _;
 use sqlx::PgConnection;
 
-use super::{StackRow, stacks_where};
+use super::{read_stack, stacks_where};
 use crate::domain::facts::{AgentFacts, SessionFacts, StackFacts};
 use crate::domain::labels::Labeller;
 use crate::store::copy::copy_rows;
@@ -65,11 +65,11 @@ pub async fn holds_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Hash
 
 /// Returns every non-deleted stack, and the deleted ones that an agent still holds.
 pub async fn facts_of_all_stacks_on_conn(conn: &mut PgConnection) -> Result<Vec<StackFacts>> {
-    sqlx::query_as::<_, StackRow>(stacks_where!(
+    sqlx::query(stacks_where!(
         "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)"
     ))
+    .try_map(read_stack)
     .fetch(conn)
-    .and_then(async |row| row.facts())
     .try_collect()
     .await
     .doing("read all stacks")
