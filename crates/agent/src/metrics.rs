@@ -101,7 +101,7 @@ impl Metrics {
 
     /// Counts an executed step.
     pub fn carried_out(&self, step: &Step, answer: &StepResult) {
-        let outcome = match answer {
+        let outcome: &'static str = match answer {
             StepResult::Failed(failure) => failure.class.into(),
             _ => "done",
         };

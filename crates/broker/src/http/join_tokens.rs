@@ -43,7 +43,7 @@ pub async fn create_join_token(State(broker): BrokerState, change: Change) -> Ap
     if agent_fetch(&broker.pool, &AgentRef::Name(name.to_owned())).await?.is_some() {
         return Err(ApiError::new(ErrorCode::BRK2002, format!("agent {name} already exists")));
     }
-    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
+    write::run(&broker, &change, ResultStorage::Encrypted, async |write| {
         finish_join_token(write, request.agent_name, request.labels, None, expires_at).await
     })
     .await

@@ -125,8 +125,9 @@ fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
     let agents = row.field::<Vec<Uuid>>("target_agents")?.into_iter().map(AgentId);
     let targets = agents.zip(row.field::<Vec<jiff_sqlx::Timestamp>>("target_times")?);
     facts.targets = targets.map(|(agent, since)| ExplicitTarget { agent, since: since.to_jiff() }).collect();
-    let selectors = row.field::<Vec<&str>>("selectors")?.into_iter();
+    let selectors: Vec<String> = row.field("selectors")?;
     facts.selectors = selectors
+        .iter()
         .zip(row.field::<Vec<jiff_sqlx::Timestamp>>("selector_times")?)
         .map(|(selector, since)| Ok(SelectorTarget { selector: known(selector)?, since: since.to_jiff() }))
         .collect::<Result<_, sqlx::Error>>()?;
