@@ -18,7 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::model::{ApplyReason, FailureClass, Step, StepResult};
+use crate::model::{ApplyReason, Step, StepResult};
 use crate::reconcile::counts::Counts;
 use crate::reconcile::passes::Outcome;
 
@@ -101,8 +101,8 @@ impl Metrics {
 
     /// Counts an executed step.
     pub fn carried_out(&self, step: &Step, answer: &StepResult) {
-        let outcome = match answer {
-            StepResult::Failed(failure) => class(failure.class),
+        let outcome: &'static str = match answer {
+            StepResult::Failed(failure) => failure.class.into(),
             _ => "done",
         };
         self.steps.get_or_create(&CarriedOut { step: step.name(), outcome }).inc();
@@ -229,16 +229,6 @@ pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
         "1 if the agent must not write: another process uses its identity, or the broker's database was set back",
         usize::from(counts.writes_suspended.is_some()),
     );
-}
-
-fn class(class: FailureClass) -> &'static str {
-    match class {
-        FailureClass::Transient => "transient",
-        FailureClass::Permanent => "permanent",
-        FailureClass::Missing => "missing",
-        FailureClass::Immutable => "immutable",
-        FailureClass::Conflict => "conflict",
-    }
 }
 
 /// Conflicts and overload are expected, and counted apart from other refusals.

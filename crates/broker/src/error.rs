@@ -8,6 +8,8 @@ use brokkr_api::{ErrorCode, Problem};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 
+pub type ApiResult<T = Response> = Result<T, ApiError>;
+
 #[derive(Debug)]
 pub struct ApiError {
     problem: Problem,

@@ -39,3 +39,6 @@ pub mod streams;
 pub mod system;
 pub mod webhooks;
 pub mod write;
+
+/// What every handler shares.
+pub type BrokerState = axum::extract::State<std::sync::Arc<crate::state::Broker>>;

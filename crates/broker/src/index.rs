@@ -180,14 +180,6 @@ impl Index {
         matches!(tokio::time::timeout(at_most, reached).await, Ok(Ok(_)))
     }
 
-    /// Waits until the database was read after this call; returns false if that took too long.
-    pub async fn refreshed(&self, at_most: Duration) -> bool {
-        let now = Instant::now();
-        let mut freshness = self.freshness.subscribe();
-        let read = freshness.wait_for(|freshness| freshness.at > now);
-        matches!(tokio::time::timeout(at_most, read).await, Ok(Ok(_)))
-    }
-
     /// Registers a long poll. Read the envelope again afterwards: it may have changed just before.
     pub fn wait(self: &Arc<Self>, agent: AgentId) -> Waiting {
         let notify = self.waiters().register(agent);

@@ -19,11 +19,13 @@
 //! | `response`          | writes the response to a poll                                          |
 //! | `exchange`          | any other request on HTTP/1: one request through hyper                 |
 //! | `http2`             | HTTP/2                                                                 |
+//! | `guarded_body`      | the body of a response with a guard that is dropped with it            |
 //! | `write_timeout`     | a socket that fails if the peer does not read                          |
 //! | `rewind`            | a stream that first returns bytes that were already read               |
 //! | `per_address_limit` | the number of connections per address                                  |
 
 mod exchange;
+mod guarded_body;
 pub mod head;
 mod http1;
 mod http2;

@@ -34,6 +34,7 @@ pub mod schema;
 pub mod stack_status;
 pub mod stack_targets;
 pub mod stacks;
+mod statement;
 pub mod status_counts;
 pub mod task_claims;
 pub mod webhook_alarms;
@@ -48,7 +49,8 @@ use brokkr_api::ids::Checksum;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgPool};
 
-pub use error::{Doing, StoreError};
+pub use error::{Doing, Result, StoreError};
+use statement::{Columns, Fetch, Run};
 
 /// How the broker talks to PostgreSQL: an open write transaction stalls every replica's outbox tail, so
 /// nothing may stay open for long.
@@ -62,12 +64,12 @@ pub const APPLICATION: &str = "brokkr-broker";
 const SILENT: Duration = Duration::from_secs(5);
 
 /// Reads the address of the database.
-pub fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
+pub fn connect_options(url: &str) -> Result<PgConnectOptions> {
     PgConnectOptions::from_str(url).doing("read the address of the database")
 }
 
 /// The pool of a serving broker.
-pub async fn connect(url: &str, connections: u32) -> Result<PgPool, StoreError> {
+pub async fn connect(url: &str, connections: u32) -> Result<PgPool> {
     let options = connect_options(url)?.application_name(APPLICATION).options(SESSION);
     PgPoolOptions::new()
         .max_connections(connections)

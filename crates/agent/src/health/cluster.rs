@@ -70,18 +70,12 @@ pub(super) fn namespace(object: &ObjectView<'_>, _: Timestamp) -> Health {
 
 pub(super) fn definition(object: &ObjectView<'_>, _: Timestamp) -> Health {
     if let Some(names) = find(object, "NamesAccepted").filter(|names| names.is_false()) {
-        return Health::failed(
-            names.reason_or("NamesNotAccepted"),
-            names.message_or("its names are already in use"),
-        );
+        return names.failed("NamesNotAccepted", "its names are already in use");
     }
     match find(object, "Established") {
         Some(established) if established.is_true() => Health::ready("Established", "established"),
         Some(established) if established.is_false() && established.reason() != "Installing" => {
-            Health::failed(
-                established.reason_or("NotEstablished"),
-                established.message_or("cannot be established"),
-            )
+            established.failed("NotEstablished", "cannot be established")
         }
         _ => Health::progressing("Installing", "not established yet"),
     }
@@ -92,9 +86,7 @@ pub(super) fn api_service(object: &ObjectView<'_>, _: Timestamp) -> Health {
         return Health::ready("Available", "available");
     }
     match find(object, "Available") {
-        Some(available) => {
-            Health::progressing(available.reason_or("NotAvailable"), available.message_or("not available"))
-        }
+        Some(available) => available.progressing("NotAvailable", "not available"),
         None => Health::progressing("NotAvailable", "not available yet"),
     }
 }

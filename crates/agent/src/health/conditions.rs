@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::verdict::{ObjectView, text};
+use super::verdict::{Health, ObjectView, text};
 
 /// One condition of a status.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,21 @@ impl<'a> Condition<'a> {
     }
 
     /// The reason, or a word for conditions that give none.
-    pub(super) fn reason_or(&self, otherwise: &'a str) -> &'a str {
+    fn reason_or(&self, otherwise: &'a str) -> &'a str {
         if self.reason.is_empty() { otherwise } else { self.reason }
+    }
+
+    /// Ready, in the words of the condition or, if it has none, in these.
+    pub(super) fn ready(&self, reason: &'a str, message: &'a str) -> Health {
+        Health::ready(self.reason_or(reason), self.message_or(message))
+    }
+
+    pub(super) fn progressing(&self, reason: &'a str, message: &'a str) -> Health {
+        Health::progressing(self.reason_or(reason), self.message_or(message))
+    }
+
+    pub(super) fn failed(&self, reason: &'a str, message: &'a str) -> Health {
+        Health::failed(self.reason_or(reason), self.message_or(message))
     }
 
     /// The message, or some words for conditions that give none.

@@ -10,16 +10,16 @@ use super::verdict::{Health, ObjectView, STATUS_GRACE, in_grace, waiting_for_con
 /// Uses the standard conditions `Reconciling`, `Stalled` and `Ready`.
 pub(super) fn resource(object: &ObjectView<'_>, now: Timestamp) -> Health {
     if let Some(condition) = conditions::find_true(object, "Reconciling") {
-        return Health::progressing(condition.reason_or("Reconciling"), condition.message_or("reconciling"));
+        return condition.progressing("Reconciling", "reconciling");
     }
     if let Some(condition) = conditions::find_true(object, "Stalled") {
-        return Health::failed(condition.reason_or("Stalled"), condition.message_or("stalled"));
+        return condition.failed("Stalled", "stalled");
     }
     if let Some(ready) = conditions::find(object, "Ready") {
         return match ready {
             ready if !ready.current => waiting_for_controller(),
-            ready if ready.is_true() => Health::ready(ready.reason_or("Ready"), ready.message_or("ready")),
-            ready => Health::progressing(ready.reason_or("NotReady"), ready.message_or("not ready")),
+            ready if ready.is_true() => ready.ready("Ready", "ready"),
+            ready => ready.progressing("NotReady", "not ready"),
         };
     }
     // Without the grace period, a resource would count as ready until its controller first reconciles it, and dependent

@@ -45,13 +45,10 @@ pub(super) fn deployment(object: &ObjectView<'_>, _: Timestamp) -> Health {
         && !paused
         && progress.reason() != "NewReplicaSetAvailable"
     {
-        return Health::progressing(progress.reason_or("RollingOut"), progress.message_or("rolling out"));
+        return progress.progressing("RollingOut", "rolling out");
     }
     if let Some(available) = find(object, "Available").filter(|available| !available.is_true()) {
-        return Health::progressing(
-            available.reason_or("Unavailable"),
-            available.message_or("not available"),
-        );
+        return available.progressing("Unavailable", "not available");
     }
     all_ready(desired)
 }
@@ -141,10 +138,7 @@ fn desired(spec: &Value) -> i64 {
 /// Quota, admission and similar reasons, which the counts do not show.
 fn cannot_create(object: &ObjectView<'_>, missing: bool) -> Option<Health> {
     let failure = find_true(object, "ReplicaFailure").filter(|_| missing)?;
-    Some(Health::progressing(
-        failure.reason_or("ReplicaFailure"),
-        failure.message_or("pods cannot be created"),
-    ))
+    Some(failure.progressing("ReplicaFailure", "pods cannot be created"))
 }
 
 fn not_ready(status: &Value, desired: i64) -> Option<Health> {

@@ -10,7 +10,7 @@ pub(super) fn job(object: &ObjectView<'_>, _: Timestamp) -> Health {
     // `FailureTarget` is set earlier, while the last Pods are still being stopped.
     let failed = find_true(object, "Failed").or_else(|| find_true(object, "FailureTarget"));
     if let Some(failed) = failed {
-        return Health::failed(failed.reason_or("Failed"), failed.message_or("the job has failed"));
+        return failed.failed("Failed", "the job has failed");
     }
     if find_true(object, "Complete").is_some() {
         return Health::ready("Complete", "completed");

@@ -14,7 +14,7 @@ pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {
             return Health::ready("ScalingDisabled", condition.message_or("scaled to zero"));
         }
         // Metrics of new Pods take a minute to come; so it is not a failure, however long it lasts.
-        return Health::progressing(condition.reason_or("CannotScale"), condition.message_or("cannot scale"));
+        return condition.progressing("CannotScale", "cannot scale");
     }
     if find_true(object, "ScalingActive").is_some() {
         return Health::ready("Active", "scales");
@@ -32,10 +32,7 @@ pub(super) fn disruption_budget(object: &ObjectView<'_>, _: Timestamp) -> Health
     let failed = find(object, "DisruptionAllowed")
         .filter(|condition| condition.is_false() && condition.reason() == "SyncFailed");
     match failed {
-        Some(failed) => Health::progressing(
-            failed.reason_or("SyncFailed"),
-            failed.message_or("its controller cannot count the pods"),
-        ),
+        Some(failed) => failed.progressing("SyncFailed", "its controller cannot count the pods"),
         None => Health::ready("Applied", "applied"),
     }
 }

@@ -13,7 +13,8 @@ pub struct Failure {
     pub retry_after: Option<std::time::Duration>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum FailureClass {
     /// May succeed later without any change.
     Transient,

@@ -18,7 +18,8 @@ use crate::ownership::Stamp;
 use crate::resource::{Kind, Served};
 
 /// One request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// Announce to the broker that this agent holds the stack, before the first write for it.
     Hold,
@@ -117,24 +118,7 @@ impl Step {
     /// One word for logs.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Hold => "hold",
-            Self::Fetch => "fetch",
-            Self::FetchEarlier { .. } => "fetch-earlier",
-            Self::WriteRecord(_) => "write-record",
-            Self::DropRecord => "drop-record",
-            Self::ForgetContents { .. } => "forget-contents",
-            Self::ReadObject { .. } => "read-object",
-            Self::CheckRights { .. } => "check-rights",
-            Self::Resolve { .. } => "resolve",
-            Self::ListContained { .. } => "list-contained",
-            Self::DryRun { .. } => "dry-run",
-            Self::Apply { .. } => "apply",
-            Self::FindRivals { .. } => "find-rivals",
-            Self::Diagnose { .. } => "diagnose",
-            Self::Delete { .. } => "delete",
-            Self::Release { .. } => "release",
-        }
+        self.into()
     }
 }
 

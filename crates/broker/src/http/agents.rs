@@ -11,11 +11,8 @@ pub mod target_state;
 pub mod targets;
 pub mod why;
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::agents::{Agent, AgentPatch};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
@@ -25,7 +22,8 @@ use http::StatusCode;
 use crate::access::Caller;
 use crate::domain::facts::AgentFacts;
 use crate::domain::grants::ProjectGrants;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::{Change, check_metadata};
 use crate::http::expect::Expect;
 use crate::http::paging::QueryParams;
@@ -52,13 +50,13 @@ pub fn can_see(snapshot: &Snapshot, caller: &Caller, agent: AgentId) -> bool {
 }
 
 /// Fetches the agent of this name or id.
-pub async fn find_agent(broker: &Broker, agent: &str) -> Result<Agent, ApiError> {
+pub async fn find_agent(broker: &Broker, agent: &str) -> ApiResult<Agent> {
     let found = agent_fetch(&broker.pool, &AgentRef::read(agent)).await?;
     found.ok_or_else(|| ApiError::not_found("agent"))
 }
 
 /// Looks up the agent of this name or id in the index.
-pub fn agent_facts<'a>(snapshot: &'a Snapshot, agent: &str) -> Result<&'a AgentFacts, ApiError> {
+pub fn agent_facts<'a>(snapshot: &'a Snapshot, agent: &str) -> ApiResult<&'a AgentFacts> {
     let found = match AgentRef::read(agent) {
         AgentRef::Id(id) => snapshot.agent(id),
         AgentRef::Name(name) => snapshot.agent_named(&name),
@@ -67,7 +65,7 @@ pub fn agent_facts<'a>(snapshot: &'a Snapshot, agent: &str) -> Result<&'a AgentF
 }
 
 /// Fetches the agent of this name or id and records it for the audit log as it is before the change.
-pub(super) async fn find(write: &mut Write, agent: &str) -> Result<Agent, ApiError> {
+pub(super) async fn find(write: &mut Write, agent: &str) -> ApiResult<Agent> {
     let found = agent_fetch(write.conn(), &AgentRef::read(agent)).await?;
     let found = found.ok_or_else(|| ApiError::not_found("agent"))?;
     write.audit_before(&found);
@@ -75,7 +73,7 @@ pub(super) async fn find(write: &mut Write, agent: &str) -> Result<Agent, ApiErr
 }
 
 /// Notifies every replica and responds with the agent as it is after the change.
-pub(super) async fn finish(mut write: Write, agent: &Agent) -> Result<Response, ApiError> {
+pub(super) async fn finish(mut write: Write, agent: &Agent) -> ApiResult {
     write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent.id)).await?;
     let after = agent_fetch(write.conn(), &AgentRef::Id(agent.id)).await?;
     write.finish(StatusCode::OK, &after.ok_or_else(|| ApiError::not_found("agent"))?).await
@@ -85,10 +83,10 @@ pub(super) async fn finish(mut write: Write, agent: &Agent) -> Result<Response, 
 #[utoipa::path(get, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn get_agent(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(agent): Path<String>,
-) -> Result<Json<Agent>, ApiError> {
+) -> ApiResult<Json<Agent>> {
     let agent = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
     let agent = agent.filter(|agent| can_see(&broker.index.snapshot(), &caller, agent.id));
     let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
@@ -101,11 +99,11 @@ pub async fn get_agent(
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents", request_body = AgentPatch,
     params(("agent" = String, Path, description = "Name or id"), Expect), responses((status = 200, body = Agent)))]
 pub async fn patch_agent(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(agent): Path<String>,
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let patch: AgentPatch = change.json()?;
     check_metadata(patch.labels.as_ref(), patch.annotations.as_ref())?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {

@@ -1,10 +1,7 @@
 //! API tokens: the credentials of people and programs.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::page::Page;
 use brokkr_api::tokens::{
     API_TOKEN_SECONDS, ApiToken, CreateApiToken, LONGEST_API_TOKEN_SECONDS, LONGEST_OVERLAP_SECONDS,
@@ -17,11 +14,11 @@ use jiff::SignedDuration;
 use crate::access::Caller;
 use crate::access::secret::{Secret, SecretKind};
 use crate::domain::rotation::{ends, is_valid};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::write::{self, ResultStorage, digest};
-use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
 use crate::store::api_tokens::{
     self, TokenScope, api_token_end_on_conn, api_token_fetch, api_token_insert_on_conn, api_token_list,
@@ -36,7 +33,7 @@ fn scope(caller: &WhoAmI) -> TokenScope<'_> {
 
 /// Show the identity, role and project of the caller, and the version of the broker.
 #[utoipa::path(get, path = "/api/v1/whoami", tag = "tokens", responses((status = 200, body = WhoAmI)))]
-pub async fn whoami(caller: Caller) -> Result<Json<WhoAmI>, ApiError> {
+pub async fn whoami(caller: Caller) -> ApiResult<Json<WhoAmI>> {
     let server_version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(WhoAmI { server_version, ..caller.token()?.clone() }))
 }
@@ -47,10 +44,7 @@ pub async fn whoami(caller: Caller) -> Result<Json<WhoAmI>, ApiError> {
 /// again.
 #[utoipa::path(post, path = "/api/v1/api-tokens", tag = "tokens", request_body = CreateApiToken,
     responses((status = 201, body = NewApiToken)))]
-pub async fn create_api_token(
-    State(broker): State<Arc<Broker>>,
-    change: Change,
-) -> Result<Response, ApiError> {
+pub async fn create_api_token(State(broker): BrokerState, change: Change) -> ApiResult {
     let request: CreateApiToken = change.json()?;
     let caller = change.caller()?.token()?;
     if !caller.role.may_give(request.role) {
@@ -96,10 +90,10 @@ pub async fn create_api_token(
 #[utoipa::path(get, path = "/api/v1/api-tokens", tag = "tokens", params(Paging),
     responses((status = 200, body = Page<ApiToken>)))]
 pub async fn list_api_tokens(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<ApiToken>>, ApiError> {
+) -> ApiResult<Json<Page<ApiToken>>> {
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let tokens = api_token_list(&broker.pool, scope(caller.token()?), after, limit).await?;
     Ok(Json(Page::cut(tokens, limit, |token| token.id.to_string())))
@@ -109,10 +103,10 @@ pub async fn list_api_tokens(
 #[utoipa::path(get, path = "/api/v1/api-tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Id")), responses((status = 200, body = ApiToken)))]
 pub async fn get_api_token(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(token): Path<String>,
-) -> Result<Json<ApiToken>, ApiError> {
+) -> ApiResult<Json<ApiToken>> {
     let missing = || ApiError::not_found("token");
     let id = token.parse().map_err(|_| missing())?;
     let token = api_token_fetch(&broker.pool, scope(caller.token()?), id).await?;
@@ -125,10 +119,10 @@ pub async fn get_api_token(
 #[utoipa::path(delete, path = "/api/v1/api-tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Id")), responses((status = 204, description = "Revoked")))]
 pub async fn revoke_api_token(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(token): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let missing = || ApiError::not_found("token");
     let id = token.parse().map_err(|_| missing())?;
     let caller = change.caller()?.token()?;
@@ -149,10 +143,10 @@ pub async fn revoke_api_token(
 #[utoipa::path(post, path = "/api/v1/api-tokens/{token}/rotate", tag = "tokens", request_body = RotateApiToken,
     params(("token" = String, Path, description = "Id")), responses((status = 201, body = RotatedApiToken)))]
 pub async fn rotate_api_token(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(token): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let missing = || ApiError::not_found("token");
     let id: TokenId = token.parse().map_err(|_| missing())?;
     let (overlap, lifetime) = lifetimes(&change.json_or_default()?)?;
@@ -200,7 +194,7 @@ pub async fn rotate_api_token(
 }
 
 /// Returns the overlap, and the lifetime of the new token if it is given.
-fn lifetimes(request: &RotateApiToken) -> Result<(SignedDuration, Option<SignedDuration>), ApiError> {
+fn lifetimes(request: &RotateApiToken) -> ApiResult<(SignedDuration, Option<SignedDuration>)> {
     let overlap = request.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
     if overlap > LONGEST_OVERLAP_SECONDS {
         let detail = format!("overlap_seconds must be at most {LONGEST_OVERLAP_SECONDS}");

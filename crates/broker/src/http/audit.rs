@@ -1,7 +1,5 @@
 //! The audit log of a project and its hash chain.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
@@ -12,9 +10,9 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::domain::audit::ROOT;
-use crate::error::ApiError;
+use crate::error::ApiResult;
+use crate::http::BrokerState;
 use crate::http::paging::{QueryParams, cursor, limit};
-use crate::state::Broker;
 use crate::store::audit::{AuditFilter, audit_heads, audit_list};
 use crate::tasks::audit_chain::verify;
 
@@ -43,10 +41,10 @@ pub struct AuditQuery {
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
     responses((status = 200, body = Page<AuditEntry>)))]
 pub async fn list_audit(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(query): QueryParams<AuditQuery>,
-) -> Result<Json<Page<AuditEntry>>, ApiError> {
+) -> ApiResult<Json<Page<AuditEntry>>> {
     let limit = limit(query.limit);
     let filter = AuditFilter {
         who: query.who,
@@ -64,10 +62,7 @@ pub async fn list_audit(
 ///
 /// Stored elsewhere, it proves later that no earlier entry was rewritten.
 #[utoipa::path(get, path = "/api/v1/audit/head", tag = "audit", responses((status = 200, body = AuditHead)))]
-pub async fn audit_head(
-    State(broker): State<Arc<Broker>>,
-    caller: Caller,
-) -> Result<Json<AuditHead>, ApiError> {
+pub async fn audit_head(State(broker): BrokerState, caller: Caller) -> ApiResult<Json<AuditHead>> {
     let project = caller.project().to_owned();
     let head = audit_heads(&broker.pool, Some(std::slice::from_ref(&project))).await?.into_iter().next();
     Ok(Json(head.unwrap_or(AuditHead { project, number: 0, hash: ROOT })))
@@ -91,10 +86,10 @@ pub struct VerifyQuery {
 #[utoipa::path(get, path = "/api/v1/audit/verify", tag = "audit", params(VerifyQuery),
     responses((status = 200, body = AuditVerdict)))]
 pub async fn verify_audit(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(query): QueryParams<VerifyQuery>,
-) -> Result<Json<AuditVerdict>, ApiError> {
+) -> ApiResult<Json<AuditVerdict>> {
     let after = query.after.unwrap_or_default().max(0);
     Ok(Json(verify(&broker.pool, caller.project(), after, MOST).await?))
 }

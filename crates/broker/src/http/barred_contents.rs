@@ -1,22 +1,19 @@
 //! Contents that a stack refuses after a rollback.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::BarredContent;
 use brokkr_api::page::Page;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::stacks::{find_stack, lock_stack};
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::barred_contents::{barred_content_delete_on_conn, barred_content_list};
 
 /// Returns the error for a barred content.
@@ -34,11 +31,11 @@ pub fn refusal(bar: &BarredContent) -> ApiError {
     params(("stack" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<BarredContent>)))]
 pub async fn list_barred_contents(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<BarredContent>>, ApiError> {
+) -> ApiResult<Json<Page<BarredContent>>> {
     let project = caller.project();
     let stack = find_stack(&broker, project, &stack).await?;
     let (below, limit) = (cursor(paging.after.as_deref())?, paging.limit());
@@ -51,10 +48,10 @@ pub async fn list_barred_contents(
     params(("stack" = String, Path, description = "Name or id"), ("checksum" = String, Path, description = "SHA-256 of the content, in hex")),
     responses((status = 204, description = "It may be submitted again")))]
 pub async fn delete_barred_content(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path((stack, checksum)): Path<(String, String)>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let missing = || ApiError::not_found("barred content");
     let checksum: Checksum = checksum.parse().map_err(|_| missing())?;
     let project = change.caller()?.project();

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::state::Broker;
 
 /// The time within which the body has to arrive.
@@ -37,22 +37,22 @@ pub struct Change {
 }
 
 impl Change {
-    pub fn caller(&self) -> Result<&Caller, ApiError> {
+    pub fn caller(&self) -> ApiResult<&Caller> {
         self.caller.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "request is not authenticated"))
     }
 
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+    pub fn json<T: DeserializeOwned>(&self) -> ApiResult<T> {
         serde_json::from_slice(&self.body).map_err(|error| ApiError::unreadable(describe(&error)))
     }
 
     /// Reads the body as JSON; an empty body is the default.
-    pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
+    pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> ApiResult<T> {
         if self.body.is_empty() { Ok(T::default()) } else { self.json() }
     }
 }
 
 /// Checks the labels and annotations of a change, where they are given.
-pub fn check_metadata(labels: Option<&Labels>, annotations: Option<&Labels>) -> Result<(), ApiError> {
+pub fn check_metadata(labels: Option<&Labels>, annotations: Option<&Labels>) -> ApiResult<()> {
     let invalid = |error: BadLabel| ApiError::unreadable(error.to_string());
     labels.map_or(Ok(()), check_labels).map_err(invalid)?;
     annotations.map_or(Ok(()), check_annotations).map_err(invalid)
@@ -115,7 +115,7 @@ impl FromRequest<Arc<Broker>> for Change {
     }
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+fn key(headers: &HeaderMap) -> ApiResult<Option<String>> {
     let Some(value) = headers.get(header::IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
     if text.is_empty() || text.len() > LONGEST_KEY {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use axum::{Extension, Json};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::audit::AuditKind;
@@ -26,7 +26,8 @@ use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::envelope::desired;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::headers::{has_already, position, text};
@@ -56,7 +57,7 @@ pub async fn publish(
     write: &mut Write,
     stack: &LockedStack,
     new: &NewObject<'_>,
-) -> Result<DeploymentObject, ApiError> {
+) -> ApiResult<DeploymentObject> {
     let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
     stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
     write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
@@ -69,7 +70,7 @@ pub async fn announce(
     event: WebhookEvent,
     stack: &LockedStack,
     object: &DeploymentObject,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let named = NamedStack { id: stack.id, name: stack.name.clone() };
     let happening = Happening::to_stack(event, object.created_at, named, object.sequence_id);
     write.notify_webhooks(&stack.project, &happening).await
@@ -95,10 +96,10 @@ pub struct ProvenanceHeaders {
     request_body(content = String, content_type = "application/yaml"),
     responses((status = 201, body = DeploymentObject)))]
 pub async fn submit_deployment_object(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(stack): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
     let provenance = provenance(&change.headers)?;
@@ -132,8 +133,8 @@ pub async fn submit_deployment_object(
     .await
 }
 
-fn provenance(headers: &HeaderMap) -> Result<Provenance, ApiError> {
-    let text = |name: &'static str| -> Result<Option<String>, ApiError> {
+fn provenance(headers: &HeaderMap) -> ApiResult<Provenance> {
+    let text = |name: &'static str| -> ApiResult<Option<String>> {
         let Some(value) = headers.get(name) else { return Ok(None) };
         let decoded = percent_encoding::percent_decode(value.as_bytes()).decode_utf8();
         let text = decoded.map_err(|_| ApiError::unreadable(format!("the header {name} is not UTF-8")))?;
@@ -144,7 +145,7 @@ fn provenance(headers: &HeaderMap) -> Result<Provenance, ApiError> {
         .map_err(|error| ApiError::unreadable(error.to_string()))
 }
 
-pub async fn read(body: Bytes) -> Result<Reading, ApiError> {
+pub async fn read(body: Bytes) -> ApiResult<Reading> {
     let read = manifest_pool::run("failed to parse the manifest", move || {
         brokkr_manifest::parse(&body, &Budget::default()).map(|manifest| Reading {
             checksum: Checksum::of(&body),
@@ -170,11 +171,11 @@ fn refused(errors: &ManifestErrors) -> ApiError {
     params(("stack" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<DeploymentObject>)))]
 pub async fn list_deployment_objects(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<DeploymentObject>>, ApiError> {
+) -> ApiResult<Json<Page<DeploymentObject>>> {
     let project = caller.project();
     let stack = find_stack(&broker, project, &stack).await?;
     let (below, limit) = (cursor(paging.after.as_deref())?, paging.limit());
@@ -190,12 +191,12 @@ pub async fn list_deployment_objects(
     params(("sequence_id" = i64, Path, description = "Sequence id")),
     responses((status = 200, body = serde_json::Value, content_type = "application/yaml"), (status = 304, description = "Not modified")))]
 pub async fn deployment_object_content(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(sequence_id): Path<String>,
     Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let missing = || ApiError::not_found("deployment object");
     let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
     let stored = broker.contents.get(&broker.pool, sequence_id).await?.ok_or_else(missing)?;
@@ -238,7 +239,7 @@ pub async fn deployment_object_content(
 }
 
 /// Returns the objects with the values of Secrets hidden; none if there are none to hide.
-async fn without_secrets(stored: Arc<StoredObject>) -> Result<Option<String>, ApiError> {
+async fn without_secrets(stored: Arc<StoredObject>) -> ApiResult<Option<String>> {
     if stored.object.is_deletion_marker {
         return Ok(None);
     }

@@ -1,7 +1,5 @@
 //! Errors across the fleet, grouped by cause: of a project, or of one stack.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use base64::Engine as _;
@@ -11,7 +9,8 @@ use brokkr_api::page::Page;
 use brokkr_api::status::ErrorGroup;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::paging::{Paging, QueryParams};
 use crate::http::stacks::find_stack;
 use crate::state::Broker;
@@ -23,10 +22,10 @@ use crate::store::status_counts::{GroupCursor, error_group_list};
 #[utoipa::path(get, path = "/api/v1/errors", tag = "events", params(Paging),
     responses((status = 200, body = Page<ErrorGroup>)))]
 pub async fn list_errors(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<ErrorGroup>>, ApiError> {
+) -> ApiResult<Json<Page<ErrorGroup>>> {
     list(&broker, caller.project(), None, &paging).await
 }
 
@@ -37,11 +36,11 @@ pub async fn list_errors(
     params(("stack" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<ErrorGroup>)))]
 pub async fn list_stack_errors(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<ErrorGroup>>, ApiError> {
+) -> ApiResult<Json<Page<ErrorGroup>>> {
     let stack = find_stack(&broker, caller.project(), &stack).await?;
     list(&broker, caller.project(), Some(stack.id), &paging).await
 }
@@ -51,7 +50,7 @@ async fn list(
     project: &str,
     stack: Option<StackId>,
     paging: &Paging,
-) -> Result<Json<Page<ErrorGroup>>, ApiError> {
+) -> ApiResult<Json<Page<ErrorGroup>>> {
     let after = paging.after.as_deref().map(read).transpose()?;
     let groups = error_group_list(&broker.pool, project, stack, after, paging.limit()).await?;
     let page = Page::cut(groups, paging.limit(), |(place, _)| written(place));
@@ -62,7 +61,7 @@ fn written(place: &GroupCursor) -> String {
     format!("{}.{}", place.count, URL_SAFE_NO_PAD.encode(&place.key))
 }
 
-fn read(text: &str) -> Result<GroupCursor, ApiError> {
+fn read(text: &str) -> ApiResult<GroupCursor> {
     let bad = || ApiError::unreadable("invalid `after`");
     let (count, key) = text.split_once('.').ok_or_else(bad)?;
     let count: i64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(bad)?;

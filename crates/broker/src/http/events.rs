@@ -1,7 +1,5 @@
 //! Events: what agents reported, newest first.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use brokkr_api::SequenceId;
@@ -13,10 +11,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::find_agent;
 use crate::http::paging::{QueryParams, cursor, limit};
-use crate::state::Broker;
 use crate::store::events::{EventFilter, event_list};
 use crate::store::stacks::{StackRef, stack_fetch};
 
@@ -46,10 +44,10 @@ pub struct EventQuery {
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventQuery),
     responses((status = 200, body = Page<Event>)))]
 pub async fn list_events(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(query): QueryParams<EventQuery>,
-) -> Result<Json<Page<Event>>, ApiError> {
+) -> ApiResult<Json<Page<Event>>> {
     let mut filter = EventFilter {
         sequence_id: query.sequence_id,
         transition: query.transition,

@@ -4,7 +4,7 @@ use brokkr_api::ErrorCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::index::Losses;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -18,7 +18,7 @@ pub struct Expect {
 
 impl Expect {
     /// Allows a change that removes nothing, or exactly the expected number.
-    pub fn check(self, losses: &Losses) -> Result<(), ApiError> {
+    pub fn check(self, losses: &Losses) -> ApiResult<()> {
         if losses.pairs == 0 || self.expect == Some(losses.pairs) {
             return Ok(());
         }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::envelope::Grant;
 use brokkr_api::grants::{ProjectGrant, PutGrant};
 use brokkr_api::names::BadName;
@@ -13,12 +12,12 @@ use brokkr_api::{GrantId, Name};
 use http::StatusCode;
 
 use crate::domain::grants::{GrantFacts, ProjectGrants};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::expect::Expect;
 use crate::http::paging::{Paging, QueryParams};
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::grants::{
     grant_count_on_conn, grant_delete_on_conn, grant_fetch, grant_list, grant_put_on_conn,
     grants_lock_on_conn,
@@ -37,11 +36,11 @@ const MOST: i64 = 10_000;
     params(("grant" = String, Path, description = "Name"), Expect),
     responses((status = 200, body = ProjectGrant, description = "Changed"), (status = 201, body = ProjectGrant, description = "Created")))]
 pub async fn put_grant(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(grant): Path<String>,
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let request: PutGrant = change.json()?;
     request.check().map_err(|error| ApiError::unreadable(error.to_string()))?;
     let name: Name = grant.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
@@ -97,9 +96,9 @@ pub(super) fn with(grants: &ProjectGrants, id: GrantId, new: Option<&PutGrant>) 
 #[utoipa::path(get, path = "/api/v1/grants", tag = "grants", params(Paging),
     responses((status = 200, body = Page<ProjectGrant>)))]
 pub async fn list_grants(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<ProjectGrant>>, ApiError> {
+) -> ApiResult<Json<Page<ProjectGrant>>> {
     let limit = paging.limit();
     let grants = grant_list(&broker.pool, paging.after.as_deref(), limit).await?;
     Ok(Json(Page::cut(grants, limit, |grant: &ProjectGrant| grant.name.to_string())))
@@ -109,9 +108,9 @@ pub async fn list_grants(
 #[utoipa::path(get, path = "/api/v1/grants/{grant}", tag = "grants",
     params(("grant" = String, Path, description = "Name")), responses((status = 200, body = ProjectGrant)))]
 pub async fn get_grant(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(grant): Path<String>,
-) -> Result<Json<ProjectGrant>, ApiError> {
+) -> ApiResult<Json<ProjectGrant>> {
     let grant = grant_fetch(&broker.pool, &grant).await?;
     grant.map(Json).ok_or_else(|| ApiError::not_found("grant"))
 }
@@ -123,11 +122,11 @@ pub async fn get_grant(
     params(("grant" = String, Path, description = "Name"), Expect),
     responses((status = 204, description = "Withdrawn")))]
 pub async fn delete_grant(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(grant): Path<String>,
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         grants_lock_on_conn(write.conn()).await?;
         let grant = grant_fetch(write.conn(), &grant).await?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::audit::AuditKind;
 use brokkr_api::protocol::header;
@@ -22,7 +21,7 @@ use crate::access::origin::Origin;
 use crate::access::permission::allow;
 use crate::access::secret::{Secret, SecretKind};
 use crate::domain::audit::AuditRecord;
-use crate::error::{ApiError, ProblemReport};
+use crate::error::{ApiError, ApiResult, ProblemReport};
 use crate::state::{Broker, Progress};
 
 pub async fn guard(
@@ -30,7 +29,7 @@ pub async fn guard(
     parameters: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
     mut request: Request,
     next: Next,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let origin = Origin::of(request.extensions())?;
     if permission == Permission::Public {
         if bucket == Bucket::Registering {
@@ -77,12 +76,7 @@ fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: Statu
 }
 
 /// Authenticates the caller and applies its rate limit. Only failures are counted by address: many agents may share one.
-async fn known(
-    broker: &Broker,
-    headers: &HeaderMap,
-    origin: &Origin,
-    bucket: Bucket,
-) -> Result<Caller, ApiError> {
+async fn known(broker: &Broker, headers: &HeaderMap, origin: &Origin, bucket: Bucket) -> ApiResult<Caller> {
     match authenticate(broker, headers, origin).await {
         Ok(caller) => {
             broker.access.limits.check_caller(bucket, &caller).await?;
@@ -98,7 +92,7 @@ async fn known(
 }
 
 /// Authenticates the credential. Streams repeat this while they are open.
-pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin) -> Result<Caller, ApiError> {
+pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin) -> ApiResult<Caller> {
     let credential = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -111,7 +105,7 @@ pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin)
     Ok(Caller::Agent(agent(broker, headers, credential).await?))
 }
 
-async fn token(broker: &Broker, credential: &str, origin: &Origin) -> Result<Arc<WhoAmI>, ApiError> {
+async fn token(broker: &Broker, credential: &str, origin: &Origin) -> ApiResult<Arc<WhoAmI>> {
     let secret = Secret::read(SecretKind::ApiToken, credential).ok_or_else(|| {
         ApiError::new(ErrorCode::BRK1001, "the token is malformed: its checksum does not match")
     })?;
@@ -126,7 +120,7 @@ async fn token(broker: &Broker, credential: &str, origin: &Origin) -> Result<Arc
 
 /// Returns the caller acting in the project that the request names. Only roles of the installation may name another
 /// project than their own; everyone else gets 404.
-async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> Result<Caller, ApiError> {
+async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> ApiResult<Caller> {
     let (Caller::Token(token), Some(named)) = (caller, headers.get(header::PROJECT)) else {
         return Ok(caller.clone());
     };
@@ -143,7 +137,7 @@ async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> Result
     Ok(Caller::Token(Arc::new(WhoAmI { project: named.to_owned(), ..WhoAmI::clone(token) })))
 }
 
-async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> Result<AgentCaller, ApiError> {
+async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> ApiResult<AgentCaller> {
     let now = || jiff::Timestamp::now().as_second();
     let mut verdict = broker.access.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
     if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {

@@ -6,17 +6,17 @@ use brokkr_api::Position;
 use brokkr_api::protocol::{Capabilities, header};
 use http::{HeaderMap, HeaderValue};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 
 /// Reads an optional header; fails if it is present and invalid.
-pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> Result<Option<T>, ApiError> {
+pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> ApiResult<Option<T>> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = value.to_str().ok();
     let read = text.and_then(|text| text.trim().parse().ok());
     read.map(Some).ok_or_else(|| ApiError::unreadable(format!("invalid header {name}")))
 }
 
-pub fn position(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
+pub fn position(headers: &HeaderMap) -> ApiResult<Option<Position>> {
     optional(headers, header::POSITION)
 }
 

@@ -4,15 +4,15 @@
 //! replica uses the same database. A restart would lose that memory, and other replicas could do no more. The
 //! response names the database as a cause instead.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use brokkr_api::ErrorCode;
 use brokkr_api::health::{Health, Trouble};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::state::Broker;
 
 /// The outbox tail reads several times a second, and a full reload takes seconds: after this time it is stuck.
@@ -40,7 +40,7 @@ fn health(broker: &Broker) -> Health {
     (status = 200, description = "The process is alive.", body = Health),
     (status = 503, description = "The process is stuck and must be restarted."),
 ))]
-pub async fn livez(State(broker): State<Arc<Broker>>) -> Result<Response, ApiError> {
+pub async fn livez(State(broker): BrokerState) -> ApiResult {
     let still = broker.tail.last_heartbeat().elapsed();
     if still > STUCK {
         let detail = format!("the outbox has not been read for {} s; restart this replica", still.as_secs());
@@ -56,7 +56,7 @@ pub async fn livez(State(broker): State<Arc<Broker>>) -> Result<Response, ApiErr
     (status = 200, description = "The replica accepts requests.", body = Health),
     (status = 503, description = "Send requests to another replica."),
 ))]
-pub async fn readyz(State(broker): State<Arc<Broker>>) -> Result<Response, ApiError> {
+pub async fn readyz(State(broker): BrokerState) -> ApiResult {
     if broker.shutdown.leaving.is_cancelled() {
         return Err(ApiError::new(ErrorCode::BRK3003, "this replica is shutting down").retry_after(1));
     }

@@ -1,30 +1,25 @@
 //! Join tokens: single-use credentials for agents to register with.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::names::check_labels;
 use brokkr_api::page::Page;
 use brokkr_api::tokens::{
     CreateJoinToken, JOIN_TOKEN_SECONDS, JoinToken, JoinTokenInfo, LONGEST_JOIN_TOKEN_SECONDS,
 };
-use brokkr_api::{ErrorCode, TokenId};
+use brokkr_api::{AgentId, ErrorCode, Labels, Name, TokenId};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
-use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
+use crate::http::write::{self, ResultStorage, Write};
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::join_tokens::{
-    NewJoinToken, join_token_insert_on_conn, join_token_list, join_token_revoke_on_conn,
-};
+use crate::store::join_tokens::{join_token_insert_on_conn, join_token_list, join_token_revoke_on_conn};
 
 /// Names that would collide with a path of the API.
 const RESERVED: [&str; 1] = ["register"];
@@ -34,10 +29,7 @@ const RESERVED: [&str; 1] = ["register"];
 /// It registers one agent, once, with the given name and labels.
 #[utoipa::path(post, path = "/api/v1/join-tokens", tag = "agents", request_body = CreateJoinToken,
     responses((status = 201, body = JoinToken)))]
-pub async fn create_join_token(
-    State(broker): State<Arc<Broker>>,
-    change: Change,
-) -> Result<Response, ApiError> {
+pub async fn create_join_token(State(broker): BrokerState, change: Change) -> ApiResult {
     let request: CreateJoinToken = change.json()?;
     check_labels(&request.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
     let name = request.agent_name.as_str();
@@ -51,31 +43,29 @@ pub async fn create_join_token(
     if agent_fetch(&broker.pool, &AgentRef::Name(name.to_owned())).await?.is_some() {
         return Err(ApiError::new(ErrorCode::BRK2002, format!("agent {name} already exists")));
     }
-    write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
-        let secret = Secret::generate(SecretKind::JoinToken);
-        let token = JoinToken {
-            id: TokenId::generate(),
-            token: secret.expose().to_owned(),
-            agent_name: request.agent_name,
-            labels: request.labels,
-            expires_at,
-        };
-        let stored = NewJoinToken {
-            id: token.id,
-            hash: &secret.hash(),
-            agent_name: token.agent_name.as_str(),
-            labels: &token.labels,
-            rejoins: None,
-            expires_at,
-        };
-        join_token_insert_on_conn(write.conn(), stored).await?;
-        write.finish(StatusCode::CREATED, &token).await
+    write::run(&broker, &change, ResultStorage::Encrypted, async |write| {
+        finish_join_token(write, request.agent_name, request.labels, None, expires_at).await
     })
     .await
 }
 
+/// Stores a new join token and responds with it.
+pub async fn finish_join_token(
+    mut write: Write,
+    agent_name: Name,
+    labels: Labels,
+    rejoins: Option<AgentId>,
+    expires_at: Timestamp,
+) -> ApiResult {
+    let secret = Secret::generate(SecretKind::JoinToken);
+    let (id, token) = (TokenId::generate(), secret.expose().to_owned());
+    let token = JoinToken { id, token, agent_name, labels, expires_at };
+    join_token_insert_on_conn(write.conn(), &token, &secret.hash(), rejoins).await?;
+    write.finish(StatusCode::CREATED, &token).await
+}
+
 /// Returns the expiry of a join token that is created now.
-pub fn expiry(ttl_seconds: Option<u32>) -> Result<Timestamp, ApiError> {
+pub fn expiry(ttl_seconds: Option<u32>) -> ApiResult<Timestamp> {
     let seconds = ttl_seconds.unwrap_or(JOIN_TOKEN_SECONDS);
     if !(1..=LONGEST_JOIN_TOKEN_SECONDS).contains(&seconds) {
         let detail = format!("ttl_seconds must be 1 to {LONGEST_JOIN_TOKEN_SECONDS}");
@@ -91,9 +81,9 @@ pub fn expiry(ttl_seconds: Option<u32>) -> Result<Timestamp, ApiError> {
 #[utoipa::path(get, path = "/api/v1/join-tokens", tag = "agents", params(Paging),
     responses((status = 200, body = Page<JoinTokenInfo>)))]
 pub async fn list_join_tokens(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<JoinTokenInfo>>, ApiError> {
+) -> ApiResult<Json<Page<JoinTokenInfo>>> {
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let tokens = join_token_list(&broker.pool, after, limit).await?;
     Ok(Json(Page::cut(tokens, limit, |token| token.id.to_string())))
@@ -105,10 +95,10 @@ pub async fn list_join_tokens(
 #[utoipa::path(delete, path = "/api/v1/join-tokens/{token}", tag = "agents",
     params(("token" = String, Path, description = "Id")), responses((status = 204, description = "Revoked")))]
 pub async fn revoke_join_token(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(token): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let missing = || ApiError::not_found("join token");
     let id = token.parse().map_err(|_| missing())?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {

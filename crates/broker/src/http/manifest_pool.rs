@@ -4,7 +4,7 @@
 use brokkr_api::ErrorCode;
 use tokio::sync::Semaphore;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 
 static SLOTS: Semaphore = Semaphore::const_new(2);
 
@@ -12,7 +12,7 @@ static SLOTS: Semaphore = Semaphore::const_new(2);
 pub async fn run<T: Send + 'static>(
     failed: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ApiError> {
+) -> ApiResult<T> {
     let because = |error: Box<dyn std::error::Error + Send + Sync>| {
         ApiError::new(ErrorCode::BRK9001, failed).because(std::io::Error::other(error))
     };

@@ -19,11 +19,11 @@ use super::agents::target_state;
 use crate::access::Caller;
 use crate::access::origin::{Origin, Peer, address};
 use crate::error::{ApiError, ProblemReport};
-use crate::state::Broker;
+use crate::http::BrokerState;
 use crate::state::long_poll::PollResult;
 use crate::telemetry;
 
-pub async fn request_scope(State(broker): State<Arc<Broker>>, mut request: Request, next: Next) -> Response {
+pub async fn request_scope(State(broker): BrokerState, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
@@ -94,54 +94,23 @@ impl Line<'_> {
         let (id, method, route, caller) = (self.id, self.method, self.route, self.caller);
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let status = status.as_u16();
+        macro_rules! log {
+            ($level:ident, $($fields:tt)+) => {
+                tracing::$level!(request_id = id, %method, route, caller, status, millis, $($fields)+)
+            };
+        }
         match trouble {
-            Some(ProblemReport { problem, cause }) if problem.status >= 500 => {
-                let cause = cause.as_deref().map(chain);
-                let (code, detail) = (problem.code, &problem.detail);
-                tracing::error!(
-                    request_id = id,
-                    %method,
-                    route,
-                    caller,
-                    status,
-                    millis,
-                    %code,
-                    detail,
-                    cause,
-                    "request failed"
-                );
-            }
             Some(ProblemReport { problem, cause }) => {
-                let cause = cause.as_deref().map(chain);
-                let (code, detail) = (problem.code, &problem.detail);
-                tracing::info!(
-                    request_id = id,
-                    %method,
-                    route,
-                    caller,
-                    status,
-                    millis,
-                    %code,
-                    detail,
-                    cause,
-                    "request refused"
-                );
+                let (code, detail, cause) = (problem.code, &problem.detail, cause.as_deref().map(chain));
+                if problem.status >= 500 {
+                    log!(error, %code, detail, cause, "request failed");
+                } else {
+                    log!(info, %code, detail, cause, "request refused");
+                }
             }
             // Reads are logged at debug level: polls would drown everything else.
-            None if method == Method::GET => {
-                tracing::debug!(
-                    request_id = id,
-                    %method,
-                    route,
-                    caller,
-                    status,
-                    millis,
-                    "request completed"
-                );
-            }
-            None => {
-                tracing::info!(request_id = id, %method, route, caller, status, millis, "request completed")
-            }
+            None if method == Method::GET => log!(debug, "request completed"),
+            None => log!(info, "request completed"),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::store::StoreError;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -49,7 +49,7 @@ pub async fn filtered_page<Row, Item, Reading>(
     read: impl Fn(Option<String>, usize) -> Reading,
     cursor_of: impl Fn(&Row) -> String,
     to_item: impl Fn(Row) -> Option<Item>,
-) -> Result<Page<Item>, ApiError>
+) -> ApiResult<Page<Item>>
 where
     Reading: Future<Output = Result<Vec<Row>, StoreError>>,
 {
@@ -77,13 +77,13 @@ where
 }
 
 /// Parses a selector of a query.
-pub fn selector(given: Option<&str>) -> Result<Option<Selector>, ApiError> {
+pub fn selector(given: Option<&str>) -> ApiResult<Option<Selector>> {
     let bad = |error: BadSelector| ApiError::unreadable(format!("invalid `selector`: {error}"));
     given.map(str::parse).transpose().map_err(bad)
 }
 
 /// Parses a cursor.
-pub fn cursor<T: std::str::FromStr>(after: Option<&str>) -> Result<Option<T>, ApiError> {
+pub fn cursor<T: std::str::FromStr>(after: Option<&str>) -> ApiResult<Option<T>> {
     after.map(|text| text.parse().map_err(|_| ApiError::unreadable("invalid `after`"))).transpose()
 }
 

@@ -12,7 +12,7 @@ use super::change::Change;
 use super::headers::text;
 use super::stacks::changed_stack;
 use super::write::{Write, digest};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::store::stacks::LockedStack;
 
 /// Documents the header in OpenAPI.
@@ -38,7 +38,7 @@ pub fn tagged<T: Serialize>(shown: &T) -> Response {
 }
 
 /// Refuses the request if `If-Match` does not name the current representation.
-pub fn check(headers: &HeaderMap, now: &impl Serialize) -> Result<(), ApiError> {
+pub fn check(headers: &HeaderMap, now: &impl Serialize) -> ApiResult<()> {
     let mut tags = headers
         .get_all(IF_MATCH)
         .iter()
@@ -56,7 +56,7 @@ pub fn check(headers: &HeaderMap, now: &impl Serialize) -> Result<(), ApiError> 
 }
 
 /// Checks `If-Match` for a locked stack that gets new content.
-pub async fn stack(write: &mut Write, change: &Change, locked: &LockedStack) -> Result<(), ApiError> {
+pub async fn stack(write: &mut Write, change: &Change, locked: &LockedStack) -> ApiResult<()> {
     if !change.headers.contains_key(IF_MATCH) {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub async fn stack(write: &mut Write, change: &Change, locked: &LockedStack) -> 
 }
 
 /// Checks `If-Match` for a change of the stack itself, and records the stack for the audit log.
-pub async fn stack_itself(write: &mut Write, change: &Change, locked: &LockedStack) -> Result<(), ApiError> {
+pub async fn stack_itself(write: &mut Write, change: &Change, locked: &LockedStack) -> ApiResult<()> {
     let now = changed_stack(write, locked).await?;
     write.audit_before(&now);
     check(&change.headers, &now)

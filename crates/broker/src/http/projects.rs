@@ -1,10 +1,7 @@
 //! Projects: owners of stacks, tokens and webhooks, with their quotas.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::names::{BadName, DEFAULT_PROJECT};
 use brokkr_api::page::Page;
 use brokkr_api::projects::{Project, PutProject};
@@ -12,11 +9,11 @@ use brokkr_api::{ErrorCode, Name};
 use http::StatusCode;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams};
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::projects::{
     Deleted, project_delete_on_conn, project_fetch, project_list, project_put_on_conn,
 };
@@ -28,10 +25,10 @@ use crate::store::projects::{
     params(("project" = String, Path, description = "Name")),
     responses((status = 200, body = Project, description = "Changed"), (status = 201, body = Project, description = "Created")))]
 pub async fn put_project(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(project): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let request: PutProject = change.json_or_default()?;
     let name: Name = project.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
@@ -50,10 +47,10 @@ pub async fn put_project(
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", params(Paging),
     responses((status = 200, body = Page<Project>)))]
 pub async fn list_projects(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<Project>>, ApiError> {
+) -> ApiResult<Json<Page<Project>>> {
     let token = caller.token()?;
     let only = (!token.role.is_over_installation()).then_some(token.project.as_str());
     let limit = paging.limit();
@@ -65,10 +62,10 @@ pub async fn list_projects(
 #[utoipa::path(get, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Name")), responses((status = 200, body = Project)))]
 pub async fn get_project(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(project): Path<String>,
-) -> Result<Json<Project>, ApiError> {
+) -> ApiResult<Json<Project>> {
     let missing = || ApiError::not_found("project");
     let token = caller.token()?;
     if !token.role.is_over_installation() && token.project != project {
@@ -83,10 +80,10 @@ pub async fn get_project(
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Name")), responses((status = 204, description = "Deleted")))]
 pub async fn delete_project(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(project): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let in_use = |what: &str| ApiError::new(ErrorCode::BRK1008, format!("the project {project} has {what}"));
     if project == DEFAULT_PROJECT {
         return Err(in_use("all agents, and cannot be deleted"));

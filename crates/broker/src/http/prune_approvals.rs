@@ -1,10 +1,7 @@
 //! Approvals of prunes that delete more than an agent prunes by itself.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::approvals::{ApprovePrune, PruneApproval};
 use brokkr_api::page::Page;
 use brokkr_api::{AgentId, ErrorCode};
@@ -12,13 +9,13 @@ use http::StatusCode;
 use uuid::Uuid;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::can_see;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::stacks::{find_stack, lock_stack};
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::outbox::OutboxNotification;
 use crate::store::prune_approvals::{prune_approval_list, prune_approval_put_on_conn};
@@ -31,10 +28,10 @@ use crate::store::prune_approvals::{prune_approval_list, prune_approval_put_on_c
     params(("stack" = String, Path, description = "Name or id")),
     responses((status = 201, body = PruneApproval)))]
 pub async fn approve_prune(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(stack): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let request: ApprovePrune = change.json()?;
     let objects = i32::try_from(request.objects).ok().filter(|objects| *objects > 0);
     let objects = objects.ok_or_else(|| ApiError::unreadable("objects must be between 1 and 2147483647"))?;
@@ -76,11 +73,11 @@ pub async fn approve_prune(
     params(("stack" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<PruneApproval>)))]
 pub async fn list_prune_approvals(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<PruneApproval>>, ApiError> {
+) -> ApiResult<Json<Page<PruneApproval>>> {
     let project = caller.project();
     let stack = find_stack(&broker, project, &stack).await?;
     let Some(newest) = stack.sequence_id else { return Ok(Json(Page::whole(Vec::new()))) };

@@ -1,7 +1,5 @@
 //! Previews of selectors, answered from the index.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use brokkr_api::page::{Page, Sort};
@@ -12,12 +10,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, limit};
 use crate::http::stacks::find_stack;
 use crate::index::{AgentCursor, Snapshot};
-use crate::state::Broker;
 
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -42,11 +40,11 @@ pub struct PreviewQuery {
 #[utoipa::path(get, path = "/api/v1/selectors/preview", tag = "selectors", params(PreviewQuery),
     responses((status = 200, body = SelectorPreview)))]
 pub async fn preview_selector(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(query): QueryParams<PreviewQuery>,
     headers: HeaderMap,
-) -> Result<Json<SelectorPreview>, ApiError> {
+) -> ApiResult<Json<SelectorPreview>> {
     broker.catch_up(position(&headers)?).await?;
     let bad = |error: brokkr_api::selector::BadSelector| ApiError::unreadable(error.to_string());
     let selector: Selector = query.selector.parse().map_err(bad)?;

@@ -6,10 +6,7 @@ pub mod status;
 pub mod targets;
 pub mod why;
 
-use std::sync::Arc;
-
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack};
 use brokkr_api::webhooks::WebhookEvent;
@@ -19,7 +16,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::{Change, check_metadata};
 use crate::http::deployment_objects::{announce, publish};
 use crate::http::paging::QueryParams;
@@ -35,23 +33,19 @@ use crate::store::stacks::{
 };
 
 /// Fetches the stack of this name or id. A deleted stack is found by id, or by name if no other stack has the name.
-pub async fn find_stack(broker: &Broker, project: &str, stack: &str) -> Result<Stack, ApiError> {
+pub async fn find_stack(broker: &Broker, project: &str, stack: &str) -> ApiResult<Stack> {
     let found = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await?;
     found.ok_or_else(|| ApiError::not_found("stack"))
 }
 
 /// Locks the row of the stack of this name or id.
-pub async fn lock_stack(write: &mut Write, project: &str, stack: &str) -> Result<LockedStack, ApiError> {
+pub async fn lock_stack(write: &mut Write, project: &str, stack: &str) -> ApiResult<LockedStack> {
     let locked = stack_lock_on_conn(write.conn(), project, &StackRef::read(stack)).await?;
     locked.ok_or_else(|| ApiError::not_found("stack"))
 }
 
 /// Locks the row of the stack of this name or id, unless it is deleted.
-pub async fn lock_existing_stack(
-    write: &mut Write,
-    project: &str,
-    stack: &str,
-) -> Result<LockedStack, ApiError> {
+pub async fn lock_existing_stack(write: &mut Write, project: &str, stack: &str) -> ApiResult<LockedStack> {
     let locked = lock_stack(write, project, stack).await?;
     match locked.deleted_at {
         Some(_) => Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name))),
@@ -60,7 +54,7 @@ pub async fn lock_existing_stack(
 }
 
 /// Fetches the stack as it is now in the transaction.
-pub async fn changed_stack(write: &mut Write, locked: &LockedStack) -> Result<Stack, ApiError> {
+pub async fn changed_stack(write: &mut Write, locked: &LockedStack) -> ApiResult<Stack> {
     let stack = stack_fetch(write.conn(), &locked.project, &StackRef::Id(locked.id)).await?;
     stack.ok_or_else(|| ApiError::not_found("stack"))
 }
@@ -71,11 +65,7 @@ pub async fn changed_stack(write: &mut Write, locked: &LockedStack) -> Result<St
 /// change.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id")), responses((status = 200, body = Stack)))]
-pub async fn get_stack(
-    State(broker): State<Arc<Broker>>,
-    caller: Caller,
-    Path(stack): Path<String>,
-) -> Result<Response, ApiError> {
+pub async fn get_stack(State(broker): BrokerState, caller: Caller, Path(stack): Path<String>) -> ApiResult {
     let stack = find_stack(&broker, caller.project(), &stack).await?;
     Ok(tagged(&stack))
 }
@@ -86,11 +76,7 @@ pub async fn get_stack(
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}", tag = "stacks", request_body = PutStack,
     params(("stack" = String, Path, description = "Name; or the id of one that exists"), precondition::IfMatch),
     responses((status = 200, body = Stack, description = "Changed"), (status = 201, body = Stack, description = "Created")))]
-pub async fn put_stack(
-    State(broker): State<Arc<Broker>>,
-    Path(stack): Path<String>,
-    change: Change,
-) -> Result<Response, ApiError> {
+pub async fn put_stack(State(broker): BrokerState, Path(stack): Path<String>, change: Change) -> ApiResult {
     let request: PutStack = change.json_or_default()?;
     check_metadata(request.labels.as_ref(), request.annotations.as_ref())?;
     let named = StackRef::read(&stack);
@@ -137,11 +123,11 @@ pub struct DeleteStackQuery {
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, DeleteStackQuery), responses((status = 200, body = DeploymentObject)))]
 pub async fn delete_stack(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(stack): Path<String>,
     QueryParams(query): QueryParams<DeleteStackQuery>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {

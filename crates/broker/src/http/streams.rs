@@ -16,7 +16,8 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::error::ApiError;
+use crate::error::ApiResult;
+use crate::http::BrokerState;
 use crate::http::agents::find_agent;
 use crate::http::paging::QueryParams;
 use crate::http::stacks::find_stack;
@@ -46,12 +47,12 @@ pub struct StreamQuery {
     params(StreamQuery, ("last-event-id" = Option<String>, Header, description = "Continue after this event")),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn stream_events(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(query): QueryParams<StreamQuery>,
     Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
-) -> Result<impl IntoResponse, ApiError> {
+) -> ApiResult<impl IntoResponse> {
     let mut filter = StreamFilter::default();
     if let Some(named) = &query.stack {
         filter.stack = Some(find_stack(&broker, caller.project(), named).await?.id);
@@ -72,12 +73,12 @@ pub async fn stream_events(
            ("last-event-id" = Option<String>, Header, description = "Continue after this event")),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn stream_status(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     Extension(origin): Extension<Arc<Origin>>,
     headers: HeaderMap,
-) -> Result<impl IntoResponse, ApiError> {
+) -> ApiResult<impl IntoResponse> {
     let stack = Arc::new(find_stack(&broker, caller.project(), &stack).await?);
     let filter = StreamFilter { stack: Some(stack.id), agent: None };
     let reader = StreamReader::begin(broker, caller, headers, origin, filter).await?;

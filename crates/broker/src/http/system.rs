@@ -1,11 +1,8 @@
 //! The installation as a whole, the hold after a restore, and stacks that need settling then.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
 use brokkr_api::protocol::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
@@ -16,7 +13,8 @@ use sqlx::PgConnection;
 
 use crate::access::Caller;
 use crate::domain::hold::is_allowed_on_hold;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::deployment_objects::publish;
 use crate::http::paging::{Paging, QueryParams, cursor};
@@ -38,7 +36,7 @@ const VERSIONS: i64 = 20;
 
 /// Show the installation: epoch, hold, and what is left to settle after a restore.
 #[utoipa::path(get, path = "/api/v1/system", tag = "system", responses((status = 200, body = System)))]
-pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System>, ApiError> {
+pub async fn get_system(State(broker): BrokerState) -> ApiResult<Json<System>> {
     let state = installation_state(&broker.pool).await?;
     let counts = restore_count(&broker.pool).await?;
     Ok(Json(System {
@@ -62,9 +60,9 @@ pub async fn get_system(State(broker): State<Arc<Broker>>) -> Result<Json<System
 #[utoipa::path(get, path = "/api/v1/system/ahead", tag = "system", params(Paging),
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_ahead(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<UnsettledStack>>, ApiError> {
+) -> ApiResult<Json<Page<UnsettledStack>>> {
     list(&broker, Unsettled::Ahead, &paging).await
 }
 
@@ -72,9 +70,9 @@ pub async fn list_ahead(
 #[utoipa::path(get, path = "/api/v1/system/unknown", tag = "system", params(Paging),
     responses((status = 200, body = Page<UnsettledStack>)))]
 pub async fn list_unknown(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<UnsettledStack>>, ApiError> {
+) -> ApiResult<Json<Page<UnsettledStack>>> {
     list(&broker, Unsettled::Unknown, &paging).await
 }
 
@@ -82,7 +80,7 @@ async fn list(
     broker: &Broker,
     unsettled: Unsettled,
     paging: &Paging,
-) -> Result<Json<Page<UnsettledStack>>, ApiError> {
+) -> ApiResult<Json<Page<UnsettledStack>>> {
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let stacks = restore_list(&broker.pool, unsettled, after, limit).await?;
     Ok(Json(Page::cut(stacks, limit, |stack: &UnsettledStack| stack.stack_id.to_string())))
@@ -93,11 +91,11 @@ async fn list(
     params(("stack" = String, Path, description = "Id, or name in the project of the token"), Paging),
     responses((status = 200, body = Page<Holder>)))]
 pub async fn list_holders(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<Holder>>, ApiError> {
+) -> ApiResult<Json<Page<Holder>>> {
     let mut connection = broker.pool.acquire().await.doing("get a connection")?;
     let (id, _) = find(&mut connection, caller.project(), &stack).await?;
     drop(connection);
@@ -114,10 +112,10 @@ pub async fn list_holders(
     params(("stack" = String, Path, description = "Id, or name in the project of the token")),
     responses((status = 200, body = Settled)))]
 pub async fn settle_stack(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(stack): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let settlement: Settlement = change.json()?;
     let caller = change.caller()?;
     let (project, by) = (caller.project(), caller.token()?.name.as_str());
@@ -158,7 +156,7 @@ async fn find(
     connection: &mut PgConnection,
     project: &str,
     stack: &str,
-) -> Result<(StackId, Option<String>), ApiError> {
+) -> ApiResult<(StackId, Option<String>)> {
     let mut found = restore_find_on_conn(connection, project, &StackRef::read(stack)).await?;
     match found.len() {
         0 => Err(unfit("this stack does not differ between agents and the database, or it does not exist")),
@@ -169,12 +167,7 @@ async fn find(
 }
 
 /// Publishes the restored content with a sequence id above the ones that agents hold.
-async fn publish_restored(
-    write: &mut Write,
-    project: &str,
-    id: StackId,
-    by: &str,
-) -> Result<Settled, ApiError> {
+async fn publish_restored(write: &mut Write, project: &str, id: StackId, by: &str) -> ApiResult<Settled> {
     let stack = lock(write, project, id).await?;
     let none = || unfit("the database has no version of this stack; submit one");
     let newest = stack.newest.ok_or_else(none)?;
@@ -195,7 +188,7 @@ async fn publish_restored(
 
 /// Creates the stack under its old id with its holders as targets. Without an object, agents are sent nothing about
 /// it, and keep what they have.
-async fn recreate(write: &mut Write, id: StackId) -> Result<Settled, ApiError> {
+async fn recreate(write: &mut Write, id: StackId) -> ApiResult<Settled> {
     let reported = reported(write, id).await?;
     insert(write, id, &reported, false).await?;
     let targets = restore_target_holders_on_conn(write.conn(), &reported.project, id).await?;
@@ -205,7 +198,7 @@ async fn recreate(write: &mut Write, id: StackId) -> Result<Settled, ApiError> {
 }
 
 /// Creates the stack as a deleted one, so that agents that hold it remove it.
-async fn delete(write: &mut Write, id: StackId, by: &str) -> Result<Settled, ApiError> {
+async fn delete(write: &mut Write, id: StackId, by: &str) -> ApiResult<Settled> {
     let reported = reported(write, id).await?;
     insert(write, id, &reported, true).await?;
     let stack = lock(write, &reported.project, id).await?;
@@ -215,7 +208,7 @@ async fn delete(write: &mut Write, id: StackId, by: &str) -> Result<Settled, Api
 }
 
 /// Reads the stack's project and name. They come from an agent and are checked like any other input.
-async fn reported(write: &mut Write, id: StackId) -> Result<ReportedStack, ApiError> {
+async fn reported(write: &mut Write, id: StackId) -> ApiResult<ReportedStack> {
     let reported = restore_reported_on_conn(write.conn(), id).await?;
     let reported = reported
         .ok_or_else(|| unfit("no agent reported the name of this stack; upgrade one of the agents"))?;
@@ -227,12 +220,7 @@ async fn reported(write: &mut Write, id: StackId) -> Result<ReportedStack, ApiEr
     Ok(reported)
 }
 
-async fn insert(
-    write: &mut Write,
-    id: StackId,
-    reported: &ReportedStack,
-    deleted: bool,
-) -> Result<(), ApiError> {
+async fn insert(write: &mut Write, id: StackId, reported: &ReportedStack, deleted: bool) -> ApiResult<()> {
     let inserted = restore_stack_on_conn(write.conn(), id, reported, deleted).await;
     inserted.map_err(|error| match error.is_taken() {
         true => {
@@ -243,7 +231,7 @@ async fn insert(
     })
 }
 
-async fn lock(write: &mut Write, project: &str, id: StackId) -> Result<LockedStack, ApiError> {
+async fn lock(write: &mut Write, project: &str, id: StackId) -> ApiResult<LockedStack> {
     let stack = stack_lock_on_conn(write.conn(), project, &StackRef::Id(id)).await?;
     stack.ok_or_else(|| ApiError::not_found("stack"))
 }
@@ -260,11 +248,7 @@ fn unfit(detail: &str) -> ApiError {
 /// Refuses changes by people while the broker is on hold. Runs inside the guard of every route.
 ///
 /// Agents pass: the broker needs to learn what they hold. A new route is refused by default.
-pub async fn refuse_while_on_hold(
-    State(broker): State<Arc<Broker>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
+pub async fn refuse_while_on_hold(State(broker): BrokerState, request: Request, next: Next) -> ApiResult {
     let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
     if person
         && !is_allowed_on_hold(request.method(), request.uri().path())

@@ -2,11 +2,8 @@
 
 pub mod deliveries;
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::page::Page;
 use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::{
@@ -21,7 +18,8 @@ use crate::access::Caller;
 use crate::domain::webhooks::filter;
 use crate::domain::webhooks::signature::WebhookSecret;
 use crate::domain::webhooks::vault::{SecretOwner, Vault};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams};
 use crate::http::write::{self, ResultStorage};
@@ -35,7 +33,7 @@ use crate::store::webhooks::{
 };
 
 /// Hides the path of the URL, which often is a secret, from callers that may not change the webhook.
-fn shown(caller: &Caller, mut webhook: Webhook) -> Result<Webhook, ApiError> {
+fn shown(caller: &Caller, mut webhook: Webhook) -> ApiResult<Webhook> {
     if !caller.token()?.role.includes(Role::Owner) {
         let origin = Url::parse(&webhook.url).map(|url| url.origin().ascii_serialization());
         webhook.url = origin.unwrap_or_default() + "/…";
@@ -43,21 +41,21 @@ fn shown(caller: &Caller, mut webhook: Webhook) -> Result<Webhook, ApiError> {
     Ok(webhook)
 }
 
-async fn find(broker: &Broker, caller: &Caller, named: &str) -> Result<Webhook, ApiError> {
+async fn find(broker: &Broker, caller: &Caller, named: &str) -> ApiResult<Webhook> {
     let found = webhook_fetch(&broker.pool, caller.project(), &WebhookRef::read(named)).await?;
     found.ok_or_else(|| ApiError::not_found("webhook"))
 }
 
-fn check_url(broker: &Broker, url: &str) -> Result<(), ApiError> {
+fn check_url(broker: &Broker, url: &str) -> ApiResult<()> {
     let checked = broker.webhooks.policy.url(url).map(|_| ());
     checked.map_err(|refusal| ApiError::new(ErrorCode::BRK2016, refusal.to_string()))
 }
 
-fn check_filter(filter: &WebhookFilter) -> Result<(), ApiError> {
+fn check_filter(filter: &WebhookFilter) -> ApiResult<()> {
     filter::check(filter).map_err(|error| ApiError::unreadable(error.to_string()))
 }
 
-fn vault(broker: &Broker) -> Result<&Vault, ApiError> {
+fn vault(broker: &Broker) -> ApiResult<&Vault> {
     let missing = "the broker runs without a secret key and cannot store the secret of a webhook";
     broker.webhooks.vault.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK2017, missing))
 }
@@ -74,7 +72,7 @@ const MOST: i64 = 50;
 /// The response contains its secret, which is not shown again.
 #[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", request_body = CreateWebhook,
     responses((status = 201, body = WebhookWithSecret)))]
-pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+pub async fn create_webhook(State(broker): BrokerState, change: Change) -> ApiResult {
     let request: CreateWebhook = change.json()?;
     let (project, name) = (change.caller()?.project(), request.name.as_str());
     if name.parse::<Uuid>().is_ok() {
@@ -109,10 +107,10 @@ pub async fn create_webhook(State(broker): State<Arc<Broker>>, change: Change) -
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", params(Paging),
     responses((status = 200, body = Page<Webhook>)))]
 pub async fn list_webhooks(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<Webhook>>, ApiError> {
+) -> ApiResult<Json<Page<Webhook>>> {
     let limit = paging.limit();
     let webhooks = webhook_list(&broker.pool, caller.project(), paging.after.as_deref(), limit).await?;
     let webhooks = webhooks.into_iter().map(|webhook| shown(&caller, webhook)).collect::<Result<_, _>>()?;
@@ -125,10 +123,10 @@ pub async fn list_webhooks(
 #[utoipa::path(get, path = "/api/v1/webhooks/{webhook}", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Webhook)))]
 pub async fn get_webhook(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(webhook): Path<String>,
-) -> Result<Json<Webhook>, ApiError> {
+) -> ApiResult<Json<Webhook>> {
     let webhook = find(&broker, &caller, &webhook).await?;
     shown(&caller, webhook).map(Json)
 }
@@ -139,10 +137,10 @@ pub async fn get_webhook(
 #[utoipa::path(patch, path = "/api/v1/webhooks/{webhook}", tag = "webhooks", request_body = WebhookPatch,
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Webhook)))]
 pub async fn patch_webhook(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(webhook): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let patch: WebhookPatch = change.json()?;
     let project = change.caller()?.project();
     patch.url.as_deref().map_or(Ok(()), |url| check_url(&broker, url))?;
@@ -166,10 +164,10 @@ pub async fn patch_webhook(
 #[utoipa::path(delete, path = "/api/v1/webhooks/{webhook}", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 204)))]
 pub async fn delete_webhook(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(webhook): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (named, missing) = (WebhookRef::read(&webhook), || ApiError::not_found("webhook"));
@@ -193,10 +191,10 @@ const LONGEST: u32 = 7 * DAY;
     params(("webhook" = String, Path, description = "Name or id")),
     responses((status = 200, body = WebhookWithSecret)))]
 pub async fn rotate_webhook_secret(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(webhook): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let request: RotateSecret = change.json_or_default()?;
     let project = change.caller()?.project();
     let overlap = request.overlap_seconds.unwrap_or(DAY);

@@ -29,7 +29,7 @@ use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::audit::AuditRecord;
 use crate::domain::webhooks::happening::Happening;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::audit::audit_insert;
@@ -61,8 +61,8 @@ pub async fn run(
     broker: &Arc<Broker>,
     change: &Change,
     storage: ResultStorage,
-    work: impl AsyncFnOnce(Write) -> Result<Response, ApiError>,
-) -> Result<Response, ApiError> {
+    work: impl AsyncFnOnce(Write) -> ApiResult,
+) -> ApiResult {
     match Write::begin(broker, change, storage).await? {
         Begun::New(write) => work(write).await,
         Begun::Repeated(response) => Ok(response),
@@ -74,7 +74,7 @@ pub async fn first_result(
     broker: &Broker,
     change: &Change,
     storage: ResultStorage,
-) -> Result<Option<Response>, ApiError> {
+) -> ApiResult<Option<Response>> {
     let Some(key) = Key::of(change) else { return Ok(None) };
     match idempotency_key_find(&broker.pool, &key.owner()).await? {
         Some(stored) => repeat(broker, change, &key, storage, stored).map(Some),
@@ -125,7 +125,7 @@ impl Key {
 }
 
 impl Write {
-    async fn begin(broker: &Arc<Broker>, change: &Change, storage: ResultStorage) -> Result<Begun, ApiError> {
+    async fn begin(broker: &Arc<Broker>, change: &Change, storage: ResultStorage) -> ApiResult<Begun> {
         let key = Key::of(change);
         let mut transaction = broker.pool.begin().await.doing("begin a transaction")?;
         if let Some(key) = &key
@@ -159,7 +159,7 @@ impl Write {
     }
 
     /// Stores what changed in the outbox, so that every replica reads it again.
-    pub async fn notify(&mut self, project: &str, notification: OutboxNotification) -> Result<(), ApiError> {
+    pub async fn notify(&mut self, project: &str, notification: OutboxNotification) -> ApiResult<()> {
         self.notified = true;
         Ok(outbox_insert_on_conn(&mut self.transaction, project, notification).await?)
     }
@@ -190,17 +190,13 @@ impl Write {
     }
 
     /// Stores messages to the project's webhooks.
-    pub async fn notify_webhooks(&mut self, project: &str, happening: &Happening) -> Result<(), ApiError> {
+    pub async fn notify_webhooks(&mut self, project: &str, happening: &Happening) -> ApiResult<()> {
         self.webhooks_notified |= webhook_notify_on_conn(&mut self.transaction, project, happening).await?;
         Ok(())
     }
 
     /// Stores messages about new reports of an agent.
-    pub async fn notify_webhooks_of_reports(
-        &mut self,
-        agent: AgentId,
-        reports: &[&Report],
-    ) -> Result<(), ApiError> {
+    pub async fn notify_webhooks_of_reports(&mut self, agent: AgentId, reports: &[&Report]) -> ApiResult<()> {
         let (now, grace) = (Timestamp::now(), self.broker.webhooks.grace);
         self.webhooks_notified |=
             webhook_notify_reports_on_conn(&mut self.transaction, agent, reports, now, grace).await?;
@@ -212,18 +208,18 @@ impl Write {
         self.webhooks_notified = true;
     }
 
-    pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> Result<Response, ApiError> {
+    pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> ApiResult {
         let body = serde_json::to_vec(result).map_err(|error| {
             ApiError::new(ErrorCode::BRK9001, "failed to encode the result").because(error)
         })?;
         self.finish_with(status, body).await
     }
 
-    pub async fn finish_empty(self) -> Result<Response, ApiError> {
+    pub async fn finish_empty(self) -> ApiResult {
         self.finish_with(StatusCode::NO_CONTENT, Vec::new()).await
     }
 
-    async fn finish_with(mut self, status: StatusCode, body: Vec<u8>) -> Result<Response, ApiError> {
+    async fn finish_with(mut self, status: StatusCode, body: Vec<u8>) -> ApiResult {
         if let Some(key) = &self.key {
             let stored =
                 if self.storage == ResultStorage::Encrypted { seal(key, &body)? } else { body.clone() };
@@ -275,7 +271,7 @@ fn repeat(
     key: &Key,
     storage: ResultStorage,
     stored: StoredResult,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     if stored.request_digest[..].ct_eq(&change.digest[..]).unwrap_u8() == 0 {
         return Err(ApiError::new(ErrorCode::BRK2005, "this idempotency key was used for another request"));
     }
@@ -284,21 +280,21 @@ fn repeat(
     Ok(answer(status, body, position(broker, stored.xid)))
 }
 
-fn sealing_key(key: &Key) -> Result<RandomizedNonceKey, ApiError> {
+fn sealing_key(key: &Key) -> ApiResult<RandomizedNonceKey> {
     let mut hash = Sha256::new();
     hash.update(b"brokkr: result of an idempotent request\0");
     hash.update(key.clear.as_bytes());
     RandomizedNonceKey::new(&AES_256_GCM, &hash.finalize()).map_err(cannot_seal)
 }
 
-fn seal(key: &Key, body: &[u8]) -> Result<Vec<u8>, ApiError> {
+fn seal(key: &Key, body: &[u8]) -> ApiResult<Vec<u8>> {
     let mut sealed = body.to_vec();
     let owner = Aad::from(key.principal.as_bytes());
     let nonce = sealing_key(key)?.seal_in_place_append_tag(owner, &mut sealed).map_err(cannot_seal)?;
     Ok([&nonce.as_ref()[..], &sealed[..]].concat())
 }
 
-fn unseal(key: &Key, mut stored: Vec<u8>) -> Result<Vec<u8>, ApiError> {
+fn unseal(key: &Key, mut stored: Vec<u8>) -> ApiResult<Vec<u8>> {
     let mut sealed = stored.split_off(NONCE_LEN.min(stored.len()));
     let nonce = Nonce::try_assume_unique_for_key(&stored).map_err(cannot_seal)?;
     let owner = Aad::from(key.principal.as_bytes());

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
+use super::guarded_body::GuardedBody;
 use super::head::HEAD_BYTES;
 use super::rewind::Rewind;
 use super::{ConnectionContext, HEAD};
@@ -104,7 +105,7 @@ async fn respond(
     exchange: Arc<Exchange>,
     context: ConnectionContext,
     request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, Infallible> {
+) -> Result<Response<GuardedBody<Answered>>, Infallible> {
     let asks_to_end = request.version() != Version::HTTP_11
         || request.headers().get_all(CONNECTION).iter().any(|value| {
             value.to_str().is_ok_and(|text| {
@@ -124,7 +125,7 @@ async fn respond(
     if last || exchange.unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| ResponseBody { body, exchange }))
+    Ok(response.map(|body| GuardedBody { body, _guard: Answered(exchange) }))
 }
 
 /// The body of the request; records that it was read to its end.
@@ -157,35 +158,12 @@ impl http_body::Body for RequestBody {
     }
 }
 
-/// The body of the response; records when hyper has taken all of it.
-struct ResponseBody {
-    body: Body,
-    exchange: Arc<Exchange>,
-}
+/// Dropped with the body of the response: records that hyper has taken all of it.
+struct Answered(Arc<Exchange>);
 
-impl http_body::Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        task: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(task)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for ResponseBody {
+impl Drop for Answered {
     fn drop(&mut self) {
-        self.exchange.over.store(true, Ordering::Release);
-        self.exchange.answered.notify_one();
+        self.0.over.store(true, Ordering::Release);
+        self.0.answered.notify_one();
     }
 }

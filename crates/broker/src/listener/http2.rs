@@ -1,20 +1,19 @@
 //! HTTP/2: concurrent requests on one connection, which is closed when it is idle.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 
 use crate::access::origin::Peer;
 use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt as _;
 
+use super::guarded_body::GuardedBody;
 use super::rewind::Rewind;
 use super::{ConnectionContext, HEAD, IDLE, PING};
 
@@ -33,7 +32,7 @@ struct Requests {
     total: AtomicUsize,
 }
 
-/// Counts an open request until dropped.
+/// Counts an open request until dropped with the body of its response.
 struct Open(Arc<Requests>);
 
 impl Open {
@@ -50,32 +49,6 @@ impl Drop for Open {
     }
 }
 
-/// The body of a response; its request is open until the body is dropped.
-struct OpenBody {
-    body: Body,
-    _open: Open,
-}
-
-impl http_body::Body for OpenBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        task: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(task)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// Serves one connection to its end. `first`: bytes that were already read.
 pub async fn serve<S>(stream: S, first: Bytes, context: ConnectionContext)
 where
@@ -89,8 +62,8 @@ where
             request.extensions_mut().insert(Peer(context.peer.ip()));
             let response = context.router.clone().oneshot(request.map(Body::new));
             async move {
-                let response = response.await;
-                response.map(|response| response.map(|body| OpenBody { body, _open: open }))
+                let answered = answering.await;
+                answered.map(|response| response.map(|body| GuardedBody { body, _guard: open }))
             }
         }
     });

@@ -6,7 +6,7 @@ use brokkr_api::AgentId;
 use jiff::Timestamp;
 use sqlx::{PgConnection, PgPool};
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result, Run as _};
 
 /// How long the previous key stays valid.
 pub const OVERLAP_SECONDS: f64 = 3600.0;
@@ -27,16 +27,15 @@ pub struct LockedKeys {
 }
 
 /// Returns the keys with which the agent may sign now; none if it was revoked.
-pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<AgentKey>, StoreError> {
+pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<AgentKey>> {
     type Row = (Vec<u8>, Option<Vec<u8>>, Option<jiff_sqlx::Timestamp>);
     let row: Option<Row> = sqlx::query_as(
         "SELECT public_key, CASE WHEN old_key_until > now() THEN old_public_key END, old_key_until
          FROM agents WHERE id = $1 AND revoked_at IS NULL",
     )
     .bind(agent.0)
-    .fetch_optional(pool)
-    .await
-    .doing("read the agent's keys")?;
+    .optional(pool, "read the agent's keys")
+    .await?;
     Ok(row.map_or_else(Vec::new, |(key, old, until)| {
         let until = until.map(jiff_sqlx::Timestamp::to_jiff);
         let old = old.map(|key| AgentKey { key: Arc::from(key), until });
@@ -45,19 +44,15 @@ pub async fn agent_keys_fetch(pool: &PgPool, agent: AgentId) -> Result<Vec<Agent
 }
 
 /// Locks the agent's row and returns its keys. None if it does not exist or was revoked.
-pub async fn agent_keys_lock_on_conn(
-    connection: &mut PgConnection,
-    agent: AgentId,
-) -> Result<Option<LockedKeys>, StoreError> {
+pub async fn agent_keys_lock_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<Option<LockedKeys>> {
     type Row = (Vec<u8>, Option<Vec<u8>>, Option<jiff_sqlx::Timestamp>);
     let row: Option<Row> = sqlx::query_as(
         "SELECT public_key, old_public_key, old_key_until FROM agents
          WHERE id = $1 AND revoked_at IS NULL FOR NO KEY UPDATE",
     )
     .bind(agent.0)
-    .fetch_optional(connection)
-    .await
-    .doing("lock the agent's keys")?;
+    .optional(conn, "lock the agent's keys")
+    .await?;
     Ok(row.map(|(public_key, old_public_key, until)| LockedKeys {
         public_key,
         old_public_key,
@@ -67,10 +62,10 @@ pub async fn agent_keys_lock_on_conn(
 
 /// Makes this the current key; the previous one stays valid for a while.
 pub async fn agent_keys_rotate_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     public_key: &[u8],
-) -> Result<Timestamp, StoreError> {
+) -> Result<Timestamp> {
     let until: jiff_sqlx::Timestamp = sqlx::query_scalar(
         "UPDATE agents SET old_public_key = public_key, public_key = $2, key_since = now(), rotation_asked_at = NULL,
                 old_key_until = date_trunc('second', now()) + make_interval(secs => $3)
@@ -79,32 +74,29 @@ pub async fn agent_keys_rotate_on_conn(
     .bind(agent.0)
     .bind(public_key)
     .bind(OVERLAP_SECONDS)
-    .fetch_one(connection)
-    .await
-    .doing("change the agent's key")?;
+    .one(conn, "change the agent's key")
+    .await?;
     Ok(until.to_jiff())
 }
 
 /// Requests a key rotation. A repeated request keeps the time of the first; an agent without a key is skipped.
-pub async fn agent_keys_ask_on_conn(connection: &mut PgConnection, agent: AgentId) -> Result<(), StoreError> {
+pub async fn agent_keys_ask_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<()> {
     sqlx::query(
         "UPDATE agents SET rotation_asked_at = coalesce(rotation_asked_at, now())
          WHERE id = $1 AND revoked_at IS NULL",
     )
     .bind(agent.0)
-    .execute(connection)
+    .run(conn, "request a key rotation")
     .await
-    .map(|_| ())
-    .doing("request a key rotation")
 }
 
 /// Revokes every key of the agent. The current key becomes a random one that no one has, so that every replica refuses
 /// the agent once it applies the change. Join tokens for the agent are revoked, too.
 pub async fn agent_keys_revoke_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     nobodys: &[u8],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let doing = "revoke the agent's keys";
     sqlx::query(
         "UPDATE agents SET revoked_at = now(), public_key = $2, old_public_key = NULL, old_key_until = NULL,
@@ -113,24 +105,21 @@ pub async fn agent_keys_revoke_on_conn(
     )
     .bind(agent.0)
     .bind(nobodys)
-    .execute(&mut *connection)
-    .await
-    .doing(doing)?;
+    .run(&mut *conn, doing)
+    .await?;
     sqlx::query("UPDATE join_tokens SET revoked_at = now() WHERE rejoins = $1 AND revoked_at IS NULL")
         .bind(agent.0)
-        .execute(connection)
+        .run(conn, doing)
         .await
-        .map(|_| ())
-        .doing(doing)
 }
 
 /// Registers a new key for an existing agent. It may be a new installation, so its session count restarts: processes of
 /// the old one have no valid key. An abandoned agent is no longer abandoned.
 pub async fn agent_keys_rejoin_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     public_key: &[u8],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE agents SET revoked_at = NULL, public_key = $2, old_public_key = NULL, old_key_until = NULL,
                 key_since = now(), rotation_asked_at = NULL,
@@ -141,8 +130,6 @@ pub async fn agent_keys_rejoin_on_conn(
     )
     .bind(agent.0)
     .bind(public_key)
-    .execute(connection)
+    .run(conn, "register the agent again")
     .await
-    .map(|_| ())
-    .doing("register the agent again")
 }

@@ -6,11 +6,12 @@ use brokkr_api::system::AgentVersion;
 use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, InstanceId, Labels};
 use jiff::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::facts::SessionFacts;
 use crate::domain::presence::{missed, presence};
 
@@ -29,52 +30,31 @@ impl AgentRef {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct AgentRow {
-    id: Uuid,
-    name: String,
-    status: String,
-    labels: Json<Labels>,
-    annotations: Json<Labels>,
-    created_at: jiff_sqlx::Timestamp,
-    last_seen_at: Option<jiff_sqlx::Timestamp>,
-    poll_seconds: i32,
-    version: Option<String>,
-    session_count: i64,
-    session_tied: bool,
-    key_since: Option<jiff_sqlx::Timestamp>,
-    rotation_asked_at: Option<jiff_sqlx::Timestamp>,
-    revoked_at: Option<jiff_sqlx::Timestamp>,
-    abandoned_at: Option<jiff_sqlx::Timestamp>,
-    abandoned_by: Option<String>,
-    abandoned_because: Option<String>,
-}
-
-impl AgentRow {
-    fn agent(self) -> Result<Agent, sqlx::Error> {
-        let last_seen_at = self.last_seen_at.map(jiff_sqlx::Timestamp::to_jiff);
-        Ok(Agent {
-            id: AgentId(self.id),
-            name: known(&self.name)?,
-            status: known(&self.status)?,
-            labels: self.labels.0,
-            annotations: self.annotations.0,
-            created_at: self.created_at.to_jiff(),
-            last_seen_at,
-            presence: presence(last_seen_at, self.poll_seconds.unsigned_abs(), Timestamp::now()),
-            version: self.version,
-            session_count: self.session_count,
-            session_tied: self.session_tied,
-            key_since: self.key_since.or(Some(self.created_at)).map(jiff_sqlx::Timestamp::to_jiff),
-            rotation_asked_at: self.rotation_asked_at.map(jiff_sqlx::Timestamp::to_jiff),
-            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
-            abandoned: self.abandoned_at.map(|at| Abandoned {
-                at: at.to_jiff(),
-                by: self.abandoned_by.unwrap_or_default(),
-                because: self.abandoned_because.unwrap_or_default(),
-            }),
-        })
-    }
+fn read_agent(row: PgRow) -> Result<Agent, sqlx::Error> {
+    let (created_at, last_seen_at) = (row.time("created_at")?, row.time_opt("last_seen_at")?);
+    let by: Option<String> = row.field("abandoned_by")?;
+    let because: Option<String> = row.field("abandoned_because")?;
+    Ok(Agent {
+        id: AgentId(row.field("id")?),
+        name: row.known("name")?,
+        status: row.known("status")?,
+        labels: row.json("labels")?,
+        annotations: row.json("annotations")?,
+        created_at,
+        last_seen_at,
+        presence: presence(last_seen_at, row.field::<i32>("poll_seconds")?.unsigned_abs(), Timestamp::now()),
+        version: row.field("version")?,
+        session_count: row.field("session_count")?,
+        session_tied: row.field("session_tied")?,
+        key_since: row.time_opt("key_since")?.or(Some(created_at)),
+        rotation_asked_at: row.time_opt("rotation_asked_at")?,
+        revoked_at: row.time_opt("revoked_at")?,
+        abandoned: row.time_opt("abandoned_at")?.map(|at| Abandoned {
+            at,
+            by: by.unwrap_or_default(),
+            because: because.unwrap_or_default(),
+        }),
+    })
 }
 
 macro_rules! columns {
@@ -103,16 +83,12 @@ macro_rules! present {
     };
 }
 
-pub async fn agent_fetch(
-    executor: impl PgExecutor<'_>,
-    agent: &AgentRef,
-) -> Result<Option<Agent>, StoreError> {
+pub async fn agent_fetch(executor: impl PgExecutor<'_>, agent: &AgentRef) -> Result<Option<Agent>> {
     let query = match agent {
-        AgentRef::Id(id) => sqlx::query_as::<_, AgentRow>(agents!("WHERE id = $1")).bind(id.0),
-        AgentRef::Name(name) => sqlx::query_as::<_, AgentRow>(agents!("WHERE name = $1")).bind(name),
+        AgentRef::Id(id) => sqlx::query(agents!("WHERE id = $1")).bind(id.0),
+        AgentRef::Name(name) => sqlx::query(agents!("WHERE name = $1")).bind(name),
     };
-    let row = query.fetch_optional(executor).await.doing("read the agent")?;
-    row.map(AgentRow::agent).transpose().doing("read the agent")
+    query.try_map(read_agent).optional(executor, "read the agent").await
 }
 
 /// Returns up to `limit` agents of this presence after the cursor.
@@ -122,7 +98,7 @@ pub async fn agent_list_present(
     sort: Sort,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Agent>, StoreError> {
+) -> Result<Vec<Agent>> {
     let sql = match sort {
         Sort::Name => agents!(present!("AND ($3::text IS NULL OR name > $3) ORDER BY name LIMIT $4")),
         Sort::NameDown => {
@@ -134,39 +110,36 @@ pub async fn agent_list_present(
         }
     };
     let (least, below) = missed(presence).unzip();
-    let rows: Vec<AgentRow> = sqlx::query_as(sql)
+    sqlx::query(sql)
         .bind(least)
         .bind(below)
         .bind(after)
         .bind(i64::try_from(most).unwrap_or(i64::MAX))
-        .fetch_all(pool)
+        .try_map(read_agent)
+        .all(pool, "list the agents")
         .await
-        .doing("list the agents")?;
-    rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
 /// Returns the ids of all agents of this presence.
-pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<AgentId>, StoreError> {
+pub async fn agent_ids_present(pool: &PgPool, presence: Presence) -> Result<Vec<AgentId>> {
     let (least, below) = missed(presence).unzip();
     let ids: Vec<Uuid> = sqlx::query_scalar(concat!("SELECT id FROM agents ", present!("")))
         .bind(least)
         .bind(below)
-        .fetch_all(pool)
-        .await
-        .doing("count the agents")?;
+        .all(pool, "count the agents")
+        .await?;
     Ok(ids.into_iter().map(AgentId).collect())
 }
 
 /// Returns the number of agents per version, most frequent first.
-pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion>, StoreError> {
+pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion>> {
     let rows: Vec<(Option<String>, i64)> = sqlx::query_as(
         "SELECT version, count(*) FROM agents WHERE revoked_at IS NULL
          GROUP BY version ORDER BY count(*) DESC, version LIMIT $1",
     )
     .bind(most)
-    .fetch_all(pool)
-    .await
-    .doing("count the agents of each version")?;
+    .all(pool, "count the agents of each version")
+    .await?;
     Ok(rows
         .into_iter()
         .map(|(version, agents)| AgentVersion { version, agents: agents.cast_unsigned() })
@@ -174,48 +147,45 @@ pub async fn agent_versions(pool: &PgPool, most: i64) -> Result<Vec<AgentVersion
 }
 
 /// Returns these agents, in the given order.
-pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>, StoreError> {
+pub async fn agent_list_of(pool: &PgPool, agents: &[AgentId]) -> Result<Vec<Agent>> {
     let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
-    let rows: Vec<AgentRow> = sqlx::query_as(agents!(
+    sqlx::query(agents!(
         "JOIN unnest($1::uuid[]) WITH ORDINALITY AS asked (id, place) USING (id) ORDER BY place"
     ))
     .bind(ids)
-    .fetch_all(pool)
+    .try_map(read_agent)
+    .all(pool, "list the agents")
     .await
-    .doing("list the agents")?;
-    rows.into_iter().map(AgentRow::agent).collect::<Result<_, _>>().doing("list the agents")
 }
 
 pub async fn agent_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     id: AgentId,
     name: &str,
     labels: &Labels,
     public_key: &[u8],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query("INSERT INTO agents (id, name, status, labels, public_key) VALUES ($1, $2, $3, $4, $5)")
         .bind(id.0)
         .bind(name)
         .bind(AgentStatus::Active.to_string())
         .bind(Json(labels))
         .bind(public_key)
-        .execute(connection)
+        .run(conn, "insert the agent")
         .await
-        .map(|_| ())
-        .doing("insert the agent")
 }
 
 /// Changes the given fields. `labels_changed_at` changes only if the labels do.
 pub async fn agent_patch_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: &AgentRef,
     patch: &AgentPatch,
-) -> Result<Option<Agent>, StoreError> {
+) -> Result<Option<Agent>> {
     let (id, name) = match agent {
         AgentRef::Id(id) => (Some(id.0), None),
         AgentRef::Name(name) => (None, Some(name)),
     };
-    let row: Option<AgentRow> = sqlx::query_as(concat!(
+    sqlx::query(concat!(
         "UPDATE agents SET
             status = coalesce($3, status),
             labels_changed_at = CASE WHEN $4 IS DISTINCT FROM labels AND $4 IS NOT NULL
@@ -231,20 +201,19 @@ pub async fn agent_patch_on_conn(
     .bind(patch.status.map(|status| status.to_string()))
     .bind(patch.labels.as_ref().map(Json))
     .bind(patch.annotations.as_ref().map(Json))
-    .fetch_optional(connection)
+    .try_map(read_agent)
+    .optional(conn, "change the agent")
     .await
-    .doing("change the agent")?;
-    row.map(AgentRow::agent).transpose().doing("change the agent")
 }
 
 /// Opens a session in one conditional statement: the highest count wins, a second process with the same count ties with
 /// the first, a lower count changes nothing.
 pub async fn agent_open_session_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     session: OpenSession,
     version: Option<&str>,
-) -> Result<SessionVerdict, StoreError> {
+) -> Result<SessionVerdict> {
     let tied: Option<bool> = sqlx::query_scalar(
         "UPDATE agents SET
             session_tied = session_count = $2
@@ -259,9 +228,8 @@ pub async fn agent_open_session_on_conn(
     .bind(session.count)
     .bind(session.instance.0)
     .bind(version)
-    .fetch_optional(connection)
-    .await
-    .doing("open the session")?;
+    .optional(conn, "open the session")
+    .await?;
     Ok(match tied {
         None => SessionVerdict::Superseded,
         Some(true) => SessionVerdict::Tied,
@@ -270,16 +238,12 @@ pub async fn agent_open_session_on_conn(
 }
 
 /// Locks the agent's row and returns its current session.
-pub async fn agent_lock_on_conn(
-    connection: &mut PgConnection,
-    agent: AgentId,
-) -> Result<Option<SessionFacts>, StoreError> {
+pub async fn agent_lock_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<Option<SessionFacts>> {
     let row: Option<(i64, Option<Uuid>, bool)> = sqlx::query_as(
         "SELECT session_count, session_instance, session_tied FROM agents WHERE id = $1 FOR NO KEY UPDATE",
     )
     .bind(agent.0)
-    .fetch_optional(connection)
-    .await
-    .doing("lock the agent")?;
+    .optional(conn, "lock the agent")
+    .await?;
     Ok(row.map(|(count, instance, tied)| SessionFacts { count, instance: instance.map(InstanceId), tied }))
 }

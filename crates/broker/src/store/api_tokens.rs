@@ -4,10 +4,10 @@ use brokkr_api::TokenId;
 use brokkr_api::tokens::{ApiToken, Role, WhoAmI};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
 /// A new token; only the caller knows its secret.
 #[derive(Clone, Debug)]
@@ -21,38 +21,21 @@ pub struct NewApiToken<'a> {
     pub expires_at: Option<Timestamp>,
 }
 
-#[derive(sqlx::FromRow)]
-struct TokenRow {
-    project: String,
-    id: Uuid,
-    name: String,
-    role: String,
-    created_by: Option<String>,
-    created_at: jiff_sqlx::Timestamp,
-    expires_at: Option<jiff_sqlx::Timestamp>,
-    revoked_at: Option<jiff_sqlx::Timestamp>,
+fn read_token(row: PgRow) -> Result<ApiToken, sqlx::Error> {
+    Ok(ApiToken {
+        id: TokenId(row.field("id")?),
+        project: row.field("project")?,
+        name: row.field("name")?,
+        role: row.known("role")?,
+        created_by: row.field("created_by")?,
+        created_at: row.time("created_at")?,
+        expires_at: row.time_opt("expires_at")?,
+        revoked_at: row.time_opt("revoked_at")?,
+    })
 }
 
-impl TokenRow {
-    fn token(self) -> Result<ApiToken, sqlx::Error> {
-        Ok(ApiToken {
-            id: TokenId(self.id),
-            project: self.project,
-            name: self.name,
-            role: known(&self.role)?,
-            created_by: self.created_by,
-            created_at: self.created_at.to_jiff(),
-            expires_at: self.expires_at.map(jiff_sqlx::Timestamp::to_jiff),
-            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
-        })
-    }
-}
-
-pub async fn api_token_insert_on_conn(
-    connection: &mut PgConnection,
-    token: NewApiToken<'_>,
-) -> Result<ApiToken, StoreError> {
-    let row: TokenRow = sqlx::query_as(
+pub async fn api_token_insert_on_conn(conn: &mut PgConnection, token: NewApiToken<'_>) -> Result<ApiToken> {
+    sqlx::query(
         "INSERT INTO api_tokens (project, id, name, role, hash, created_by, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7)
          RETURNING project, id, name, role, created_by, created_at, expires_at, revoked_at",
@@ -64,34 +47,29 @@ pub async fn api_token_insert_on_conn(
     .bind(token.hash)
     .bind(token.created_by)
     .bind(token.expires_at.map(|at| at.to_sqlx()))
-    .fetch_one(connection)
+    .try_map(read_token)
+    .one(conn, "insert the API token")
     .await
-    .doing("insert the API token")?;
-    row.token().doing("insert the API token")
 }
 
 /// Returns the identity of a token that was not revoked. The caller checks the expiry, because the result may be cached.
-pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>, StoreError> {
-    type Row = (String, Uuid, String, String, Option<jiff_sqlx::Timestamp>);
-    let row: Option<Row> = sqlx::query_as(
+pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>> {
+    sqlx::query(
         "SELECT project, id, name, role, expires_at FROM api_tokens WHERE hash = $1 AND revoked_at IS NULL",
     )
     .bind(hash)
-    .fetch_optional(pool)
-    .await
-    .doing("find the API token")?;
-    row.map(|(project, id, name, role, expires_at)| {
+    .try_map(|row| {
         Ok(WhoAmI {
-            token_id: TokenId(id),
-            name,
-            project,
-            role: known(&role)?,
-            expires_at: expires_at.map(jiff_sqlx::Timestamp::to_jiff),
+            token_id: TokenId(row.field("id")?),
+            name: row.field("name")?,
+            project: row.field("project")?,
+            role: row.known("role")?,
+            expires_at: row.time_opt("expires_at")?,
             server_version: String::new(),
         })
     })
-    .transpose()
-    .doing("find the API token")
+    .optional(pool, "find the API token")
+    .await
 }
 
 /// The tokens that a caller sees: those of a project, and those of the installation if included.
@@ -107,8 +85,8 @@ pub async fn api_token_list(
     scope: TokenScope<'_>,
     after: Option<TokenId>,
     limit: usize,
-) -> Result<Vec<ApiToken>, StoreError> {
-    let rows: Vec<TokenRow> = sqlx::query_as(
+) -> Result<Vec<ApiToken>> {
+    sqlx::query(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND ($3::uuid IS NULL OR id > $3)
          ORDER BY id LIMIT $4",
@@ -117,87 +95,73 @@ pub async fn api_token_list(
     .bind(scope.over_installation)
     .bind(after.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_token)
+    .all(pool, "list the API tokens")
     .await
-    .doing("list the API tokens")?;
-    rows.into_iter().map(TokenRow::token).collect::<Result<_, _>>().doing("list the API tokens")
 }
 
-pub async fn api_token_fetch(
-    pool: &PgPool,
-    scope: TokenScope<'_>,
-    id: TokenId,
-) -> Result<Option<ApiToken>, StoreError> {
-    let row: Option<TokenRow> = sqlx::query_as(
+pub async fn api_token_fetch(pool: &PgPool, scope: TokenScope<'_>, id: TokenId) -> Result<Option<ApiToken>> {
+    sqlx::query(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3",
     )
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
-    .fetch_optional(pool)
+    .try_map(read_token)
+    .optional(pool, "read the API token")
     .await
-    .doing("read the API token")?;
-    row.map(TokenRow::token).transpose().doing("read the API token")
 }
 
 /// Locks a token; returns it and the time of the transaction.
 pub async fn api_token_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     scope: TokenScope<'_>,
     id: TokenId,
-) -> Result<Option<(ApiToken, Timestamp)>, StoreError> {
-    #[derive(sqlx::FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        token: TokenRow,
-        now: jiff_sqlx::Timestamp,
-    }
-    let row: Option<Row> = sqlx::query_as(
+) -> Result<Option<(ApiToken, Timestamp)>> {
+    sqlx::query(
         "SELECT project, id, name, role, created_by, created_at, expires_at, revoked_at, now() FROM api_tokens
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3 FOR UPDATE",
     )
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
-    .fetch_optional(connection)
+    .try_map(|row| {
+        let now = row.time("now")?;
+        Ok((read_token(row)?, now))
+    })
+    .optional(conn, "lock the API token")
     .await
-    .doing("lock the API token")?;
-    row.map(|row| Ok((row.token.token()?, row.now.to_jiff()))).transpose().doing("lock the API token")
 }
 
 /// Sets the expiry of a token, unless it expires sooner; returns its hash.
 pub async fn api_token_end_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     id: TokenId,
     at: Timestamp,
-) -> Result<(ApiToken, Vec<u8>), StoreError> {
-    #[derive(sqlx::FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        token: TokenRow,
-        hash: Vec<u8>,
-    }
-    let row: Row = sqlx::query_as(
+) -> Result<(ApiToken, Vec<u8>)> {
+    sqlx::query(
         "UPDATE api_tokens SET expires_at = least(expires_at, $3) WHERE project = $1 AND id = $2
          RETURNING project, id, name, role, created_by, created_at, expires_at, revoked_at, hash",
     )
     .bind(project)
     .bind(id.0)
     .bind(at.to_sqlx())
-    .fetch_one(connection)
+    .try_map(|row| {
+        let hash = row.field("hash")?;
+        Ok((read_token(row)?, hash))
+    })
+    .one(conn, "expire the API token")
     .await
-    .doing("expire the API token")?;
-    Ok((row.token.token().doing("expire the API token")?, row.hash))
 }
 
 /// Revokes a token and returns its hash. A revoked token does not change.
 pub async fn api_token_revoke_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     scope: TokenScope<'_>,
     id: TokenId,
-) -> Result<Option<Vec<u8>>, StoreError> {
+) -> Result<Option<Vec<u8>>> {
     sqlx::query_scalar(
         "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, now())
          WHERE project = $1 AND ($2 OR role NOT IN ('admin', 'auditor')) AND id = $3
@@ -206,34 +170,29 @@ pub async fn api_token_revoke_on_conn(
     .bind(scope.project)
     .bind(scope.over_installation)
     .bind(id.0)
-    .fetch_optional(connection)
+    .optional(conn, "revoke the API token")
     .await
-    .doing("revoke the API token")
 }
 
 /// Returns whether a valid admin token exists; locks the table, so that no other one is created meanwhile.
-pub async fn api_token_admin_exists_on_conn(connection: &mut PgConnection) -> Result<bool, StoreError> {
+pub async fn api_token_admin_exists_on_conn(conn: &mut PgConnection) -> Result<bool> {
     sqlx::query("LOCK TABLE api_tokens IN SHARE ROW EXCLUSIVE MODE")
-        .execute(&mut *connection)
-        .await
-        .doing("lock the API tokens")?;
+        .run(&mut *conn, "lock the API tokens")
+        .await?;
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM api_tokens WHERE role = 'admin' AND revoked_at IS NULL
                         AND (expires_at IS NULL OR expires_at > now()))",
     )
-    .fetch_one(connection)
+    .one(conn, "find an admin token")
     .await
-    .doing("find an admin token")
 }
 
 /// Deletes tokens that expired or were revoked this long ago.
-pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64> {
     sqlx::query(
         "DELETE FROM api_tokens WHERE least(expires_at, revoked_at) < now() - make_interval(secs => $1)",
     )
     .bind(seconds)
-    .execute(pool)
+    .affected(pool, "delete expired API tokens")
     .await
-    .map(|done| done.rows_affected())
-    .doing("delete expired API tokens")
 }

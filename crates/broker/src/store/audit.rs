@@ -4,13 +4,14 @@ use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind};
 use brokkr_api::ids::Checksum;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use super::{Doing as _, StoreError, checksum, known};
+use super::{Columns as _, Fetch as _, Result, Run as _, checksum};
 use crate::domain::audit::AuditRecord;
 
 /// Inserts entries and returns the id of their transaction.
-pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]) -> Result<u64, StoreError> {
+pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]) -> Result<u64> {
     let column = |read: fn(&AuditRecord) -> &str| {
         records.iter().map(|record| read(record).to_owned()).collect::<Vec<_>>()
     };
@@ -38,49 +39,28 @@ pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]
     .bind(column(|record| &record.request_id))
     .bind(digests(|record| record.before))
     .bind(digests(|record| record.after))
-    .fetch_optional(executor)
-    .await
-    .doing("write to the audit log")?;
+    .optional(executor, "write to the audit log")
+    .await?;
     Ok(xid.unwrap_or_default().cast_unsigned())
 }
 
-#[derive(sqlx::FromRow)]
-struct AuditRow {
-    id: i64,
-    at: jiff_sqlx::Timestamp,
-    project: String,
-    kind: String,
-    principal: String,
-    name: String,
-    method: String,
-    route: String,
-    path: String,
-    address: String,
-    status: i32,
-    request_id: String,
-    before: Option<Vec<u8>>,
-    after: Option<Vec<u8>>,
-}
-
-impl AuditRow {
-    fn entry(self) -> Result<AuditEntry, sqlx::Error> {
-        Ok(AuditEntry {
-            id: self.id,
-            at: self.at.to_jiff(),
-            project: self.project,
-            kind: known(&self.kind)?,
-            principal: self.principal,
-            name: self.name,
-            method: self.method,
-            route: self.route,
-            path: self.path,
-            address: self.address,
-            status: u16::try_from(self.status).unwrap_or_default(),
-            request_id: self.request_id,
-            before: self.before.as_deref().and_then(digest),
-            after: self.after.as_deref().and_then(digest),
-        })
-    }
+fn read_entry(row: PgRow) -> Result<AuditEntry, sqlx::Error> {
+    Ok(AuditEntry {
+        id: row.field("id")?,
+        at: row.time("at")?,
+        project: row.field("project")?,
+        kind: row.known("kind")?,
+        principal: row.field("principal")?,
+        name: row.field("name")?,
+        method: row.field("method")?,
+        route: row.field("route")?,
+        path: row.field("path")?,
+        address: row.field("address")?,
+        status: u16::try_from(row.field::<i32>("status")?).unwrap_or_default(),
+        request_id: row.field("request_id")?,
+        before: row.field::<Option<Vec<u8>>>("before")?.as_deref().and_then(digest),
+        after: row.field::<Option<Vec<u8>>>("after")?.as_deref().and_then(digest),
+    })
 }
 
 /// Reads a digest; none if it was tampered with.
@@ -108,8 +88,8 @@ pub async fn audit_list(
     project: &str,
     filter: &AuditFilter,
     limit: usize,
-) -> Result<Vec<AuditEntry>, StoreError> {
-    let rows: Vec<AuditRow> = sqlx::query_as(
+) -> Result<Vec<AuditEntry>> {
+    sqlx::query(
         "SELECT id, at, project, kind, principal, name, method, route, path, address, status, request_id,
                 before, after
          FROM audit
@@ -128,25 +108,15 @@ pub async fn audit_list(
     .bind(filter.since.map(|at| at.to_sqlx()))
     .bind(filter.until.map(|at| at.to_sqlx()))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_entry)
+    .all(pool, "list the audit log")
     .await
-    .doing("list the audit log")?;
-    rows.into_iter().map(AuditRow::entry).collect::<Result<_, _>>().doing("list the audit log")
 }
 
 /// Returns the next entries that are not chained yet, in the order of their transactions. Only below the horizon: no
 /// entry can still commit before them.
-pub async fn audit_unchained_on_conn(
-    connection: &mut PgConnection,
-    limit: i64,
-) -> Result<Vec<(u64, AuditEntry)>, StoreError> {
-    #[derive(sqlx::FromRow)]
-    struct Row {
-        transaction: i64,
-        #[sqlx(flatten)]
-        row: AuditRow,
-    }
-    let rows: Vec<Row> = sqlx::query_as(
+pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Result<Vec<(u64, AuditEntry)>> {
+    sqlx::query(
         "SELECT a.xid::text::bigint AS transaction, a.id, a.at, a.project, a.kind, a.principal, a.name, a.method,
                 a.route, a.path, a.address, a.status, a.request_id, a.before, a.after
          FROM audit a
@@ -155,13 +125,9 @@ pub async fn audit_unchained_on_conn(
          ORDER BY a.xid, a.id LIMIT $1",
     )
     .bind(limit)
-    .fetch_all(connection)
+    .try_map(|row| Ok((row.field::<i64>("transaction")?.cast_unsigned(), read_entry(row)?)))
+    .all(conn, "read unchained audit entries")
     .await
-    .doing("read unchained audit entries")?;
-    rows.into_iter()
-        .map(|row| Ok((row.transaction.cast_unsigned(), row.row.entry()?)))
-        .collect::<Result<_, sqlx::Error>>()
-        .doing("read unchained audit entries")
 }
 
 /// One link of the chain.
@@ -174,11 +140,11 @@ pub struct ChainLink {
 
 /// Inserts links and moves the cursor past the last entry. `heads` are the last links of each project.
 pub async fn audit_chain_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     links: &[ChainLink],
     heads: &[AuditHead],
     (xid, id): (u64, i64),
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let doing = "add to the audit chain";
     sqlx::query(
         "INSERT INTO audit_chain (project, number, audit_id, audit_at, hash)
@@ -189,9 +155,8 @@ pub async fn audit_chain_on_conn(
     .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())
     .bind(links.iter().map(|link| link.audit_at.to_sqlx()).collect::<Vec<_>>())
     .bind(links.iter().map(|link| link.head.hash.0.to_vec()).collect::<Vec<_>>())
-    .execute(&mut *connection)
-    .await
-    .doing(doing)?;
+    .run(&mut *conn, doing)
+    .await?;
     sqlx::query(
         "INSERT INTO audit_heads AS h (project, number, hash)
          SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
@@ -200,31 +165,27 @@ pub async fn audit_chain_on_conn(
     .bind(heads.iter().map(|head| head.project.clone()).collect::<Vec<_>>())
     .bind(heads.iter().map(|head| head.number).collect::<Vec<_>>())
     .bind(heads.iter().map(|head| head.hash.0.to_vec()).collect::<Vec<_>>())
-    .execute(&mut *connection)
-    .await
-    .doing(doing)?;
+    .run(&mut *conn, doing)
+    .await?;
     sqlx::query("UPDATE audit_cursor SET xid = $1::bigint::text::xid8, id = $2")
         .bind(xid.cast_signed())
         .bind(id)
-        .execute(connection)
+        .run(conn, doing)
         .await
-        .map(|_| ())
-        .doing(doing)
 }
 
 /// Returns the heads of these projects, or of all.
 pub async fn audit_heads(
     executor: impl PgExecutor<'_>,
     projects: Option<&[String]>,
-) -> Result<Vec<AuditHead>, StoreError> {
+) -> Result<Vec<AuditHead>> {
     let rows: Vec<(String, i64, Vec<u8>)> = sqlx::query_as(
         "SELECT project, number, hash FROM audit_heads WHERE $1::text[] IS NULL OR project = ANY($1)
          ORDER BY project",
     )
     .bind(projects)
-    .fetch_all(executor)
-    .await
-    .doing("read the heads of the audit chains")?;
+    .all(executor, "read the heads of the audit chains")
+    .await?;
     let head = |(project, number, hash): (String, i64, Vec<u8>)| AuditHead {
         project,
         number,
@@ -243,12 +204,7 @@ pub struct WalkedLink {
 }
 
 /// Returns up to `limit` links of a project after `after`.
-pub async fn audit_walk(
-    pool: &PgPool,
-    project: &str,
-    after: i64,
-    limit: i64,
-) -> Result<Vec<WalkedLink>, StoreError> {
+pub async fn audit_walk(pool: &PgPool, project: &str, after: i64, limit: i64) -> Result<Vec<WalkedLink>> {
     #[derive(sqlx::FromRow)]
     struct Link {
         number: i64,
@@ -264,24 +220,20 @@ pub async fn audit_walk(
     .bind(project)
     .bind(after)
     .bind(limit)
-    .fetch_all(pool)
-    .await
-    .doing(doing)?;
-    let rows: Vec<AuditRow> = sqlx::query_as(
+    .all(pool, doing)
+    .await?;
+    let entries = sqlx::query(
         "SELECT a.id, a.at, a.project, a.kind, a.principal, a.name, a.method, a.route, a.path, a.address, a.status,
                 a.request_id, a.before, a.after
          FROM audit a JOIN unnest($1::bigint[], $2::timestamptz[]) AS l (id, at) ON a.id = l.id AND a.at = l.at",
     )
     .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())
     .bind(links.iter().map(|link| link.audit_at).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await
-    .doing(doing)?;
-    let mut entries: std::collections::HashMap<i64, AuditEntry> = rows
-        .into_iter()
-        .map(|row| Ok((row.id, row.entry()?)))
-        .collect::<Result<_, sqlx::Error>>()
-        .doing(doing)?;
+    .try_map(read_entry)
+    .all(pool, doing)
+    .await?;
+    let mut entries: std::collections::HashMap<i64, AuditEntry> =
+        entries.into_iter().map(|entry| (entry.id, entry)).collect();
     Ok(links
         .into_iter()
         .map(|link| WalkedLink {
@@ -294,14 +246,13 @@ pub async fn audit_walk(
 }
 
 /// Returns an entry below the cursor without a link: it was inserted later, or its link was deleted.
-pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>, StoreError> {
+pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>> {
     sqlx::query_scalar(
         "SELECT a.id FROM audit a
          WHERE a.project = $1 AND (a.xid, a.id) <= (SELECT c.xid, c.id FROM audit_cursor c)
            AND NOT EXISTS (SELECT FROM audit_chain l WHERE l.audit_id = a.id) ORDER BY a.id LIMIT 1",
     )
     .bind(project)
-    .fetch_optional(pool)
+    .optional(pool, "find entries outside the audit chain")
     .await
-    .doing("find entries outside the audit chain")
 }

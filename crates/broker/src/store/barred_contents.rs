@@ -3,41 +3,31 @@
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::BarredContent;
 use brokkr_api::{SequenceId, StackId};
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool};
 
 use super::stacks::LockedStack;
-use super::{Doing as _, StoreError, checksum};
+use super::{Columns as _, Fetch as _, Result, Run as _, checksum};
 
-#[derive(sqlx::FromRow)]
-struct BarredRow {
-    checksum: Vec<u8>,
-    sequence_id: i64,
-    barred_by: String,
-    reason: String,
-    created_at: jiff_sqlx::Timestamp,
-}
-
-impl From<BarredRow> for BarredContent {
-    fn from(row: BarredRow) -> Self {
-        Self {
-            checksum: checksum(&row.checksum),
-            sequence_id: SequenceId(row.sequence_id),
-            barred_by: row.barred_by,
-            reason: row.reason,
-            created_at: row.created_at.to_jiff(),
-        }
-    }
+fn read_barred_content(row: PgRow) -> Result<BarredContent, sqlx::Error> {
+    Ok(BarredContent {
+        checksum: checksum(row.field("checksum")?),
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        barred_by: row.field("barred_by")?,
+        reason: row.field("reason")?,
+        created_at: row.time("created_at")?,
+    })
 }
 
 /// Bars a content. The caller holds the lock of the stack's row, so that no submission can come in between.
 pub async fn barred_content_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     content: Checksum,
     sequence_id: SequenceId,
     barred_by: &str,
     reason: &str,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "INSERT INTO barred_contents (project, stack_id, checksum, sequence_id, barred_by, reason)
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
@@ -48,44 +38,40 @@ pub async fn barred_content_insert_on_conn(
     .bind(sequence_id.0)
     .bind(barred_by)
     .bind(reason)
-    .execute(connection)
+    .run(conn, "bar the content")
     .await
-    .map(|_| ())
-    .doing("bar the content")
 }
 
 /// Returns the bar on this content, if any.
 pub async fn barred_content_find_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     content: Checksum,
-) -> Result<Option<BarredContent>, StoreError> {
-    let row: Option<BarredRow> = sqlx::query_as(
+) -> Result<Option<BarredContent>> {
+    sqlx::query(
         "SELECT checksum, sequence_id, barred_by, reason, created_at FROM barred_contents
          WHERE project = $1 AND stack_id = $2 AND checksum = $3",
     )
     .bind(&stack.project)
     .bind(stack.id.0)
     .bind(&content.0[..])
-    .fetch_optional(connection)
+    .try_map(read_barred_content)
+    .optional(conn, "find the bar on the content")
     .await
-    .doing("find the bar on the content")?;
-    Ok(row.map(Into::into))
 }
 
 pub async fn barred_content_delete_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     content: Checksum,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     sqlx::query("DELETE FROM barred_contents WHERE project = $1 AND stack_id = $2 AND checksum = $3")
         .bind(&stack.project)
         .bind(stack.id.0)
         .bind(&content.0[..])
-        .execute(connection)
+        .affected(conn, "remove the bar")
         .await
-        .map(|done| done.rows_affected() > 0)
-        .doing("remove the bar")
+        .map(|rows| rows > 0)
 }
 
 /// Returns up to `limit` entries of barred content of a stack, newest version first, plus one if there are more.
@@ -95,8 +81,8 @@ pub async fn barred_content_list(
     stack: StackId,
     below: Option<SequenceId>,
     limit: usize,
-) -> Result<Vec<BarredContent>, StoreError> {
-    let rows: Vec<BarredRow> = sqlx::query_as(
+) -> Result<Vec<BarredContent>> {
+    sqlx::query(
         "SELECT checksum, sequence_id, barred_by, reason, created_at FROM barred_contents
          WHERE project = $1 AND stack_id = $2 AND sequence_id < $3 ORDER BY sequence_id DESC LIMIT $4",
     )
@@ -104,8 +90,7 @@ pub async fn barred_content_list(
     .bind(stack.0)
     .bind(below.map_or(i64::MAX, |sequence| sequence.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_barred_content)
+    .all(pool, "list barred contents")
     .await
-    .doing("list barred content")?;
-    Ok(rows.into_iter().map(Into::into).collect())
 }

@@ -2,7 +2,7 @@
 
 use sqlx::PgPool;
 
-use super::{Doing as _, StoreError};
+use super::{Result, Run as _};
 
 /// Contents deleted at once.
 const SLICE: i64 = 200;
@@ -10,7 +10,7 @@ const SLICE: i64 = 200;
 /// Deletes contents that are older than `days` and not among the last `versions` of their stack. Never the newest of a
 /// stack, and never a content that an agent may still have: of a held stack, only contents older than the oldest object
 /// that a holder is known to have applied; nothing while a holder has not reported.
-pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result<u64, StoreError> {
+pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result<u64> {
     let mut dropped = 0;
     loop {
         let slice = sqlx::query(
@@ -34,10 +34,8 @@ pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result
         .bind(i32::try_from(days).unwrap_or(i32::MAX))
         .bind(i64::from(versions))
         .bind(SLICE)
-        .execute(pool)
-        .await
-        .doing("drop old contents")?
-        .rows_affected();
+        .affected(pool, "drop old contents")
+        .await?;
         dropped += slice;
         if slice < SLICE.unsigned_abs() {
             return Ok(dropped);

@@ -6,11 +6,12 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::{SequenceId, StackId};
 use bytes::Bytes;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::stacks::LockedStack;
-use super::{Doing as _, StoreError, checksum};
+use super::{Columns as _, Fetch as _, Result, checksum};
 
 /// A submission: parsed, checked and hashed before the stack is locked.
 #[derive(Clone, Debug)]
@@ -52,56 +53,30 @@ pub struct StoredObject {
     pub is_dropped: bool,
 }
 
-#[derive(sqlx::FromRow)]
-struct ObjectRow {
-    project: String,
-    stack_id: Uuid,
-    sequence_id: i64,
-    checksum: Vec<u8>,
-    parsed_digest: Vec<u8>,
-    is_deletion_marker: bool,
-    keeps_resources: bool,
-    resources: i32,
-    submitted_by: String,
-    message: Option<String>,
-    git_commit: Option<String>,
-    created_at: jiff_sqlx::Timestamp,
-}
-
-impl From<ObjectRow> for DeploymentObject {
-    fn from(row: ObjectRow) -> Self {
-        Self {
-            project: row.project,
-            stack_id: StackId(row.stack_id),
-            sequence_id: SequenceId(row.sequence_id),
-            checksum: checksum(&row.checksum),
-            parsed_digest: checksum(&row.parsed_digest),
-            is_deletion_marker: row.is_deletion_marker,
-            keeps_resources: row.keeps_resources,
-            resources: row.resources,
-            submitted_by: row.submitted_by,
-            message: row.message,
-            commit: row.git_commit,
-            created_at: row.created_at.to_jiff(),
-        }
-    }
-}
-
-#[derive(sqlx::FromRow)]
-struct ContentRow {
-    #[sqlx(flatten)]
-    object: ObjectRow,
-    content: Vec<u8>,
-    is_dropped: bool,
+fn read_object(row: PgRow) -> Result<DeploymentObject, sqlx::Error> {
+    Ok(DeploymentObject {
+        project: row.field("project")?,
+        stack_id: StackId(row.field("stack_id")?),
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        checksum: checksum(row.field("checksum")?),
+        parsed_digest: checksum(row.field("parsed_digest")?),
+        is_deletion_marker: row.field("is_deletion_marker")?,
+        keeps_resources: row.field("keeps_resources")?,
+        resources: row.field("resources")?,
+        submitted_by: row.field("submitted_by")?,
+        message: row.field("message")?,
+        commit: row.field("git_commit")?,
+        created_at: row.time("created_at")?,
+    })
 }
 
 /// Takes the next sequence id and inserts the object. The caller holds the lock of the stack's row.
 pub async fn deployment_object_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     new: &NewObject<'_>,
-) -> Result<DeploymentObject, StoreError> {
-    let row: ObjectRow = sqlx::query_as(
+) -> Result<DeploymentObject> {
+    sqlx::query(
         "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest,
                                          is_deletion_marker, keeps_resources, resources, content, submitted_by,
                                          message, git_commit, created_at)
@@ -120,72 +95,67 @@ pub async fn deployment_object_insert_on_conn(
     .bind(new.submitted_by)
     .bind(new.provenance.message())
     .bind(new.provenance.commit())
-    .fetch_one(connection)
+    .try_map(read_object)
+    .one(conn, "insert the deployment object")
     .await
-    .doing("insert the deployment object")?;
-    Ok(row.into())
 }
 
 pub async fn deployment_object_fetch_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     sequence_id: SequenceId,
-) -> Result<Option<DeploymentObject>, StoreError> {
-    let row: Option<ObjectRow> = sqlx::query_as(
+) -> Result<Option<DeploymentObject>> {
+    sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
-    .fetch_optional(connection)
+    .try_map(read_object)
+    .optional(conn, "read the deployment object")
     .await
-    .doing("read the deployment object")?;
-    Ok(row.map(Into::into))
 }
 
 /// Returns these objects, in no particular order.
 pub async fn deployment_object_fetch_many(
     pool: &PgPool,
     sequence_ids: &[i64],
-) -> Result<Vec<DeploymentObject>, StoreError> {
-    let rows: Vec<ObjectRow> = sqlx::query_as(
+) -> Result<Vec<DeploymentObject>> {
+    sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = ANY($1)",
     )
     .bind(sequence_ids)
-    .fetch_all(pool)
+    .try_map(read_object)
+    .all(pool, "read the deployment objects")
     .await
-    .doing("read the deployment objects")?;
-    Ok(rows.into_iter().map(Into::into).collect())
 }
 
 /// Returns the object with its content.
 pub async fn deployment_object_fetch_content(
     executor: impl PgExecutor<'_>,
     sequence_id: SequenceId,
-) -> Result<Option<StoredObject>, StoreError> {
-    let row: Option<ContentRow> = sqlx::query_as(
+) -> Result<Option<StoredObject>> {
+    sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
-    .fetch_optional(executor)
+    .try_map(|row| {
+        let (content, is_dropped) = (row.field::<Vec<u8>>("content")?.into(), row.field("is_dropped")?);
+        Ok(StoredObject { object: read_object(row)?, content, is_dropped })
+    })
+    .optional(executor, "read the content of the deployment object")
     .await
-    .doing("read the content of the deployment object")?;
-    Ok(row.map(|row| StoredObject {
-        object: row.object.into(),
-        content: Bytes::from(row.content),
-        is_dropped: row.is_dropped,
-    }))
 }
 
 /// Returns the target of a rollback: the last version below `newest` with another content that is not barred.
 pub async fn deployment_object_before_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     newest: &DeploymentObject,
-) -> Result<Option<SequenceId>, StoreError> {
+) -> Result<Option<SequenceId>> {
     let found: Option<i64> = sqlx::query_scalar(
         "SELECT o.sequence_id FROM deployment_objects o
          WHERE o.project = $1 AND o.stack_id = $2 AND o.sequence_id < $3 AND o.checksum <> $4
@@ -198,9 +168,8 @@ pub async fn deployment_object_before_on_conn(
     .bind(stack.id.0)
     .bind(newest.sequence_id.0)
     .bind(&newest.checksum.0[..])
-    .fetch_optional(connection)
-    .await
-    .doing("find the previous version")?;
+    .optional(conn, "find the previous version")
+    .await?;
     Ok(found.map(SequenceId))
 }
 
@@ -209,7 +178,7 @@ pub async fn deployment_object_rollable(
     pool: &PgPool,
     project: &str,
     stacks: &[StackId],
-) -> Result<HashSet<StackId>, StoreError> {
+) -> Result<HashSet<StackId>> {
     let found: Vec<Uuid> = sqlx::query_scalar(
         "SELECT s.id FROM stacks s JOIN deployment_objects n ON n.sequence_id = s.newest_sequence_id
          WHERE s.project = $1 AND s.id = ANY($2) AND s.deleted_at IS NULL
@@ -221,9 +190,8 @@ pub async fn deployment_object_rollable(
     )
     .bind(project)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await
-    .doing("find stacks with a previous version")?;
+    .all(pool, "find stacks with a previous version")
+    .await?;
     Ok(found.into_iter().map(StackId).collect())
 }
 
@@ -234,8 +202,8 @@ pub async fn deployment_object_list(
     stack: StackId,
     below: Option<SequenceId>,
     limit: usize,
-) -> Result<Vec<DeploymentObject>, StoreError> {
-    let rows: Vec<ObjectRow> = sqlx::query_as(
+) -> Result<Vec<DeploymentObject>> {
+    sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
                 submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE project = $1 AND stack_id = $2 AND sequence_id < $3
@@ -245,8 +213,7 @@ pub async fn deployment_object_list(
     .bind(stack.0)
     .bind(below.map_or(i64::MAX, |sequence| sequence.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_object)
+    .all(pool, "list the deployment objects")
     .await
-    .doing("list the deployment objects")?;
-    Ok(rows.into_iter().map(Into::into).collect())
 }

@@ -55,13 +55,15 @@ impl StoreError {
     }
 }
 
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// Names the action of a statement that failed.
 pub trait Doing<T> {
-    fn doing(self, action: &'static str) -> Result<T, StoreError>;
+    fn doing(self, action: &'static str) -> Result<T>;
 }
 
 impl<T> Doing<T> for Result<T, sqlx::Error> {
-    fn doing(self, action: &'static str) -> Result<T, StoreError> {
+    fn doing(self, action: &'static str) -> Result<T> {
         self.map_err(|source| {
             failures::count(action);
             StoreError { action, source }

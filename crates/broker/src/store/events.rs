@@ -4,37 +4,33 @@ use std::collections::HashSet;
 
 use brokkr_api::events::Event;
 use brokkr_api::reason::{Message, Reason};
-use brokkr_api::report::{Hops, ObjectNote, Transition};
+use brokkr_api::report::Transition;
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::filing::Filed;
 
 /// Serialises reports of one agent over all replicas: two batches with the same stacks must not deadlock.
-pub async fn event_lock_agent_on_conn(
-    connection: &mut PgConnection,
-    agent: AgentId,
-) -> Result<(), StoreError> {
+pub async fn event_lock_agent_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))")
         .bind(agent.to_string())
-        .execute(connection)
+        .run(conn, "wait for other reports of the agent")
         .await
-        .map(|_| ())
-        .doing("wait for other reports of the agent")
 }
 
 /// Inserts a batch in one statement and returns which events are new. A repeated one conflicts with its first copy,
 /// because the agent chooses id and time.
 pub async fn event_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     filed: &[Filed],
-) -> Result<HashSet<EventId>, StoreError> {
+) -> Result<HashSet<EventId>> {
     let reports = || filed.iter().map(|filed| &filed.report);
     let new: Vec<Uuid> = sqlx::query_scalar(
         "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, details, message,
@@ -58,9 +54,8 @@ pub async fn event_insert_on_conn(
     .bind(reports().map(|report| report.message.to_string()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.objects)).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(report.hops)).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await
-    .doing("insert the events")?;
+    .all(conn, "insert the events")
+    .await?;
     Ok(new.into_iter().map(EventId).collect())
 }
 
@@ -117,46 +112,25 @@ pub struct RecordedEvent {
     pub event: Event,
 }
 
-#[derive(sqlx::FromRow)]
-struct EventRow {
-    xid: i64,
-    recorded: i64,
-    project: String,
-    id: Uuid,
-    at: jiff_sqlx::Timestamp,
-    stack_id: Uuid,
-    stack_name: String,
-    agent_id: Uuid,
-    agent_name: String,
-    sequence_id: i64,
-    transition: String,
-    reason: String,
-    details: Option<serde_json::Value>,
-    message: String,
-    objects: Json<Vec<ObjectNote>>,
-    hops: Json<Hops>,
-}
-
-impl EventRow {
-    fn event(self) -> Result<RecordedEvent, sqlx::Error> {
-        let event = Event {
-            id: EventId(self.id),
-            project: self.project,
-            stack_id: StackId(self.stack_id),
-            stack_name: self.stack_name,
-            agent_id: AgentId(self.agent_id),
-            agent_name: self.agent_name,
-            sequence_id: SequenceId(self.sequence_id),
-            transition: known(&self.transition)?,
-            at: self.at.to_jiff(),
-            reason: Reason::from_parts(&self.reason, self.details),
-            message: Message::new(self.message),
-            objects: self.objects.0,
-            hops: self.hops.0,
-        };
-        let place = EventCursor { xid: self.xid.cast_unsigned(), recorded: self.recorded };
-        Ok(RecordedEvent { place, event })
-    }
+fn read_event(row: PgRow) -> Result<RecordedEvent, sqlx::Error> {
+    let event = Event {
+        id: EventId(row.field("id")?),
+        project: row.field("project")?,
+        stack_id: StackId(row.field("stack_id")?),
+        stack_name: row.field("stack_name")?,
+        agent_id: AgentId(row.field("agent_id")?),
+        agent_name: row.field("agent_name")?,
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        transition: row.known("transition")?,
+        at: row.time("at")?,
+        reason: Reason::from_parts(row.field("reason")?, row.field("details")?),
+        message: Message::new(row.field::<String>("message")?),
+        objects: row.json("objects")?,
+        hops: row.json("hops")?,
+    };
+    let xid = row.field::<i64>("xid")?.cast_unsigned();
+    let place = EventCursor { xid, recorded: row.field("recorded")? };
+    Ok(RecordedEvent { place, event })
 }
 
 macro_rules! events {
@@ -203,7 +177,7 @@ pub async fn event_list(
     project: &str,
     filter: EventFilter,
     limit: usize,
-) -> Result<Vec<RecordedEvent>, StoreError> {
+) -> Result<Vec<RecordedEvent>> {
     // One statement per filter, so that each uses its index.
     let sql = match (filter.stack, filter.agent) {
         (None, None) => events!(
@@ -217,7 +191,7 @@ pub async fn event_list(
         (Some(_), Some(_)) => events_below!("e.stack_id = $4 AND e.agent_id = $5"),
     };
     let below = filter.below.unwrap_or(EventCursor { xid: i64::MAX.cast_unsigned(), recorded: i64::MAX });
-    let rows: Vec<EventRow> = sqlx::query_as(sql)
+    sqlx::query(sql)
         .bind(project)
         .bind(below.xid.cast_signed())
         .bind(below.recorded)
@@ -228,10 +202,9 @@ pub async fn event_list(
         .bind(filter.transition.map(|transition| transition.to_string()))
         .bind(filter.since.map(Timestamp::to_sqlx))
         .bind(filter.until.map(Timestamp::to_sqlx))
-        .fetch_all(pool)
+        .try_map(read_event)
+        .all(pool, "list the events")
         .await
-        .doing("list the events")?;
-    rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("list the events")
 }
 
 /// Returns events after a position, in transactions below the horizon, oldest first; of one project or of all.
@@ -241,7 +214,7 @@ pub async fn event_follow(
     after: EventCursor,
     horizon: u64,
     limit: usize,
-) -> Result<Vec<RecordedEvent>, StoreError> {
+) -> Result<Vec<RecordedEvent>> {
     let sql = match project {
         None => events!(
             "WHERE $1::text IS NULL AND (e.xid, e.recorded) > ($2::bigint::text::xid8, $3)
@@ -252,14 +225,13 @@ pub async fn event_follow(
                AND e.xid < $4::bigint::text::xid8 ORDER BY e.xid, e.recorded LIMIT $5"
         ),
     };
-    let rows: Vec<EventRow> = sqlx::query_as(sql)
+    sqlx::query(sql)
         .bind(project)
         .bind(after.xid.cast_signed())
         .bind(after.recorded)
         .bind(horizon.cast_signed())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(pool)
+        .try_map(read_event)
+        .all(pool, "follow the events")
         .await
-        .doing("follow the events")?;
-    rows.into_iter().map(EventRow::event).collect::<Result<_, _>>().doing("follow the events")
 }

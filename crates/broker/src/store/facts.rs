@@ -8,10 +8,10 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, InstanceId, Labels, SequenceId, StackId};
 use futures::TryStreamExt as _;
 use sqlx::PgConnection;
-use sqlx::types::Json;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, checksum, known};
+use super::{Columns as _, Doing as _, Result, checksum, known};
 use crate::domain::facts::{
     AgentFacts, ApprovalFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
@@ -55,69 +55,46 @@ macro_rules! stacks_where {
 
 use stacks_where;
 
-pub async fn facts_of_agents_on_conn(
-    connection: &mut PgConnection,
-    agents: &[AgentId],
-) -> Result<Vec<AgentFacts>, StoreError> {
+pub async fn facts_of_agents_on_conn(conn: &mut PgConnection, agents: &[AgentId]) -> Result<Vec<AgentFacts>> {
     let ids: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
-    sqlx::query_as::<_, AgentRow>(NAMED_AGENTS)
+    sqlx::query(NAMED_AGENTS)
         .bind(ids)
-        .fetch(connection)
-        .and_then(async |row| row.facts())
+        .try_map(read_agent)
+        .fetch(conn)
         .try_collect()
         .await
         .doing("read changed agents")
 }
 
-pub async fn facts_of_stacks_on_conn(
-    connection: &mut PgConnection,
-    stacks: &[StackId],
-) -> Result<Vec<StackFacts>, StoreError> {
+pub async fn facts_of_stacks_on_conn(conn: &mut PgConnection, stacks: &[StackId]) -> Result<Vec<StackFacts>> {
     let ids: Vec<Uuid> = stacks.iter().map(|stack| stack.0).collect();
-    sqlx::query_as::<_, StackRow>(stacks_where!("s.id = ANY($1)"))
+    sqlx::query(stacks_where!("s.id = ANY($1)"))
         .bind(ids)
-        .fetch(connection)
-        .and_then(async |row| row.facts())
+        .try_map(read_stack)
+        .fetch(conn)
         .try_collect()
         .await
         .doing("read changed stacks")
 }
 
-#[derive(sqlx::FromRow)]
-struct AgentRow {
-    id: Uuid,
-    name: String,
-    status: String,
-    labels: Json<Labels>,
-    labels_changed_at: jiff_sqlx::Timestamp,
-    public_key: Vec<u8>,
-    session_count: i64,
-    session_instance: Option<Uuid>,
-    session_tied: bool,
-    new_key_wanted: bool,
-    holds: Vec<Uuid>,
-}
-
-impl AgentRow {
-    fn facts(self) -> Result<AgentFacts, sqlx::Error> {
-        let facts = AgentFacts {
-            id: AgentId(self.id),
-            name: self.name,
-            status: known(&self.status)?,
-            labels: LabelSet::from(&self.labels.0),
-            labels_changed_at: self.labels_changed_at.to_jiff(),
-            public_key: checksum(&self.public_key).0,
-            session: SessionFacts {
-                count: self.session_count,
-                instance: self.session_instance.map(InstanceId),
-                tied: self.session_tied,
-            },
-            new_key_wanted: self.new_key_wanted,
-            holds: Vec::new(),
-            holds_digest: Checksum([0; 32]),
-        };
-        Ok(facts.holding(self.holds.into_iter().map(StackId).collect()))
-    }
+fn read_agent(row: PgRow) -> Result<AgentFacts, sqlx::Error> {
+    let facts = AgentFacts {
+        id: AgentId(row.field("id")?),
+        name: row.field("name")?,
+        status: row.known("status")?,
+        labels: LabelSet::from(&row.json::<Labels>("labels")?),
+        labels_changed_at: row.time("labels_changed_at")?,
+        public_key: checksum(row.field("public_key")?).0,
+        session: SessionFacts {
+            count: row.field("session_count")?,
+            instance: row.field::<Option<Uuid>>("session_instance")?.map(InstanceId),
+            tied: row.field("session_tied")?,
+        },
+        new_key_wanted: row.field("new_key_wanted")?,
+        holds: Vec::new(),
+        holds_digest: Checksum([0; 32]),
+    };
+    Ok(facts.holding(row.field::<Vec<Uuid>>("holds")?.into_iter().map(StackId).collect()))
 }
 
 #[derive(serde::Deserialize)]
@@ -136,61 +113,36 @@ impl ApprovalRow {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct StackRow {
-    project: String,
-    id: Uuid,
-    name: String,
-    deleted: bool,
-    target_agents: Vec<Uuid>,
-    target_times: Vec<jiff_sqlx::Timestamp>,
-    selectors: Vec<String>,
-    selector_times: Vec<jiff_sqlx::Timestamp>,
-    approvals: Json<Vec<ApprovalRow>>,
-    sequence_id: Option<i64>,
-    checksum: Option<Vec<u8>>,
-    parsed_digest: Option<Vec<u8>>,
-    is_deletion_marker: Option<bool>,
-    keeps_resources: Option<bool>,
-    resources: Option<i32>,
-    published_at: Option<jiff_sqlx::Timestamp>,
+fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
+    let newest = read_newest(&row)?;
+    let mut facts = StackFacts::new(row.field("project")?, StackId(row.field("id")?), row.field("name")?)
+        .with_newest(newest);
+    facts.deleted = row.field("deleted")?;
+    if let Some(newest) = newest {
+        let approvals = row.json::<Vec<ApprovalRow>>("approvals")?.into_iter();
+        facts.approvals = approvals.map(|approval| approval.facts(newest.sequence_id)).collect();
+    }
+    let agents = row.field::<Vec<Uuid>>("target_agents")?.into_iter().map(AgentId);
+    let targets = agents.zip(row.field::<Vec<jiff_sqlx::Timestamp>>("target_times")?);
+    facts.targets = targets.map(|(agent, since)| ExplicitTarget { agent, since: since.to_jiff() }).collect();
+    let selectors: Vec<String> = row.field("selectors")?;
+    facts.selectors = selectors
+        .iter()
+        .zip(row.field::<Vec<jiff_sqlx::Timestamp>>("selector_times")?)
+        .map(|(selector, since)| Ok(SelectorTarget { selector: known(selector)?, since: since.to_jiff() }))
+        .collect::<Result<_, sqlx::Error>>()?;
+    Ok(facts)
 }
 
-impl StackRow {
-    fn facts(self) -> Result<StackFacts, sqlx::Error> {
-        let newest = self.newest();
-        let mut facts = StackFacts::new(self.project, StackId(self.id), self.name).with_newest(newest);
-        facts.deleted = self.deleted;
-        if let Some(newest) = newest {
-            let approvals = self.approvals.0.into_iter();
-            facts.approvals = approvals.map(|approval| approval.facts(newest.sequence_id)).collect();
-        }
-        facts.targets = self
-            .target_agents
-            .into_iter()
-            .zip(self.target_times)
-            .map(|(agent, since)| ExplicitTarget { agent: AgentId(agent), since: since.to_jiff() })
-            .collect();
-        facts.selectors = self
-            .selectors
-            .iter()
-            .zip(self.selector_times)
-            .map(|(selector, since)| {
-                Ok(SelectorTarget { selector: known(selector)?, since: since.to_jiff() })
-            })
-            .collect::<Result<_, sqlx::Error>>()?;
-        Ok(facts)
-    }
-
-    fn newest(&self) -> Option<ObjectFacts> {
-        Some(ObjectFacts {
-            sequence_id: SequenceId(self.sequence_id?),
-            checksum: checksum(self.checksum.as_deref()?),
-            parsed_digest: checksum(self.parsed_digest.as_deref()?),
-            is_deletion_marker: self.is_deletion_marker?,
-            keeps_resources: self.keeps_resources?,
-            resources: self.resources?,
-            published_at: self.published_at?.to_jiff(),
-        })
-    }
+fn read_newest(row: &PgRow) -> Result<Option<ObjectFacts>, sqlx::Error> {
+    let Some(sequence_id) = row.field("sequence_id")? else { return Ok(None) };
+    Ok(Some(ObjectFacts {
+        sequence_id: SequenceId(sequence_id),
+        checksum: checksum(row.field("checksum")?),
+        parsed_digest: checksum(row.field("parsed_digest")?),
+        is_deletion_marker: row.field("is_deletion_marker")?,
+        keeps_resources: row.field("keeps_resources")?,
+        resources: row.field("resources")?,
+        published_at: row.time("published_at")?,
+    }))
 }

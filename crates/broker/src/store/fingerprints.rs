@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result};
 use crate::domain::fingerprint::Fingerprint;
 
 macro_rules! fingerprint_of {
@@ -50,19 +50,18 @@ const STACKS: &str = fingerprint_of!(
 
 /// Computes the digests of the agents and non-deleted stacks with ids that end in one of these bytes, except `without`.
 pub async fn fingerprints_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     slices: &RangeInclusive<u8>,
     without: &[Uuid],
-) -> Result<(Fingerprint, Fingerprint), StoreError> {
+) -> Result<(Fingerprint, Fingerprint)> {
     let mut found = [Fingerprint::default(); 2];
     for (statement, found) in [AGENTS, STACKS].into_iter().zip(&mut found) {
         let (lines, sum): (i64, i64) = sqlx::query_as(statement)
             .bind(i32::from(*slices.start()))
             .bind(i32::from(*slices.end()))
             .bind(without)
-            .fetch_one(&mut *connection)
-            .await
-            .doing("compute digests of the facts")?;
+            .one(&mut *conn, "compute digests of the facts")
+            .await?;
         *found = Fingerprint { lines, sum };
     }
     Ok((found[0], found[1]))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sqlx::PgPool;
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result};
 use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
 
 /// The reason of a stack that waits for the approval of a prune.
@@ -26,7 +26,7 @@ impl FleetFigures {
     }
 }
 
-pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures, StoreError> {
+pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures> {
     let rows: Vec<(String, String, String, f64)> = sqlx::query_as(
         "WITH undelivered AS (
             SELECT c.project, c.stack_id, s.newest_sequence_id, sum(c.count) AS agents
@@ -64,8 +64,7 @@ pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures, StoreError> {
     .bind(f64::from(LATE_AFTER))
     .bind(f64::from(SILENT_AFTER))
     .bind(NEEDS_APPROVAL)
-    .fetch_all(pool)
-    .await
-    .doing("count the fleet")?;
+    .all(pool, "count the fleet")
+    .await?;
     Ok(FleetFigures(rows.into_iter().map(|(what, one, two, value)| ((what, one, two), value)).collect()))
 }

@@ -6,21 +6,20 @@ use brokkr_api::{AgentId, StackId};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result, Run as _};
 
 /// Replaces the set of stacks that the agent holds. Stacks that the database does not know are stored, too.
 pub async fn holds_replace_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let stacks: Vec<Uuid> = stacks.iter().map(|stack| stack.0).collect();
     sqlx::query("DELETE FROM agent_holds WHERE agent_id = $1 AND stack_id <> ALL($2)")
         .bind(agent.0)
         .bind(&stacks)
-        .execute(&mut *connection)
-        .await
-        .doing("delete stacks that the agent no longer holds")?;
+        .run(&mut *conn, "delete stacks that the agent no longer holds")
+        .await?;
     sqlx::query(
         "INSERT INTO agent_holds (agent_id, project, stack_id)
          SELECT $1, coalesce(s.project, $3), held.id
@@ -30,18 +29,16 @@ pub async fn holds_replace_on_conn(
     .bind(agent.0)
     .bind(&stacks)
     .bind(DEFAULT_PROJECT)
-    .execute(connection)
+    .run(conn, "store the stacks that the agent holds")
     .await
-    .map(|_| ())
-    .doing("store the stacks that the agent holds")
 }
 
 /// Stores the versions that the agent reported of the stacks that it holds.
 pub async fn holds_store_versions_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     held: &[HeldStack],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     if held.is_empty() {
         return Ok(());
     }
@@ -67,48 +64,40 @@ pub async fn holds_store_versions_on_conn(
     .bind(projects)
     .bind(names)
     .bind(removing)
-    .execute(connection)
+    .run(conn, "store the versions of held stacks")
     .await
-    .map(|_| ())
-    .doing("store the versions of held stacks")
 }
 
 /// Records that the agent has reported since all agents were last asked. Returns false if it had before, or was not asked.
 ///
 /// Shares a lock with `restore_stack_on_conn`: either that sees what this agent holds, or this agent sees the stack.
-pub async fn holds_mark_reported_on_conn(
-    connection: &mut PgConnection,
-    agent: AgentId,
-) -> Result<bool, StoreError> {
+pub async fn holds_mark_reported_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<bool> {
     let open: bool = sqlx::query_scalar(
         "SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1",
     )
     .bind(agent.0)
-    .fetch_one(&mut *connection)
-    .await
-    .doing("read whether the agent must report")?;
+    .one(&mut *conn, "read whether the agent must report")
+    .await?;
     if !open {
         return Ok(false);
     }
     let asked: i64 = sqlx::query_scalar("SELECT holds_request FROM installation FOR SHARE")
-        .fetch_one(&mut *connection)
-        .await
-        .doing("read the last request to report")?;
+        .one(&mut *conn, "read the last request to report")
+        .await?;
     sqlx::query("UPDATE agents SET holds_reported = $2 WHERE id = $1")
         .bind(agent.0)
         .bind(asked)
-        .execute(connection)
+        .run(conn, "record that the agent has reported")
         .await
-        .map(|_| true)
-        .doing("record that the agent has reported")
+        .map(|()| true)
 }
 
 /// Makes the agent an explicit target of the stacks that are not deleted. Returns those of which it was no target.
 pub async fn holds_keep_targets_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<Vec<(String, StackId)>, StoreError> {
+) -> Result<Vec<(String, StackId)>> {
     if stacks.is_empty() {
         return Ok(Vec::new());
     }
@@ -120,8 +109,7 @@ pub async fn holds_keep_targets_on_conn(
     )
     .bind(agent.0)
     .bind(stacks)
-    .fetch_all(connection)
-    .await
-    .doing("keep the agent as a target")?;
+    .all(conn, "keep the agent as a target")
+    .await?;
     Ok(kept.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
 }

@@ -2,7 +2,7 @@
 
 use sqlx::{PgConnection, PgPool};
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result, Run as _};
 
 /// The owner of a key. Keys of different callers are independent.
 #[derive(Clone, Debug)]
@@ -25,10 +25,10 @@ pub struct StoredResult {
 
 /// Claims the key. Of two concurrent requests, the second waits here until the first has ended.
 pub async fn idempotency_key_claim_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     owner: &KeyOwner<'_>,
     request_digest: &[u8],
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     sqlx::query(
         "INSERT INTO idempotency_keys (project, principal, key, request_digest) VALUES ($1, $2, $3, $4)
          ON CONFLICT DO NOTHING",
@@ -37,16 +37,12 @@ pub async fn idempotency_key_claim_on_conn(
     .bind(owner.principal)
     .bind(owner.key)
     .bind(request_digest)
-    .execute(connection)
+    .affected(conn, "claim the idempotency key")
     .await
-    .map(|done| done.rows_affected() == 1)
-    .doing("claim the idempotency key")
+    .map(|rows| rows == 1)
 }
 
-pub async fn idempotency_key_find(
-    pool: &PgPool,
-    owner: &KeyOwner<'_>,
-) -> Result<Option<StoredResult>, StoreError> {
+pub async fn idempotency_key_find(pool: &PgPool, owner: &KeyOwner<'_>) -> Result<Option<StoredResult>> {
     type Row = (Vec<u8>, Option<i16>, Option<Vec<u8>>, i64);
     let row: Option<Row> = sqlx::query_as(
         "SELECT request_digest, status, body, xid::text::bigint FROM idempotency_keys
@@ -55,9 +51,8 @@ pub async fn idempotency_key_find(
     .bind(owner.project)
     .bind(owner.principal)
     .bind(owner.key)
-    .fetch_optional(pool)
-    .await
-    .doing("find the idempotency key")?;
+    .optional(pool, "find the idempotency key")
+    .await?;
     Ok(row.and_then(|(request_digest, status, body, xid)| {
         let status = u16::try_from(status?).ok()?;
         Some(StoredResult { request_digest, status, body: body?, xid: xid.cast_unsigned() })
@@ -65,11 +60,11 @@ pub async fn idempotency_key_find(
 }
 
 pub async fn idempotency_key_store_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     owner: &KeyOwner<'_>,
     status: u16,
     body: &[u8],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE idempotency_keys SET status = $4, body = $5 WHERE project = $1 AND principal = $2 AND key = $3",
     )
@@ -78,17 +73,13 @@ pub async fn idempotency_key_store_on_conn(
     .bind(owner.key)
     .bind(status.cast_signed())
     .bind(body)
-    .execute(connection)
+    .run(conn, "store the result under the idempotency key")
     .await
-    .map(|_| ())
-    .doing("store the result under the idempotency key")
 }
 
-pub async fn idempotency_key_delete_old(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn idempotency_key_delete_old(pool: &PgPool, seconds: f64) -> Result<u64> {
     sqlx::query("DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)")
         .bind(seconds)
-        .execute(pool)
+        .affected(pool, "delete old idempotency keys")
         .await
-        .map(|done| done.rows_affected())
-        .doing("delete old idempotency keys")
 }

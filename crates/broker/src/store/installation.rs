@@ -4,20 +4,14 @@ use brokkr_api::system::{Hold, RaisedEpoch};
 use brokkr_api::{InstallationId, Position, SequenceId};
 use sqlx::{PgConnection, PgPool};
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result, Run as _};
 use crate::domain::hold::{DatabaseIds, Raised};
 
-pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId, StoreError> {
+pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId> {
     sqlx::query_scalar("SELECT id FROM installation")
-        .fetch_one(pool)
+        .one(pool, "read the installation")
         .await
         .map(InstallationId)
-        .doing("read the installation")
-}
-
-/// Checks that the database answers.
-pub async fn installation_reachable(pool: &PgPool) -> Result<(), StoreError> {
-    sqlx::query("SELECT 1").execute(pool).await.map(|_| ()).doing("reach the database")
 }
 
 /// The state of the installation, in one snapshot.
@@ -46,14 +40,13 @@ fn state_of((epoch, ceiling, since, because, asked): StateRow) -> InstallationSt
     InstallationState { epoch, ceiling: ceiling.cast_unsigned(), hold, asked }
 }
 
-pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, StoreError> {
+pub async fn installation_state(pool: &PgPool) -> Result<InstallationState> {
     let row: StateRow = sqlx::query_as(
         "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, holds_request
          FROM installation",
     )
-    .fetch_one(pool)
-    .await
-    .doing("read the state of the installation")?;
+    .one(pool, "read the state of the installation")
+    .await?;
     Ok(state_of(row))
 }
 
@@ -62,11 +55,7 @@ pub async fn installation_state(pool: &PgPool) -> Result<InstallationState, Stor
 ///
 /// The statement checks this in its own snapshot, which is younger than the request: a replica that is merely behind, or
 /// was paused, cannot cause a false alarm.
-pub async fn installation_hold(
-    pool: &PgPool,
-    seen: Position,
-    because: &str,
-) -> Result<Option<Hold>, StoreError> {
+pub async fn installation_hold(pool: &PgPool, seen: Position, because: &str) -> Result<Option<Hold>> {
     sqlx::query(
         "UPDATE installation SET held_since = now(), held_because = $3, holds_request = holds_request + 1
          WHERE held_since IS NULL
@@ -75,26 +64,21 @@ pub async fn installation_hold(
     .bind(seen.epoch)
     .bind(i64::try_from(seen.horizon).unwrap_or(i64::MAX))
     .bind(because)
-    .execute(pool)
-    .await
-    .doing("put the installation on hold")?;
+    .run(pool, "put the installation on hold")
+    .await?;
     Ok(installation_state(pool).await?.hold)
 }
 
 /// Puts the installation on hold on request of an operator.
-pub async fn installation_hold_by_hand_on_conn(
-    connection: &mut PgConnection,
-    because: &str,
-) -> Result<bool, StoreError> {
+pub async fn installation_hold_by_hand_on_conn(conn: &mut PgConnection, because: &str) -> Result<bool> {
     sqlx::query(
         "UPDATE installation SET held_since = now(), held_because = $1, holds_request = holds_request + 1
          WHERE held_since IS NULL",
     )
     .bind(because)
-    .execute(connection)
+    .affected(conn, "put the installation on hold")
     .await
-    .map(|done| done.rows_affected() == 1)
-    .doing("put the installation on hold")
+    .map(|rows| rows == 1)
 }
 
 /// The state before a raise; the row stays locked until the transaction ends.
@@ -108,17 +92,14 @@ pub struct BeforeRaise {
     pub claims: Vec<(String, i64)>,
 }
 
-pub async fn installation_before_raise_on_conn(
-    connection: &mut PgConnection,
-) -> Result<BeforeRaise, StoreError> {
+pub async fn installation_before_raise_on_conn(conn: &mut PgConnection) -> Result<BeforeRaise> {
     let (epoch, now, since, because): (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>) =
         sqlx::query_as(
             "SELECT epoch, floor(extract(epoch FROM clock_timestamp()))::bigint, held_since, held_because
              FROM installation FOR UPDATE",
         )
-        .fetch_one(&mut *connection)
-        .await
-        .doing("lock the installation")?;
+        .one(&mut *conn, "lock the installation")
+        .await?;
     let (sequence, at): (i64, i64) = sqlx::query_as(
         "SELECT greatest((SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM deployment_object_sequence),
                          (SELECT max(sequence_id) FROM deployment_objects),
@@ -128,9 +109,8 @@ pub async fn installation_before_raise_on_conn(
                          (SELECT max(raised_at) FROM epochs),
                          (SELECT min(created_at) FROM projects))))::bigint",
     )
-    .fetch_one(&mut *connection)
-    .await
-    .doing("read the highest sequence id")?;
+    .one(&mut *conn, "read the highest sequence id")
+    .await?;
     let claims: Vec<(String, i64)> = sqlx::query_as(
         "SELECT a.name, max(reported.sequence_id)
          FROM (SELECT agent_id, sequence_id FROM agent_holds WHERE sequence_id > $1
@@ -140,26 +120,24 @@ pub async fn installation_before_raise_on_conn(
          GROUP BY a.name ORDER BY max(reported.sequence_id) DESC, a.name",
     )
     .bind(sequence)
-    .fetch_all(connection)
-    .await
-    .doing("read reported sequence ids")?;
+    .all(conn, "read reported sequence ids")
+    .await?;
     let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
     Ok(BeforeRaise { database: DatabaseIds { epoch, sequence, at }, now, hold, claims })
 }
 
 /// Raises the epoch, continues ids above `sequence`, ends the hold, asks all agents to report, and records it.
 pub async fn installation_raise_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     before: &BeforeRaise,
     raised: &Raised,
     by: &str,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     // Not undone by a rollback, which only causes another gap.
     sqlx::query("SELECT setval('deployment_object_sequence', $1)")
         .bind(raised.sequence)
-        .execute(&mut *connection)
-        .await
-        .doing("advance the sequence")?;
+        .run(&mut *conn, "advance the sequence")
+        .await?;
     sqlx::query(
         "INSERT INTO epochs (epoch, raised_by, epoch_before, sequence_before, sequence_after, held_because)
          VALUES ($1, $2, $3, $4, $5, $6)",
@@ -170,29 +148,25 @@ pub async fn installation_raise_on_conn(
     .bind(raised.highest)
     .bind(raised.sequence)
     .bind(before.hold.as_ref().map(|hold| &hold.because))
-    .execute(&mut *connection)
-    .await
-    .doing("record the raised epoch")?;
+    .run(&mut *conn, "record the raised epoch")
+    .await?;
     sqlx::query(
         "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
-    .execute(connection)
+    .run(conn, "raise the epoch")
     .await
-    .map(|_| ())
-    .doing("raise the epoch")
 }
 
 /// Returns the last ten raises, newest first.
-pub async fn installation_raised(pool: &PgPool) -> Result<Vec<RaisedEpoch>, StoreError> {
+pub async fn installation_raised(pool: &PgPool) -> Result<Vec<RaisedEpoch>> {
     type Row = (i64, i64, jiff_sqlx::Timestamp, String, i64, i64);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT epoch, epoch_before, raised_at, raised_by, sequence_before, sequence_after
          FROM epochs ORDER BY epoch DESC LIMIT 10",
     )
-    .fetch_all(pool)
-    .await
-    .doing("read the raised epochs")?;
+    .all(pool, "read the raised epochs")
+    .await?;
     let read = |(epoch, epoch_before, at, raised_by, before, after): Row| RaisedEpoch {
         epoch,
         epoch_before,

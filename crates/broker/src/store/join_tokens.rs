@@ -1,14 +1,14 @@
 //! Join tokens: one use, bound to a name and labels, stored as hashes.
 
-use brokkr_api::tokens::JoinTokenInfo;
+use brokkr_api::tokens::{JoinToken, JoinTokenInfo};
 use brokkr_api::{AgentId, Labels, TokenId};
-use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
 /// A join token that is still valid.
 #[derive(Clone, Debug)]
@@ -22,51 +22,39 @@ pub struct StoredJoinToken {
     pub used: Option<(Vec<u8>, AgentId)>,
 }
 
-/// A new join token.
-#[derive(Clone, Debug)]
-pub struct NewJoinToken<'a> {
-    pub id: TokenId,
-    pub hash: &'a [u8],
-    pub agent_name: &'a str,
-    pub labels: &'a Labels,
-    pub rejoins: Option<AgentId>,
-    pub expires_at: Timestamp,
-}
-
 pub async fn join_token_insert_on_conn(
-    connection: &mut PgConnection,
-    token: NewJoinToken<'_>,
-) -> Result<(), StoreError> {
+    conn: &mut PgConnection,
+    token: &JoinToken,
+    hash: &[u8],
+    rejoins: Option<AgentId>,
+) -> Result<()> {
     sqlx::query(
         "INSERT INTO join_tokens (id, hash, agent_name, labels, rejoins, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6)",
     )
     .bind(token.id.0)
-    .bind(token.hash)
-    .bind(token.agent_name)
-    .bind(Json(token.labels))
-    .bind(token.rejoins.map(|agent| agent.0))
+    .bind(hash)
+    .bind(token.agent_name.as_str())
+    .bind(Json(&token.labels))
+    .bind(rejoins.map(|agent| agent.0))
     .bind(token.expires_at.to_sqlx())
-    .execute(connection)
+    .run(conn, "insert the join token")
     .await
-    .map(|_| ())
-    .doing("insert the join token")
 }
 
 /// Finds and locks a token that has neither expired nor been revoked. Of two concurrent uses, the second waits.
 pub async fn join_token_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     hash: &[u8],
-) -> Result<Option<StoredJoinToken>, StoreError> {
+) -> Result<Option<StoredJoinToken>> {
     type Row = (Uuid, String, Json<Labels>, Option<Uuid>, Option<Vec<u8>>, Option<Uuid>);
     let row: Option<Row> = sqlx::query_as(
         "SELECT id, agent_name, labels, rejoins, used_by_key, agent_id FROM join_tokens
          WHERE hash = $1 AND expires_at > now() AND revoked_at IS NULL FOR UPDATE",
     )
     .bind(hash)
-    .fetch_optional(connection)
-    .await
-    .doing("find the join token")?;
+    .optional(conn, "find the join token")
+    .await?;
     Ok(row.map(|(id, agent_name, labels, rejoins, key, agent)| StoredJoinToken {
         id: TokenId(id),
         agent_name,
@@ -77,46 +65,30 @@ pub async fn join_token_lock_on_conn(
 }
 
 pub async fn join_token_use_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     id: TokenId,
     public_key: &[u8],
     agent: AgentId,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query("UPDATE join_tokens SET used_by_key = $2, agent_id = $3 WHERE id = $1")
         .bind(id.0)
         .bind(public_key)
         .bind(agent.0)
-        .execute(connection)
+        .run(conn, "mark the join token as used")
         .await
-        .map(|_| ())
-        .doing("mark the join token as used")
 }
 
-#[derive(sqlx::FromRow)]
-struct JoinTokenRow {
-    id: Uuid,
-    agent_name: String,
-    labels: Json<Labels>,
-    rejoins: Option<Uuid>,
-    agent_id: Option<Uuid>,
-    created_at: jiff_sqlx::Timestamp,
-    expires_at: jiff_sqlx::Timestamp,
-    revoked_at: Option<jiff_sqlx::Timestamp>,
-}
-
-impl JoinTokenRow {
-    fn info(self) -> JoinTokenInfo {
-        JoinTokenInfo {
-            id: TokenId(self.id),
-            agent_name: self.agent_name,
-            labels: self.labels.0,
-            rejoins: self.rejoins.map(AgentId),
-            used_by: self.agent_id.map(AgentId),
-            created_at: self.created_at.to_jiff(),
-            expires_at: self.expires_at.to_jiff(),
-            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
-        }
-    }
+fn read_join_token(row: PgRow) -> Result<JoinTokenInfo, sqlx::Error> {
+    Ok(JoinTokenInfo {
+        id: TokenId(row.field("id")?),
+        agent_name: row.field("agent_name")?,
+        labels: row.json("labels")?,
+        rejoins: row.field::<Option<Uuid>>("rejoins")?.map(AgentId),
+        used_by: row.field::<Option<Uuid>>("agent_id")?.map(AgentId),
+        created_at: row.time("created_at")?,
+        expires_at: row.time("expires_at")?,
+        revoked_at: row.time_opt("revoked_at")?,
+    })
 }
 
 /// Returns up to `limit` tokens, oldest first, plus one if there are more. Ids are ordered by time.
@@ -124,38 +96,31 @@ pub async fn join_token_list(
     pool: &PgPool,
     after: Option<TokenId>,
     limit: usize,
-) -> Result<Vec<JoinTokenInfo>, StoreError> {
-    let rows: Vec<JoinTokenRow> = sqlx::query_as(
+) -> Result<Vec<JoinTokenInfo>> {
+    sqlx::query(
         "SELECT id, agent_name, labels, rejoins, agent_id, created_at, expires_at, revoked_at FROM join_tokens
          WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2",
     )
     .bind(after.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_join_token)
+    .all(pool, "list the join tokens")
     .await
-    .doing("list the join tokens")?;
-    Ok(rows.into_iter().map(JoinTokenRow::info).collect())
 }
 
 /// Revokes a token. An agent that has used it is not affected.
-pub async fn join_token_revoke_on_conn(
-    connection: &mut PgConnection,
-    id: TokenId,
-) -> Result<bool, StoreError> {
+pub async fn join_token_revoke_on_conn(conn: &mut PgConnection, id: TokenId) -> Result<bool> {
     sqlx::query("UPDATE join_tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1")
         .bind(id.0)
-        .execute(connection)
+        .affected(conn, "revoke the join token")
         .await
-        .map(|done| done.rows_affected() == 1)
-        .doing("revoke the join token")
+        .map(|rows| rows == 1)
 }
 
 /// Deletes tokens that expired or were revoked this long ago.
-pub async fn join_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64, StoreError> {
+pub async fn join_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64> {
     sqlx::query("DELETE FROM join_tokens WHERE expires_at < now() - make_interval(secs => $1)")
         .bind(seconds)
-        .execute(pool)
+        .affected(pool, "delete expired join tokens")
         .await
-        .map(|done| done.rows_affected())
-        .doing("delete expired join tokens")
 }

@@ -7,7 +7,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result, Run as _};
 
 /// A lease with its fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub struct Lease {
 
 /// Takes the lease if it is free, expired, or already held by `holder`. Returns none while another replica holds it.
 pub async fn lease_take_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     name: &'static str,
     holder: Uuid,
     seconds: f64,
-) -> Result<Option<Lease>, StoreError> {
+) -> Result<Option<Lease>> {
     let token: Option<i64> = sqlx::query_scalar(
         "INSERT INTO leases AS l (name, holder, token, expires_at)
          VALUES ($1, $2, 1, clock_timestamp() + make_interval(secs => $3))
@@ -36,19 +36,14 @@ pub async fn lease_take_on_conn(
     .bind(name)
     .bind(holder)
     .bind(seconds)
-    .fetch_optional(connection)
-    .await
-    .doing("take the lease")?;
+    .optional(conn, "take the lease")
+    .await?;
     Ok(token.map(|token| Lease { name, token }))
 }
 
 /// Fences a transaction: the first statement of every transaction of the holder. Returns false if another replica took
 /// over; then roll back. Otherwise extends the lease, and no replica takes over before the transaction ends.
-pub async fn lease_hold_on_conn(
-    connection: &mut PgConnection,
-    lease: Lease,
-    seconds: f64,
-) -> Result<bool, StoreError> {
+pub async fn lease_hold_on_conn(conn: &mut PgConnection, lease: Lease, seconds: f64) -> Result<bool> {
     sqlx::query(
         "UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $3)
          WHERE name = $1 AND token = $2",
@@ -56,19 +51,16 @@ pub async fn lease_hold_on_conn(
     .bind(lease.name)
     .bind(lease.token)
     .bind(seconds)
-    .execute(connection)
+    .affected(conn, "hold the lease")
     .await
-    .map(|done| done.rows_affected() == 1)
-    .doing("hold the lease")
+    .map(|rows| rows == 1)
 }
 
 /// Releases the lease, so that the next replica does not have to wait for its expiry.
-pub async fn lease_release_on_conn(connection: &mut PgConnection, lease: Lease) -> Result<(), StoreError> {
+pub async fn lease_release_on_conn(conn: &mut PgConnection, lease: Lease) -> Result<()> {
     sqlx::query("UPDATE leases SET expires_at = clock_timestamp() WHERE name = $1 AND token = $2")
         .bind(lease.name)
         .bind(lease.token)
-        .execute(connection)
+        .run(conn, "release the lease")
         .await
-        .map(|_| ())
-        .doing("release the lease")
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{APPLICATION, Doing as _, StoreError};
+use super::{APPLICATION, Doing as _, Fetch as _, Result, Run as _};
 
 /// Rows deleted at once.
 const SLICE: u64 = 5000;
@@ -60,10 +60,10 @@ pub struct OutboxSnapshot {
 
 /// Inserts a notification, in the transaction of the change.
 pub async fn outbox_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     notification: OutboxNotification,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let kind = match notification {
         OutboxNotification::Agent(_) => "agent",
         OutboxNotification::Stack(_) => "stack",
@@ -73,17 +73,15 @@ pub async fn outbox_insert_on_conn(
         .bind(project)
         .bind(kind)
         .bind(notification.key())
-        .execute(connection)
+        .run(conn, "write to the outbox")
         .await
-        .map(|_| ())
-        .doing("write to the outbox")
 }
 
 /// Begins a read-only transaction with one consistent snapshot.
 pub const READ_ONLY_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// Returns the snapshot of the transaction.
-pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<OutboxSnapshot, StoreError> {
+pub async fn outbox_snapshot_on_conn(conn: &mut PgConnection) -> Result<OutboxSnapshot> {
     let (epoch, horizon, ceiling, now): (i64, i64, i64, jiff_sqlx::Timestamp) = sqlx::query_as(
         "SELECT epoch,
                 pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
@@ -91,9 +89,8 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Ou
                 now()
          FROM installation",
     )
-    .fetch_one(connection)
-    .await
-    .doing("read the snapshot")?;
+    .one(conn, "read the snapshot")
+    .await?;
     Ok(OutboxSnapshot {
         epoch,
         horizon: horizon.cast_unsigned(),
@@ -103,29 +100,29 @@ pub async fn outbox_snapshot_on_conn(connection: &mut PgConnection) -> Result<Ou
 }
 
 /// Exports the snapshot of the transaction, so that another one can use it.
-pub async fn outbox_export_on_conn(connection: &mut PgConnection) -> Result<String, StoreError> {
-    sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(connection).await.doing("export the snapshot")
+pub async fn outbox_export_on_conn(conn: &mut PgConnection) -> Result<String> {
+    sqlx::query_scalar("SELECT pg_export_snapshot()").one(conn, "export the snapshot").await
 }
 
 /// Makes a transaction that has just begun use the snapshot of another one.
-pub async fn outbox_import_on_conn(connection: &mut PgConnection, snapshot: &str) -> Result<(), StoreError> {
+pub async fn outbox_import_on_conn(conn: &mut PgConnection, snapshot: &str) -> Result<()> {
     // SET takes no parameters. The server generates the name: digits and dashes.
     let statement = AssertSqlSafe(format!("SET TRANSACTION SNAPSHOT '{snapshot}'"));
-    sqlx::query(statement).execute(connection).await.map(|_| ()).doing("import the snapshot")
+    sqlx::query(statement).run(conn, "import the snapshot").await
 }
 
 /// Returns the current snapshot.
-pub async fn outbox_snapshot(pool: &PgPool) -> Result<OutboxSnapshot, StoreError> {
-    let mut connection = pool.acquire().await.doing("read the snapshot")?;
-    outbox_snapshot_on_conn(&mut connection).await
+pub async fn outbox_snapshot(pool: &PgPool) -> Result<OutboxSnapshot> {
+    let mut conn = pool.acquire().await.doing("read the snapshot")?;
+    outbox_snapshot_on_conn(&mut conn).await
 }
 
 /// Returns the notifications of all transactions from `cursor` up to, but excluding, `horizon`, each once.
 pub async fn outbox_read_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     cursor: u64,
     horizon: u64,
-) -> Result<Vec<OutboxNotification>, StoreError> {
+) -> Result<Vec<OutboxNotification>> {
     let rows: Vec<(String, Uuid)> = sqlx::query_as(
         "SELECT kind, key FROM outbox
          WHERE xid >= $1::bigint::text::xid8 AND xid < $2::bigint::text::xid8
@@ -133,9 +130,8 @@ pub async fn outbox_read_on_conn(
     )
     .bind(cursor.cast_signed())
     .bind(horizon.cast_signed())
-    .fetch_all(connection)
-    .await
-    .doing("read the outbox")?;
+    .all(conn, "read the outbox")
+    .await?;
     let mut seen = HashSet::new();
     let notifications = rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key));
     Ok(notifications.filter(|notification| seen.insert(*notification)).collect())
@@ -143,26 +139,25 @@ pub async fn outbox_read_on_conn(
 
 /// Returns the notifications from `horizon` on that are already visible. The index may or may not contain their changes.
 pub async fn outbox_above_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     horizon: u64,
-) -> Result<HashSet<OutboxNotification>, StoreError> {
+) -> Result<HashSet<OutboxNotification>> {
     let rows: Vec<(String, Uuid)> =
         sqlx::query_as("SELECT kind, key FROM outbox WHERE xid >= $1::bigint::text::xid8")
             .bind(horizon.cast_signed())
-            .fetch_all(connection)
-            .await
-            .doing("read the outbox above the horizon")?;
+            .all(conn, "read the outbox above the horizon")
+            .await?;
     Ok(rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key)).collect())
 }
 
 /// Returns the highest transaction from `horizon` on with a visible notification; with keys, only of those, and of
 /// grants if they were all read.
 pub async fn outbox_highest_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     horizon: u64,
     keys: Option<&[Uuid]>,
     grants: bool,
-) -> Result<Option<u64>, StoreError> {
+) -> Result<Option<u64>> {
     sqlx::query_scalar(
         "SELECT xid::text::bigint FROM outbox
          WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind = 'grant'))
@@ -171,23 +166,20 @@ pub async fn outbox_highest_on_conn(
     .bind(horizon.cast_signed())
     .bind(keys)
     .bind(grants)
-    .fetch_optional(connection)
-    .await
-    .map(|highest: Option<i64>| highest.map(i64::cast_unsigned))
-    .doing("read the outbox above the horizon")
+    .optional(conn, "read the outbox above the horizon")
+    .await.map(|highest: Option<i64>| highest.map(i64::cast_unsigned))
 }
 
 /// Returns the id of the caller's transaction. A reader with a horizon above it has seen all of it.
-pub async fn outbox_transaction_id_on_conn(connection: &mut PgConnection) -> Result<u64, StoreError> {
+pub async fn outbox_transaction_id_on_conn(conn: &mut PgConnection) -> Result<u64> {
     sqlx::query_scalar("SELECT pg_current_xact_id()::text::bigint")
-        .fetch_one(connection)
+        .one(conn, "read the transaction id")
         .await
         .map(i64::cast_unsigned)
-        .doing("read the transaction id")
 }
 
 /// Deletes rows below the horizon, in small batches with short locks.
-pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, StoreError> {
+pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64> {
     let mut deleted = 0;
     loop {
         let slice = sqlx::query(
@@ -196,10 +188,8 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, Sto
         )
         .bind(horizon.cast_signed())
         .bind(SLICE.cast_signed())
-        .execute(pool)
-        .await
-        .doing("delete old outbox rows")?
-        .rows_affected();
+        .affected(pool, "delete old outbox rows")
+        .await?;
         deleted += slice;
         if slice < SLICE {
             return Ok(deleted);
@@ -212,7 +202,7 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64, Sto
 /// A network that goes silent between two packets of a request leaves such a session. It neither runs a statement nor is
 /// it idle, so no timeout of the server ends it, and its transaction holds back the horizon until TCP gives up. Complete
 /// requests arrive at once: no other session waits like that for seconds.
-pub async fn outbox_terminate_abandoned(pool: &PgPool, silent: Duration) -> Result<i64, StoreError> {
+pub async fn outbox_terminate_abandoned(pool: &PgPool, silent: Duration) -> Result<i64> {
     sqlx::query_scalar(
         "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
          WHERE application_name = $1 AND usename = current_user AND datname = current_database()
@@ -222,7 +212,6 @@ pub async fn outbox_terminate_abandoned(pool: &PgPool, silent: Duration) -> Resu
     )
     .bind(APPLICATION)
     .bind(silent.as_secs_f64())
-    .fetch_one(pool)
+    .one(pool, "terminate abandoned sessions")
     .await
-    .doing("terminate abandoned sessions")
 }

@@ -8,7 +8,7 @@
 use jiff::civil::Date;
 use sqlx::{AssertSqlSafe, Connection as _, PgPool};
 
-use super::{Doing as _, StoreError};
+use super::{Doing as _, Fetch as _, Result, Run as _};
 
 const ACTION: &str = "create an events partition";
 /// Rows deleted at once.
@@ -19,20 +19,18 @@ fn name(day: Date) -> String {
 }
 
 /// Creates the partition of a day, if it does not exist. Returns whether it was created.
-pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool, StoreError> {
+pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool> {
     let (name, next) = (name(day), day.tomorrow().unwrap_or(day));
-    let mut connection = pool.acquire().await.doing(ACTION)?;
-    let mut transaction = connection.begin().await.doing(ACTION)?;
+    let mut conn = pool.acquire().await.doing(ACTION)?;
+    let mut transaction = conn.begin().await.doing(ACTION)?;
     // Writers must not wait long for this; it is retried soon.
     sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1112690259)")
-        .execute(&mut *transaction)
-        .await
-        .doing(ACTION)?;
+        .run(&mut *transaction, ACTION)
+        .await?;
     let there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
         .bind(&name)
-        .fetch_one(&mut *transaction)
-        .await
-        .doing(ACTION)?;
+        .one(&mut *transaction, ACTION)
+        .await?;
     if there {
         return Ok(false);
     }
@@ -50,38 +48,35 @@ pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool, StoreErr
     ];
     for step in steps {
         // The text consists of dates only.
-        sqlx::query(AssertSqlSafe(step)).execute(&mut *transaction).await.doing(ACTION)?;
+        sqlx::query(AssertSqlSafe(step)).run(&mut *transaction, ACTION).await?;
     }
     transaction.commit().await.doing(ACTION)?;
     Ok(true)
 }
 
 /// Returns the partitions of days before this one, oldest first.
-async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>, StoreError> {
+async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>> {
     sqlx::query_scalar(
         "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
          WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_[0-9]{8}$' AND c.relname::text < $1 ORDER BY 1",
     )
     .bind(name(day))
-    .fetch_all(pool)
+    .all(pool, "list the partitions of the events")
     .await
-    .doing("list the partitions of the events")
 }
 
 /// Drops the partitions of days before this one, and deletes rows of the default partition that were recorded before it.
 /// Returns the numbers of partitions and rows.
-pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u64), StoreError> {
+pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u64)> {
     let old = partitions_before(pool, day).await?;
     for name in &old {
         let mut transaction = pool.begin().await.doing("drop an events partition")?;
         sqlx::query("SELECT set_config('lock_timeout', '2s', true)")
-            .execute(&mut *transaction)
-            .await
-            .doing("drop an events partition")?;
+            .run(&mut *transaction, "drop an events partition")
+            .await?;
         sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
-            .execute(&mut *transaction)
-            .await
-            .doing("drop an events partition")?;
+            .run(&mut *transaction, "drop an events partition")
+            .await?;
         transaction.commit().await.doing("drop an events partition")?;
     }
     let mut rows = 0;
@@ -92,8 +87,8 @@ pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u
             SELECT ctid FROM agent_events WHERE at < ($1 || ' 00:00:00+00')::timestamptz LIMIT $2))",
     ] {
         loop {
-            let slice = sqlx::query(sql).bind(day.to_string()).bind(SLICE).execute(pool).await;
-            let slice = slice.doing("delete old events")?.rows_affected();
+            let slice = sqlx::query(sql).bind(day.to_string()).bind(SLICE);
+            let slice = slice.affected(pool, "delete old events").await?;
             rows += slice;
             if slice < SLICE.unsigned_abs() {
                 break;

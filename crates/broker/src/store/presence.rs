@@ -7,7 +7,7 @@ use jiff_sqlx::ToSqlx as _;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
 use crate::domain::why::Refused;
 
@@ -24,7 +24,7 @@ pub struct SeenAgent {
 
 /// Stores when agents were last seen. The return of a silent agent is recorded in the same statement; the row lock ensures
 /// that it is recorded once. Sorted, so that two replicas never deadlock.
-pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<(), StoreError> {
+pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<()> {
     let seconds = |seen: &SeenAgent| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
     sqlx::query(
         "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::int[]) AS seen (id, at, seconds)),
@@ -43,15 +43,13 @@ pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<(), Sto
     .bind(seen.iter().map(|seen| seen.at.to_sqlx()).collect::<Vec<_>>())
     .bind(seen.iter().map(seconds).collect::<Vec<_>>())
     .bind(f64::from(LATE_AFTER))
-    .execute(pool)
+    .run(pool, "store presence")
     .await
-    .map(|_| ())
-    .doing("store presence")
 }
 
 /// Marks the agents that have been silent for too long, and records each once. Only time in which a broker was running
 /// counts: after an outage of the broker itself, agents get the chance to reconnect first.
-pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreError> {
+pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>> {
     let mut silent = Vec::new();
     loop {
         let slice: Vec<Uuid> = sqlx::query_scalar(
@@ -67,9 +65,8 @@ pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreEr
         )
         .bind(f64::from(SILENT_AFTER))
         .bind(SLICE)
-        .fetch_all(pool)
-        .await
-        .doing("mark silent agents")?;
+        .all(pool, "mark silent agents")
+        .await?;
         let last = slice.len() < usize::try_from(SLICE).unwrap_or(usize::MAX);
         silent.extend(slice.into_iter().map(AgentId));
         if last {
@@ -79,7 +76,7 @@ pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>, StoreEr
 }
 
 /// Stores refused assertions in the name of these agents. Sorted by agent.
-pub async fn refusals_store(pool: &PgPool, refused: &[(AgentId, Refused)]) -> Result<(), StoreError> {
+pub async fn refusals_store(pool: &PgPool, refused: &[(AgentId, Refused)]) -> Result<()> {
     sqlx::query(
         "WITH refused AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[]) AS refused (id, at, because)),
               locked AS (SELECT a.id FROM agents a JOIN refused USING (id) ORDER BY a.id FOR NO KEY UPDATE OF a)
@@ -90,10 +87,8 @@ pub async fn refusals_store(pool: &PgPool, refused: &[(AgentId, Refused)]) -> Re
     .bind(refused.iter().map(|(agent, _)| agent.0).collect::<Vec<_>>())
     .bind(refused.iter().map(|(_, refused)| refused.at.to_sqlx()).collect::<Vec<_>>())
     .bind(refused.iter().map(|(_, refused)| refused.because.clone()).collect::<Vec<_>>())
-    .execute(pool)
+    .run(pool, "store refused assertions")
     .await
-    .map(|_| ())
-    .doing("store refused assertions")
 }
 
 /// The stored presence of an agent.
@@ -105,15 +100,14 @@ pub struct StoredPresence {
     pub refused: Option<Refused>,
 }
 
-pub async fn presence_fetch(pool: &PgPool, agent: AgentId) -> Result<Option<StoredPresence>, StoreError> {
+pub async fn presence_fetch(pool: &PgPool, agent: AgentId) -> Result<Option<StoredPresence>> {
     type Time = Option<jiff_sqlx::Timestamp>;
     let row: Option<(Time, i32, Time, Time, Option<String>)> = sqlx::query_as(
         "SELECT last_seen_at, poll_seconds, silent_since, refused_at, refused_because FROM agents WHERE id = $1",
     )
     .bind(agent.0)
-    .fetch_optional(pool)
-    .await
-    .doing("read the presence of the agent")?;
+    .optional(pool, "read the presence of the agent")
+    .await?;
     Ok(row.map(|(last_seen, seconds, silent, refused, because)| StoredPresence {
         last_seen_at: last_seen.map(jiff_sqlx::Timestamp::to_jiff),
         poll_seconds: seconds.unsigned_abs(),
@@ -123,18 +117,13 @@ pub async fn presence_fetch(pool: &PgPool, agent: AgentId) -> Result<Option<Stor
 }
 
 /// Returns the last times that the agent became silent or returned, newest first.
-pub async fn presence_events(
-    pool: &PgPool,
-    agent: AgentId,
-    limit: i64,
-) -> Result<Vec<AgentEvent>, StoreError> {
+pub async fn presence_events(pool: &PgPool, agent: AgentId, limit: i64) -> Result<Vec<AgentEvent>> {
     let rows: Vec<(String, jiff_sqlx::Timestamp)> =
         sqlx::query_as("SELECT kind, at FROM agent_events WHERE agent_id = $1 ORDER BY at DESC LIMIT $2")
             .bind(agent.0)
             .bind(limit)
-            .fetch_all(pool)
-            .await
-            .doing("read the events of the agent")?;
+            .all(pool, "read the events of the agent")
+            .await?;
     rows.into_iter()
         .map(|(kind, at)| Ok(AgentEvent { kind: known::<AgentEventKind>(&kind)?, at: at.to_jiff() }))
         .collect::<Result<_, sqlx::Error>>()

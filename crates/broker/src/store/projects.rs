@@ -2,48 +2,31 @@
 //! is counted by scanning, except webhooks, of which there are few.
 
 use brokkr_api::projects::{Project, PutQuotas, Quotas};
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
-#[derive(sqlx::FromRow)]
-struct ProjectRow {
-    name: String,
-    created_at: jiff_sqlx::Timestamp,
-    max_stacks: i64,
-    max_submissions_per_hour: i64,
-    max_stored_bytes: i64,
-    max_tokens: i64,
-    max_webhooks: i64,
-    stacks: i64,
-    submissions: i64,
-    stored_bytes: i64,
-    tokens: i64,
-    webhooks: i64,
-}
-
-impl ProjectRow {
-    fn project(self) -> Result<Project, sqlx::Error> {
-        let count = |figure: i64| u64::try_from(figure).unwrap_or_default();
-        Ok(Project {
-            name: known(&self.name)?,
-            created_at: self.created_at.to_jiff(),
-            allowed: Quotas {
-                stacks: count(self.max_stacks),
-                submissions_per_hour: count(self.max_submissions_per_hour),
-                stored_bytes: count(self.max_stored_bytes),
-                tokens: count(self.max_tokens),
-                webhooks: count(self.max_webhooks),
-            },
-            used: Quotas {
-                stacks: count(self.stacks),
-                submissions_per_hour: count(self.submissions),
-                stored_bytes: count(self.stored_bytes),
-                tokens: count(self.tokens),
-                webhooks: count(self.webhooks),
-            },
-        })
-    }
+fn read_project(row: PgRow) -> Result<Project, sqlx::Error> {
+    let count = |figure: i64| u64::try_from(figure).unwrap_or_default();
+    Ok(Project {
+        name: row.known("name")?,
+        created_at: row.time("created_at")?,
+        allowed: Quotas {
+            stacks: count(row.field("max_stacks")?),
+            submissions_per_hour: count(row.field("max_submissions_per_hour")?),
+            stored_bytes: count(row.field("max_stored_bytes")?),
+            tokens: count(row.field("max_tokens")?),
+            webhooks: count(row.field("max_webhooks")?),
+        },
+        used: Quotas {
+            stacks: count(row.field("stacks")?),
+            submissions_per_hour: count(row.field("submissions")?),
+            stored_bytes: count(row.field("stored_bytes")?),
+            tokens: count(row.field("tokens")?),
+            webhooks: count(row.field("webhooks")?),
+        },
+    })
 }
 
 macro_rules! project_columns {
@@ -63,21 +46,19 @@ macro_rules! project_columns {
     };
 }
 
-pub async fn project_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<Project>, StoreError> {
-    let row: Option<ProjectRow> = sqlx::query_as(project_columns!("WHERE p.name = $1"))
+pub async fn project_fetch(executor: impl PgExecutor<'_>, name: &str) -> Result<Option<Project>> {
+    sqlx::query(project_columns!("WHERE p.name = $1"))
         .bind(name)
-        .fetch_optional(executor)
+        .try_map(read_project)
+        .optional(executor, "read the project")
         .await
-        .doing("read the project")?;
-    row.map(ProjectRow::project).transpose().doing("read the project")
 }
 
-pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool, StoreError> {
+pub async fn project_exists(pool: &PgPool, name: &str) -> Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT FROM projects WHERE name = $1)")
         .bind(name)
-        .fetch_one(pool)
+        .one(pool, "find the project")
         .await
-        .doing("find the project")
 }
 
 /// Returns up to `limit` projects, sorted by name, plus one if there are more; with a name, only that one.
@@ -86,32 +67,25 @@ pub async fn project_list(
     only: Option<&str>,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<Project>, StoreError> {
-    let rows: Vec<ProjectRow> = sqlx::query_as(project_columns!(
+) -> Result<Vec<Project>> {
+    sqlx::query(project_columns!(
         "WHERE ($1::text IS NULL OR p.name = $1) AND p.name COLLATE \"C\" > $2
          ORDER BY p.name COLLATE \"C\" LIMIT $3"
     ))
     .bind(only)
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_project)
+    .all(pool, "list the projects")
     .await
-    .doing("list the projects")?;
-    rows.into_iter().map(ProjectRow::project).collect::<Result<_, _>>().doing("list the projects")
 }
 
 /// Creates the project if it does not exist, and sets the given quotas. Returns whether it is new.
-pub async fn project_put_on_conn(
-    connection: &mut PgConnection,
-    name: &str,
-    quotas: &PutQuotas,
-) -> Result<bool, StoreError> {
+pub async fn project_put_on_conn(conn: &mut PgConnection, name: &str, quotas: &PutQuotas) -> Result<bool> {
     let created = sqlx::query("INSERT INTO projects (name) VALUES ($1) ON CONFLICT DO NOTHING")
         .bind(name)
-        .execute(&mut *connection)
-        .await
-        .doing("insert the project")?
-        .rows_affected()
+        .affected(&mut *conn, "insert the project")
+        .await?
         == 1;
     let figure = |quota: Option<u64>| quota.map(|quota| i64::try_from(quota).unwrap_or(i64::MAX));
     sqlx::query(
@@ -129,9 +103,8 @@ pub async fn project_put_on_conn(
     .bind(figure(quotas.stored_bytes))
     .bind(figure(quotas.tokens))
     .bind(figure(quotas.webhooks))
-    .execute(connection)
-    .await
-    .doing("change the project")?;
+    .run(conn, "change the project")
+    .await?;
     Ok(created)
 }
 
@@ -145,10 +118,7 @@ pub enum Deleted {
 }
 
 /// Deletes the project if it is empty. Expired tokens and idempotency keys are deleted with it.
-pub async fn project_delete_on_conn(
-    connection: &mut PgConnection,
-    name: &str,
-) -> Result<Deleted, StoreError> {
+pub async fn project_delete_on_conn(conn: &mut PgConnection, name: &str) -> Result<Deleted> {
     let doing = "delete the project";
     let row: Option<(bool, bool)> = sqlx::query_as(
         "SELECT EXISTS (SELECT FROM stacks WHERE project = $1),
@@ -157,9 +127,8 @@ pub async fn project_delete_on_conn(
          FROM projects WHERE name = $1 FOR UPDATE",
     )
     .bind(name)
-    .fetch_optional(&mut *connection)
-    .await
-    .doing(doing)?;
+    .optional(&mut *conn, doing)
+    .await?;
     match row {
         None => return Ok(Deleted::Absent),
         Some((true, _)) => return Ok(Deleted::InUse("stacks")),
@@ -171,7 +140,7 @@ pub async fn project_delete_on_conn(
         "DELETE FROM idempotency_keys WHERE project = $1",
         "DELETE FROM projects WHERE name = $1",
     ] {
-        match sqlx::query(statement).bind(name).execute(&mut *connection).await.doing(doing) {
+        match sqlx::query(statement).bind(name).run(&mut *conn, doing).await {
             Err(error) if error.is_referred_to() => {
                 return Ok(Deleted::InUse("webhooks, grants or other resources"));
             }

@@ -2,14 +2,11 @@
 
 use sqlx::PgConnection;
 
-use super::{Doing as _, StoreError};
+use super::{Result, Run as _};
 use crate::domain::filing::Filed;
 
 /// Stores the error groups of these reports. An old group is renewed, so that it is not deleted before it is counted.
-pub async fn reason_insert_on_conn(
-    connection: &mut PgConnection,
-    filed: &[&Filed],
-) -> Result<(), StoreError> {
+pub async fn reason_insert_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<()> {
     let groups: Vec<_> =
         filed.iter().filter_map(|filed| Some((filed.project.as_str(), filed.group.as_ref()?))).collect();
     if groups.is_empty() {
@@ -27,8 +24,6 @@ pub async fn reason_insert_on_conn(
     .bind(groups.iter().map(|(_, group)| group.key.as_slice()).collect::<Vec<_>>())
     .bind(groups.iter().map(|(_, group)| group.reason.code()).collect::<Vec<_>>())
     .bind(groups.iter().map(|(_, group)| group.reason.details()).collect::<Vec<_>>())
-    .execute(connection)
+    .run(conn, "store the reasons")
     .await
-    .map(|_| ())
-    .doing("store the reasons")
 }

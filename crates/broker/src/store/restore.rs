@@ -5,21 +5,21 @@ use std::collections::{HashMap, HashSet};
 
 use brokkr_api::system::{Holder, UnsettledStack};
 use brokkr_api::{AgentId, SequenceId, StackId};
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::deployment_objects::deployment_object_fetch_many;
 use super::stacks::StackRef;
-use super::{Doing as _, StoreError, checksum, known};
+use super::{Columns as _, Fetch as _, Result, Run as _, checksum};
 
 /// Returns the agents that have not reported what they hold since the last request to do so.
-pub async fn restore_agents_to_report(pool: &PgPool) -> Result<HashSet<AgentId>, StoreError> {
+pub async fn restore_agents_to_report(pool: &PgPool) -> Result<HashSet<AgentId>> {
     let ids: Vec<Uuid> = sqlx::query_scalar(
         "SELECT id FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)",
     )
-    .fetch_all(pool)
-    .await
-    .doing("list agents that have to report what they hold")?;
+    .all(pool, "list agents that have to report what they hold")
+    .await?;
     Ok(ids.into_iter().map(AgentId).collect())
 }
 
@@ -50,16 +50,15 @@ pub async fn restore_ahead_of(
     pool: &PgPool,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<HashMap<StackId, SequenceId>, StoreError> {
+) -> Result<HashMap<StackId, SequenceId>> {
     let rows: Vec<(Uuid, i64)> = sqlx::query_as(AssertSqlSafe(format!(
         "SELECT h.stack_id, h.sequence_id FROM agent_holds h
          WHERE h.agent_id = $1 AND h.stack_id = ANY($2) AND {AHEAD}"
     )))
     .bind(agent.0)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await
-    .doing("read on which stacks the agent is ahead")?;
+    .all(pool, "read on which stacks the agent is ahead")
+    .await?;
     Ok(rows.into_iter().map(|(stack, sequence)| (StackId(stack), SequenceId(sequence))).collect())
 }
 
@@ -72,40 +71,19 @@ pub struct RestoreCounts {
     pub kept: i64,
 }
 
-pub async fn restore_count(pool: &PgPool) -> Result<RestoreCounts, StoreError> {
+pub async fn restore_count(pool: &PgPool) -> Result<RestoreCounts> {
     sqlx::query_as(AssertSqlSafe(format!(
         "SELECT (SELECT count(*) FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)) AS to_report,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {AHEAD}) AS ahead,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {UNKNOWN}) AS unknown,
                 (SELECT count(*) FROM stack_targets WHERE kept_at IS NOT NULL) AS kept"
     )))
-    .fetch_one(pool)
+    .one(pool, "count stacks to settle")
     .await
-    .doing("count stacks to settle")
 }
 
 /// The number of holders that a list shows for each stack.
 const SHOWN: i64 = 100;
-
-#[derive(sqlx::FromRow)]
-struct HolderRow {
-    agent_id: Uuid,
-    agent_name: String,
-    sequence_id: Option<i64>,
-    checksum: Option<Vec<u8>>,
-    removing: bool,
-}
-
-#[derive(sqlx::FromRow)]
-struct UnsettledRow {
-    #[sqlx(flatten)]
-    holder: HolderRow,
-    stack_id: Uuid,
-    agents: i64,
-    project: String,
-    stack_name: Option<String>,
-    newest: Option<i64>,
-}
 
 /// Lists stacks to settle by id, with one more than `limit` if there are more.
 pub async fn restore_list(
@@ -113,9 +91,9 @@ pub async fn restore_list(
     unsettled: Unsettled,
     after: Option<StackId>,
     limit: usize,
-) -> Result<Vec<UnsettledStack>, StoreError> {
+) -> Result<Vec<UnsettledStack>> {
     let condition = unsettled.condition();
-    let rows: Vec<UnsettledRow> = sqlx::query_as(AssertSqlSafe(format!(
+    let rows: Vec<(UnsettledStack, Option<i64>, Holder)> = sqlx::query(AssertSqlSafe(format!(
         "WITH page AS (
              SELECT h.stack_id, count(*) AS agents FROM agent_holds h
              WHERE ($1::uuid IS NULL OR h.stack_id > $1) AND {condition}
@@ -138,48 +116,50 @@ pub async fn restore_list(
     .bind(after.map(|after| after.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
     .bind(SHOWN)
-    .fetch_all(pool)
-    .await
-    .doing("list stacks to settle")?;
-    let newest: Vec<i64> = rows.iter().filter_map(|row| row.newest).collect();
+    .try_map(|row| {
+        let stack = UnsettledStack {
+            project: row.field("project")?,
+            stack_id: StackId(row.field("stack_id")?),
+            stack_name: row.field::<Option<String>>("stack_name")?.unwrap_or_default(),
+            restored: None,
+            agent_count: row.field::<i64>("agents")?.cast_unsigned(),
+            agents: Vec::new(),
+        };
+        Ok((stack, row.field("newest")?, read_holder(row)?))
+    })
+    .all(pool, "list stacks to settle")
+    .await?;
+    let newest: Vec<i64> = rows.iter().filter_map(|(_, newest, _)| *newest).collect();
     let restored = deployment_object_fetch_many(pool, &newest).await?;
     let mut stacks: Vec<UnsettledStack> = Vec::new();
-    for row in rows {
-        if stacks.last().is_none_or(|stack| stack.stack_id.0 != row.stack_id) {
-            stacks.push(UnsettledStack {
-                project: row.project.clone(),
-                stack_id: StackId(row.stack_id),
-                stack_name: row.stack_name.clone().unwrap_or_default(),
-                restored: restored.iter().find(|object| Some(object.sequence_id.0) == row.newest).cloned(),
-                agent_count: row.agents.cast_unsigned(),
-                agents: Vec::new(),
-            });
+    for (stack, newest, holder) in rows {
+        if stacks.last().is_none_or(|last| last.stack_id != stack.stack_id) {
+            let restored = restored.iter().find(|object| Some(object.sequence_id.0) == newest).cloned();
+            stacks.push(UnsettledStack { restored, ..stack });
         }
         if let Some(stack) = stacks.last_mut() {
-            stack.agents.push(row.holder.read().doing("read the holder of a stack")?);
+            stack.agents.push(holder);
         }
     }
     Ok(stacks)
 }
 
-impl HolderRow {
-    fn read(self) -> Result<Holder, sqlx::Error> {
-        Ok(Holder {
-            agent_id: AgentId(self.agent_id),
-            agent_name: known(&self.agent_name)?,
-            sequence_id: self.sequence_id.map(SequenceId),
-            checksum: self.checksum.as_deref().map(checksum),
-            removing: self.removing,
-        })
-    }
+fn read_holder(row: PgRow) -> Result<Holder, sqlx::Error> {
+    Ok(Holder {
+        agent_id: AgentId(row.field("agent_id")?),
+        agent_name: row.known("agent_name")?,
+        sequence_id: row.field::<Option<i64>>("sequence_id")?.map(SequenceId),
+        checksum: row.field::<Option<Vec<u8>>>("checksum")?.as_deref().map(checksum),
+        removing: row.field("removing")?,
+    })
 }
 
 /// Finds unsettled stacks by id or name: each with its id, and its project if the database knows it.
 pub async fn restore_find_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     stack: &StackRef,
-) -> Result<Vec<(StackId, Option<String>)>, StoreError> {
+) -> Result<Vec<(StackId, Option<String>)>> {
     let (id, name) = match stack {
         StackRef::Id(id) => (Some(id.0), None),
         StackRef::Name(name) => (None, Some(name)),
@@ -194,9 +174,8 @@ pub async fn restore_find_on_conn(
     .bind(id)
     .bind(name)
     .bind(project)
-    .fetch_all(connection)
-    .await
-    .doing("find stacks to settle")?;
+    .all(conn, "find stacks to settle")
+    .await?;
     Ok(rows.into_iter().map(|(id, project)| (StackId(id), project)).collect())
 }
 
@@ -206,8 +185,8 @@ pub async fn restore_holders(
     stack: StackId,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<Holder>, StoreError> {
-    let rows: Vec<HolderRow> = sqlx::query_as(
+) -> Result<Vec<Holder>> {
+    sqlx::query(
         "SELECT h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum,
                 coalesce(h.removing, false) AS removing
          FROM agent_holds h JOIN agents a ON a.id = h.agent_id
@@ -217,10 +196,9 @@ pub async fn restore_holders(
     .bind(stack.0)
     .bind(after)
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_holder)
+    .all(pool, "list the holders of a stack")
     .await
-    .doing("list the holders of a stack")?;
-    rows.into_iter().map(HolderRow::read).collect::<Result<_, _>>().doing("read the holder of a stack")
 }
 
 /// Project and name of a stack, as an agent reported them.
@@ -232,18 +210,17 @@ pub struct ReportedStack {
 
 /// Reads project and name of the stack as reported by the agent with the newest version.
 pub async fn restore_reported_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: StackId,
-) -> Result<Option<ReportedStack>, StoreError> {
+) -> Result<Option<ReportedStack>> {
     let row: Option<(String, String)> = sqlx::query_as(
         "SELECT reported_project, stack_name FROM agent_holds
          WHERE stack_id = $1 AND sequence_id IS NOT NULL
          ORDER BY sequence_id DESC LIMIT 1",
     )
     .bind(stack.0)
-    .fetch_optional(connection)
-    .await
-    .doing("read what agents reported about the stack")?;
+    .optional(conn, "read what agents reported about the stack")
+    .await?;
     Ok(row.map(|(project, stack_name)| ReportedStack { project, stack_name }))
 }
 
@@ -253,20 +230,18 @@ pub async fn restore_reported_on_conn(
 /// Blocks reports of held stacks until the transaction ends: an agent that reports later finds the stack and becomes
 /// a target of it.
 pub async fn restore_stack_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: StackId,
     reported: &ReportedStack,
     deleted: bool,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query("SELECT holds_request FROM installation FOR UPDATE")
-        .execute(&mut *connection)
-        .await
-        .doing("block reports of held stacks")?;
+        .run(&mut *conn, "block reports of held stacks")
+        .await?;
     sqlx::query("INSERT INTO projects (name) VALUES ($1) ON CONFLICT DO NOTHING")
         .bind(&reported.project)
-        .execute(&mut *connection)
-        .await
-        .doing("recreate the project")?;
+        .run(&mut *conn, "recreate the project")
+        .await?;
     sqlx::query(
         "INSERT INTO stacks (project, id, name, deleted_at)
          VALUES ($1, $2, $3, CASE WHEN $4 THEN now() END)",
@@ -275,32 +250,27 @@ pub async fn restore_stack_on_conn(
     .bind(stack.0)
     .bind(&reported.stack_name)
     .bind(deleted)
-    .execute(&mut *connection)
-    .await
-    .doing("recreate the stack")?;
+    .run(&mut *conn, "recreate the stack")
+    .await?;
     sqlx::query("UPDATE agent_holds SET project = $1 WHERE stack_id = $2")
         .bind(&reported.project)
         .bind(stack.0)
-        .execute(connection)
+        .run(conn, "assign held stacks to their project")
         .await
-        .map(|_| ())
-        .doing("assign held stacks to their project")
 }
 
 /// Makes every agent that holds the stack an explicit target. Returns how many.
 pub async fn restore_target_holders_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     stack: StackId,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     sqlx::query(
         "INSERT INTO stack_targets (project, stack_id, agent_id, kept_at)
          SELECT $1, $2, agent_id, now() FROM agent_holds WHERE stack_id = $2",
     )
     .bind(project)
     .bind(stack.0)
-    .execute(connection)
+    .affected(conn, "target the holders of the stack")
     .await
-    .map(|done| done.rows_affected())
-    .doing("target the holders of the stack")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
-use super::{Doing as _, StoreError, connect_options};
+use super::{Doing as _, Fetch as _, Result, StoreError, connect_options};
 
 static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
@@ -59,9 +59,9 @@ pub async fn schema_migrate(url: &str) -> Result<(), SchemaError> {
 /// Runs on a separate connection, so that its locks end with it.
 async fn attempt(url: &str) -> Result<(), SchemaError> {
     let options = connect_options(url)?.application_name("brokkr-broker migrate").options(LOCK_TIMEOUT);
-    let mut connection = PgConnection::connect_with(&options).await.doing("connect to the database")?;
-    let migrated = MIGRATOR.run(&mut connection).await;
-    connection.close().await.doing("close the connection")?;
+    let mut conn = PgConnection::connect_with(&options).await.doing("connect to the database")?;
+    let migrated = MIGRATOR.run(&mut conn).await;
+    conn.close().await.doing("close the connection")?;
     Ok(migrated?)
 }
 
@@ -77,14 +77,12 @@ fn waits_for_a_lock(error: &MigrateError) -> bool {
 /// Refuses a database that lacks a migration. One with more migrations is fine: it belongs to a newer broker.
 pub async fn schema_check(pool: &PgPool) -> Result<(), SchemaError> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
-        .fetch_one(pool)
-        .await
-        .doing("find the table of migrations")?;
+        .one(pool, "find the table of migrations")
+        .await?;
     let done: Vec<i64> = if exists {
         sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
-            .fetch_all(pool)
-            .await
-            .doing("read the migrations")?
+            .all(pool, "read the migrations")
+            .await?
     } else {
         Vec::new()
     };

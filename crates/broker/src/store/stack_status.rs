@@ -3,24 +3,25 @@
 use std::collections::HashMap;
 
 use brokkr_api::reason::{Message, Reason};
-use brokkr_api::report::{Condition, Hops, ObjectNote, Transition};
+use brokkr_api::report::Transition;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::filing::Filed;
 use crate::domain::status::LastReport;
 
 /// Stores reports that are newer than the stored ones: by sequence id, then by time. Hops of the same object accumulate.
 /// The reports have to be about different stacks.
 pub async fn stack_status_store_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     filed: &[&Filed],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
@@ -65,19 +66,17 @@ pub async fn stack_status_store_on_conn(
     .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
     .bind(filed.iter().map(|filed| filed.group.as_ref().map(|group| group.key.as_slice())).collect::<Vec<_>>())
-    .execute(connection)
+    .run(conn, "store the status")
     .await
-    .map(|_| ())
-    .doing("store the status")
 }
 
 /// Stores only the conditions, where they are newer: of reports that change no state. The reports have to be about
 /// different stacks.
 pub async fn stack_status_store_conditions_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     filed: &[&Filed],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
         "UPDATE stack_status AS old SET conditions = r.conditions, conditions_at = r.at
@@ -92,10 +91,8 @@ pub async fn stack_status_store_conditions_on_conn(
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
     .bind(reports().map(|report| Json(&report.conditions)).collect::<Vec<_>>())
-    .execute(connection)
+    .run(conn, "store the conditions")
     .await
-    .map(|_| ())
-    .doing("store the conditions")
 }
 
 /// Returns agents that ever reported about the stack, sorted by name, after a name.
@@ -105,7 +102,7 @@ pub async fn stack_status_reporters(
     stack: StackId,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<(String, AgentId)>, StoreError> {
+) -> Result<Vec<(String, AgentId)>> {
     let rows: Vec<(String, Uuid)> = sqlx::query_as(
         "SELECT a.name, a.id FROM stack_status t JOIN agents a ON a.id = t.agent_id
          WHERE t.project = $1 AND t.stack_id = $2 AND a.name > $3 ORDER BY a.name LIMIT $4",
@@ -114,42 +111,23 @@ pub async fn stack_status_reporters(
     .bind(stack.0)
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .fetch_all(pool)
-    .await
-    .doing("list the agents that reported about the stack")?;
+    .all(pool, "list the agents that reported about the stack")
+    .await?;
     Ok(rows.into_iter().map(|(name, id)| (name, AgentId(id))).collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct StatusRow {
-    stack_id: Uuid,
-    agent_id: Uuid,
-    sequence_id: i64,
-    transition: String,
-    reason: String,
-    details: Option<serde_json::Value>,
-    message: String,
-    objects: Json<Vec<ObjectNote>>,
-    hops: Json<Hops>,
-    conditions: Json<Vec<Condition>>,
-    ready: i32,
-    total: i32,
-}
-
-impl StatusRow {
-    fn report(self) -> Result<LastReport, sqlx::Error> {
-        Ok(LastReport {
-            sequence_id: SequenceId(self.sequence_id),
-            transition: known(&self.transition)?,
-            reason: Reason::from_parts(&self.reason, self.details),
-            message: Message::new(self.message),
-            objects: self.objects.0,
-            hops: self.hops.0,
-            conditions: self.conditions.0,
-            ready: self.ready.unsigned_abs(),
-            total: self.total.unsigned_abs(),
-        })
-    }
+fn read_report(row: PgRow) -> Result<LastReport, sqlx::Error> {
+    Ok(LastReport {
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        transition: row.known("transition")?,
+        reason: Reason::from_parts(row.field("reason")?, row.field("details")?),
+        message: Message::new(row.field::<String>("message")?),
+        objects: row.json("objects")?,
+        hops: row.json("hops")?,
+        conditions: row.json("conditions")?,
+        ready: row.field::<i32>("ready")?.unsigned_abs(),
+        total: row.field::<i32>("total")?.unsigned_abs(),
+    })
 }
 
 macro_rules! status_columns {
@@ -170,18 +148,15 @@ pub async fn stack_status_fetch(
     project: &str,
     stack: StackId,
     agents: &[AgentId],
-) -> Result<HashMap<AgentId, LastReport>, StoreError> {
-    let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
+) -> Result<HashMap<AgentId, LastReport>> {
+    let reports = sqlx::query(status_columns!(
         " FROM stack_status t WHERE t.project = $1 AND t.stack_id = $2 AND t.agent_id = ANY($3)"
     ))
     .bind(project)
     .bind(stack.0)
     .bind(agents.iter().map(|agent| agent.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await
-    .doing(ACTION)?;
-    let reports = rows.into_iter().map(|row| Ok((AgentId(row.agent_id), row.report()?)));
-    reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
+    .try_map(|row| Ok((AgentId(row.field("agent_id")?), read_report(row)?)));
+    Ok(reports.all(pool, ACTION).await?.into_iter().collect())
 }
 
 /// Returns the last reports of the agent about these stacks of a project.
@@ -190,25 +165,15 @@ pub async fn stack_status_of_agent(
     project: &str,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<HashMap<StackId, LastReport>, StoreError> {
-    let rows: Vec<StatusRow> = sqlx::query_as(status_columns!(
+) -> Result<HashMap<StackId, LastReport>> {
+    let reports = sqlx::query(status_columns!(
         " FROM stack_status t WHERE t.project = $1 AND t.stack_id = ANY($2) AND t.agent_id = $3"
     ))
     .bind(project)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .bind(agent.0)
-    .fetch_all(pool)
-    .await
-    .doing(ACTION)?;
-    let reports = rows.into_iter().map(|row| Ok((StackId(row.stack_id), row.report()?)));
-    reports.collect::<Result<_, sqlx::Error>>().doing(ACTION)
-}
-
-#[derive(sqlx::FromRow)]
-struct NamedRow {
-    name: String,
-    #[sqlx(flatten)]
-    status: StatusRow,
+    .try_map(|row| Ok((StackId(row.field("stack_id")?), read_report(row)?)));
+    Ok(reports.all(pool, ACTION).await?.into_iter().collect())
 }
 
 type NamedReport = (String, AgentId, Option<LastReport>);
@@ -221,8 +186,8 @@ pub async fn stack_status_by_transition(
     transition: &Transition,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<NamedReport>, StoreError> {
-    let rows: Vec<NamedRow> = sqlx::query_as(status_columns!(
+) -> Result<Vec<NamedReport>> {
+    sqlx::query(status_columns!(
         ", t.agent_name AS name FROM stack_status t
          WHERE t.project = $1 AND t.stack_id = $2 AND t.transition = $3 AND t.agent_name > $4
          ORDER BY t.agent_name LIMIT $5"
@@ -232,12 +197,9 @@ pub async fn stack_status_by_transition(
     .bind(transition.to_string())
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .fetch_all(pool)
+    .try_map(|row| Ok((row.field("name")?, AgentId(row.field("agent_id")?), Some(read_report(row)?))))
+    .all(pool, ACTION)
     .await
-    .doing(ACTION)?;
-    let named =
-        rows.into_iter().map(|row| Ok((row.name, AgentId(row.status.agent_id), Some(row.status.report()?))));
-    named.collect::<Result<_, sqlx::Error>>().doing(ACTION)
 }
 
 /// Returns all agents, sorted by name, after a name, each with its last report about the stack, if any.
@@ -247,14 +209,13 @@ pub async fn stack_status_walk(
     stack: StackId,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<NamedReport>, StoreError> {
+) -> Result<Vec<NamedReport>> {
     let agents: Vec<(Uuid, String)> =
         sqlx::query_as("SELECT id, name FROM agents WHERE name > $1 ORDER BY name LIMIT $2")
             .bind(after.unwrap_or_default())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(pool)
-            .await
-            .doing(ACTION)?;
+            .all(pool, ACTION)
+            .await?;
     let ids: Vec<AgentId> = agents.iter().map(|(id, _)| AgentId(*id)).collect();
     let mut reports = stack_status_fetch(pool, project, stack, &ids).await?;
     Ok(agents.into_iter().map(|(id, name)| (name, AgentId(id), reports.remove(&AgentId(id)))).collect())

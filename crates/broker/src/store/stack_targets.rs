@@ -5,39 +5,37 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::stacks::LockedStack;
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result, Run as _};
 
 /// Finds agents by name or id.
 pub async fn stack_targets_resolve_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     named: &[String],
-) -> Result<Vec<(AgentId, String)>, StoreError> {
+) -> Result<Vec<(AgentId, String)>> {
     let ids: Vec<Uuid> = named.iter().filter_map(|text| text.parse().ok()).collect();
     let found: Vec<(Uuid, String)> =
         sqlx::query_as("SELECT id, name FROM agents WHERE name = ANY($1) OR id = ANY($2)")
             .bind(named)
             .bind(ids)
-            .fetch_all(connection)
-            .await
-            .doing("find the targeted agents")?;
+            .all(conn, "find the targeted agents")
+            .await?;
     Ok(found.into_iter().map(|(id, name)| (AgentId(id), name)).collect())
 }
 
 pub async fn stack_targets_replace_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     agents: &[AgentId],
     selectors: &[Selector],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let agents: Vec<Uuid> = agents.iter().map(|agent| agent.0).collect();
     let selectors: Vec<String> = selectors.iter().map(ToString::to_string).collect();
     sqlx::query("DELETE FROM stack_targets WHERE project = $1 AND stack_id = $2 AND agent_id <> ALL($3)")
         .bind(&stack.project)
         .bind(stack.id.0)
         .bind(&agents)
-        .execute(&mut *connection)
-        .await
-        .doing("remove targets")?;
+        .run(&mut *conn, "remove targets")
+        .await?;
     sqlx::query(
         "INSERT INTO stack_targets (project, stack_id, agent_id)
          SELECT $1, $2, id FROM unnest($3::uuid[]) AS wanted (id) ON CONFLICT DO NOTHING",
@@ -45,16 +43,14 @@ pub async fn stack_targets_replace_on_conn(
     .bind(&stack.project)
     .bind(stack.id.0)
     .bind(&agents)
-    .execute(&mut *connection)
-    .await
-    .doing("add targets")?;
+    .run(&mut *conn, "add targets")
+    .await?;
     sqlx::query("DELETE FROM stack_selectors WHERE project = $1 AND stack_id = $2 AND selector <> ALL($3)")
         .bind(&stack.project)
         .bind(stack.id.0)
         .bind(&selectors)
-        .execute(&mut *connection)
-        .await
-        .doing("remove selectors")?;
+        .run(&mut *conn, "remove selectors")
+        .await?;
     sqlx::query(
         "INSERT INTO stack_selectors (project, stack_id, selector)
          SELECT $1, $2, selector FROM unnest($3::text[]) AS wanted (selector) ON CONFLICT DO NOTHING",
@@ -62,8 +58,6 @@ pub async fn stack_targets_replace_on_conn(
     .bind(&stack.project)
     .bind(stack.id.0)
     .bind(&selectors)
-    .execute(connection)
+    .run(conn, "add selectors")
     .await
-    .map(|_| ())
-    .doing("add selectors")
 }

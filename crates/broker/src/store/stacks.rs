@@ -4,11 +4,12 @@ use brokkr_api::page::Sort;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_api::{Labels, SequenceId, StackId};
 use jiff::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _, known};
 
 /// The id or name of a stack.
 #[derive(Clone, Debug)]
@@ -35,37 +36,22 @@ pub struct LockedStack {
     pub deleted_at: Option<Timestamp>,
 }
 
-#[derive(sqlx::FromRow)]
-struct StackRow {
-    project: String,
-    id: Uuid,
-    name: String,
-    labels: Json<Labels>,
-    annotations: Json<Labels>,
-    newest_sequence_id: Option<i64>,
-    created_at: jiff_sqlx::Timestamp,
-    deleted_at: Option<jiff_sqlx::Timestamp>,
-    target_agents: Vec<String>,
-    selectors: Vec<String>,
-}
-
-impl StackRow {
-    fn stack(self) -> Result<Stack, sqlx::Error> {
-        Ok(Stack {
-            project: self.project,
-            id: StackId(self.id),
-            name: known(&self.name)?,
-            labels: self.labels.0,
-            annotations: self.annotations.0,
-            targets: StackTargets {
-                agents: self.target_agents,
-                selectors: self.selectors.iter().map(|text| known(text)).collect::<Result<_, _>>()?,
-            },
-            sequence_id: self.newest_sequence_id.map(SequenceId),
-            created_at: self.created_at.to_jiff(),
-            deleted_at: self.deleted_at.map(jiff_sqlx::Timestamp::to_jiff),
-        })
-    }
+fn read_stack(row: PgRow) -> Result<Stack, sqlx::Error> {
+    let selectors: Vec<String> = row.field("selectors")?;
+    Ok(Stack {
+        project: row.field("project")?,
+        id: StackId(row.field("id")?),
+        name: row.known("name")?,
+        labels: row.json("labels")?,
+        annotations: row.json("annotations")?,
+        targets: StackTargets {
+            agents: row.field("target_agents")?,
+            selectors: selectors.iter().map(|text| known(text)).collect::<Result<_, _>>()?,
+        },
+        sequence_id: row.field::<Option<i64>>("newest_sequence_id")?.map(SequenceId),
+        created_at: row.time("created_at")?,
+        deleted_at: row.time_opt("deleted_at")?,
+    })
 }
 
 macro_rules! stack_columns {
@@ -87,21 +73,18 @@ pub async fn stack_fetch(
     executor: impl PgExecutor<'_>,
     project: &str,
     stack: &StackRef,
-) -> Result<Option<Stack>, StoreError> {
+) -> Result<Option<Stack>> {
     let query = match stack {
         StackRef::Id(id) => {
-            sqlx::query_as::<_, StackRow>(stack_columns!("WHERE s.project = $1 AND s.id = $2"))
-                .bind(project)
-                .bind(id.0)
+            sqlx::query(stack_columns!("WHERE s.project = $1 AND s.id = $2")).bind(project).bind(id.0)
         }
-        StackRef::Name(name) => sqlx::query_as::<_, StackRow>(stack_columns!(
+        StackRef::Name(name) => sqlx::query(stack_columns!(
             "WHERE s.project = $1 AND s.name = $2 ORDER BY s.deleted_at DESC NULLS FIRST LIMIT 1"
         ))
         .bind(project)
         .bind(name),
     };
-    let row = query.fetch_optional(executor).await.doing("read the stack")?;
-    row.map(StackRow::stack).transpose().doing("read the stack")
+    query.try_map(read_stack).optional(executor, "read the stack").await
 }
 
 /// Non-deleted stacks with this text in their names.
@@ -122,14 +105,14 @@ pub async fn stack_list(
     sort: Sort,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Stack>, StoreError> {
+) -> Result<Vec<Stack>> {
     let sql = match sort {
         Sort::Name => living!("AND ($3::text IS NULL OR s.name > $3) ORDER BY s.name LIMIT $4"),
         Sort::NameDown => living!("AND ($3::text IS NULL OR s.name < $3) ORDER BY s.name DESC LIMIT $4"),
         Sort::Created => living!("AND ($3::text IS NULL OR s.id > $3::uuid) ORDER BY s.id LIMIT $4"),
         Sort::CreatedDown => living!("AND ($3::text IS NULL OR s.id < $3::uuid) ORDER BY s.id DESC LIMIT $4"),
     };
-    stacks_by(executor, sql, project, name, after, most).await.doing("list the stacks")
+    stacks_by(executor, sql, project, name, after, most, "list the stacks").await
 }
 
 /// Returns up to `limit` deleted stacks that agents still hold, after the cursor, oldest first, because names of deleted
@@ -140,14 +123,14 @@ pub async fn stack_list_owed(
     name: Option<&str>,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Stack>, StoreError> {
+) -> Result<Vec<Stack>> {
     let sql = stack_columns!(
         "WHERE s.project = $1 AND s.deleted_at IS NOT NULL AND ($2::text IS NULL OR position($2 IN s.name) > 0)
            AND EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)
            AND ($3::text IS NULL OR s.id > $3::uuid)
          ORDER BY s.id LIMIT $4"
     );
-    stacks_by(executor, sql, project, name, after, most).await.doing("list the deleted stacks")
+    stacks_by(executor, sql, project, name, after, most, "list the deleted stacks").await
 }
 
 /// The stacks of a project ($1) with this text in their names ($2), after the cursor ($3), at most $4.
@@ -158,15 +141,16 @@ async fn stacks_by(
     name: Option<&str>,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Stack>, sqlx::Error> {
-    let rows: Vec<StackRow> = sqlx::query_as(sql)
+    action: &'static str,
+) -> Result<Vec<Stack>> {
+    sqlx::query(sql)
         .bind(project)
         .bind(name)
         .bind(after)
         .bind(i64::try_from(most).unwrap_or(i64::MAX))
-        .fetch_all(executor)
-        .await?;
-    rows.into_iter().map(StackRow::stack).collect()
+        .try_map(read_stack)
+        .all(executor, action)
+        .await
 }
 
 /// Returns the labels of each non-deleted stack with this text in its name.
@@ -174,25 +158,24 @@ pub async fn stack_labels(
     executor: impl PgExecutor<'_>,
     project: &str,
     name: Option<&str>,
-) -> Result<Vec<Labels>, StoreError> {
+) -> Result<Vec<Labels>> {
     let labels: Vec<Json<Labels>> = sqlx::query_scalar(
         "SELECT labels FROM stacks
          WHERE project = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR position($2 IN name) > 0)",
     )
     .bind(project)
     .bind(name)
-    .fetch_all(executor)
-    .await
-    .doing("count the stacks")?;
+    .all(executor, "count the stacks")
+    .await?;
     Ok(labels.into_iter().map(|labels| labels.0).collect())
 }
 
 /// Locks the stack's row: because of this, the order of sequence ids within a stack is the order of commits.
 pub async fn stack_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     stack: &StackRef,
-) -> Result<Option<LockedStack>, StoreError> {
+) -> Result<Option<LockedStack>> {
     type Row = (String, Uuid, String, Option<i64>, Option<jiff_sqlx::Timestamp>);
     let query = match stack {
         StackRef::Id(id) => sqlx::query_as::<_, Row>(
@@ -208,7 +191,7 @@ pub async fn stack_lock_on_conn(
         .bind(project)
         .bind(name),
     };
-    let row = query.fetch_optional(connection).await.doing("lock the stack")?;
+    let row = query.optional(conn, "lock the stack").await?;
     Ok(row.map(|(project, id, name, newest, deleted_at)| LockedStack {
         project,
         id: StackId(id),
@@ -220,11 +203,11 @@ pub async fn stack_lock_on_conn(
 
 /// Inserts a stack, unless a non-deleted one of that name exists.
 pub async fn stack_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     id: StackId,
     name: &str,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     sqlx::query(
         "INSERT INTO stacks (project, id, name) VALUES ($1, $2, $3)
          ON CONFLICT (project, name) WHERE deleted_at IS NULL DO NOTHING",
@@ -232,17 +215,16 @@ pub async fn stack_insert_on_conn(
     .bind(project)
     .bind(id.0)
     .bind(name)
-    .execute(connection)
+    .affected(conn, "insert the stack")
     .await
-    .map(|done| done.rows_affected() == 1)
-    .doing("insert the stack")
+    .map(|rows| rows == 1)
 }
 
 pub async fn stack_change_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     change: &PutStack,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE stacks SET labels = coalesce($3, labels), annotations = coalesce($4, annotations)
          WHERE project = $1 AND id = $2",
@@ -251,19 +233,17 @@ pub async fn stack_change_on_conn(
     .bind(stack.id.0)
     .bind(change.labels.as_ref().map(Json))
     .bind(change.annotations.as_ref().map(Json))
-    .execute(connection)
+    .run(conn, "change the stack")
     .await
-    .map(|_| ())
-    .doing("change the stack")
 }
 
 /// Makes this object the newest of its stack; a deletion marker deletes the stack.
 pub async fn stack_advance_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stack: &LockedStack,
     newest: SequenceId,
     deleted: bool,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE stacks SET newest_sequence_id = $3, deleted_at = CASE WHEN $4 THEN now() ELSE deleted_at END
          WHERE project = $1 AND id = $2",
@@ -272,21 +252,18 @@ pub async fn stack_advance_on_conn(
     .bind(stack.id.0)
     .bind(newest.0)
     .bind(deleted)
-    .execute(connection)
+    .run(conn, "advance the stack")
     .await
-    .map(|_| ())
-    .doing("advance the stack")
 }
 
 /// Returns the projects of these stacks, deleted ones included.
 pub async fn stack_projects(
     pool: &sqlx::PgPool,
     stacks: &[StackId],
-) -> Result<std::collections::HashMap<StackId, String>, StoreError> {
+) -> Result<std::collections::HashMap<StackId, String>> {
     let rows: Vec<(Uuid, String)> = sqlx::query_as("SELECT id, project FROM stacks WHERE id = ANY($1)")
         .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-        .fetch_all(pool)
-        .await
-        .doing("read the projects of the stacks")?;
+        .all(pool, "read the projects of the stacks")
+        .await?;
     Ok(rows.into_iter().map(|(id, project)| (StackId(id), project)).collect())
 }

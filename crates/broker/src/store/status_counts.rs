@@ -8,14 +8,14 @@ use brokkr_api::{SequenceId, StackId};
 use sqlx::PgPool;
 use sqlx::types::Json;
 
-use super::{Doing as _, StoreError, known};
+use super::{Doing as _, Fetch as _, Result, Run as _, known};
 
 /// Returns the number of agents per last transition of a stack.
 pub async fn status_counts_of_stack(
     pool: &PgPool,
     project: &str,
     stack: StackId,
-) -> Result<Vec<(SequenceId, Transition, u64)>, StoreError> {
+) -> Result<Vec<(SequenceId, Transition, u64)>> {
     let rows: Vec<(i64, String, i64)> = sqlx::query_as(
         "SELECT sequence_id, transition, sum(count)::bigint FROM status_counts
          WHERE project = $1 AND stack_id = $2
@@ -23,9 +23,8 @@ pub async fn status_counts_of_stack(
     )
     .bind(project)
     .bind(stack.0)
-    .fetch_all(pool)
-    .await
-    .doing("read the counts of the stack")?;
+    .all(pool, "read the counts of the stack")
+    .await?;
     rows.into_iter()
         .map(|(sequence, transition, agents)| {
             Ok((SequenceId(sequence), known(&transition)?, agents.unsigned_abs()))
@@ -59,7 +58,7 @@ pub async fn error_group_list(
     stack: Option<StackId>,
     after: Option<GroupCursor>,
     limit: usize,
-) -> Result<Vec<(GroupCursor, ErrorGroup)>, StoreError> {
+) -> Result<Vec<(GroupCursor, ErrorGroup)>> {
     let (below, key) = after.map_or((i64::MAX, Vec::new()), |place| (place.count, place.key));
     let rows: Vec<GroupRow> = sqlx::query_as(
         "WITH groups AS (
@@ -91,9 +90,8 @@ pub async fn error_group_list(
     .bind(below)
     .bind(key)
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
-    .await
-    .doing("list the errors")?;
+    .all(pool, "list the errors")
+    .await?;
     Ok(rows
         .into_iter()
         .map(|row| {
@@ -113,12 +111,11 @@ pub async fn error_group_list(
 
 /// Deletes counts that add up to zero, and unused reasons. Locks every shard meanwhile, so that nothing is added between
 /// reading and deleting.
-pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64, StoreError> {
+pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64> {
     let mut transaction = pool.begin().await.doing("begin to delete empty counts")?;
     sqlx::query("SELECT pg_advisory_xact_lock(1112690258, shard) FROM generate_series(0, 15) AS shard")
-        .execute(&mut *transaction)
-        .await
-        .doing("lock the counts")?;
+        .run(&mut *transaction, "lock the counts")
+        .await?;
     let deleted = sqlx::query(
         "DELETE FROM status_counts c USING (
             SELECT project, stack_id, sequence_id, transition, reason_key FROM status_counts
@@ -126,18 +123,15 @@ pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64, StoreError> {
          WHERE c.project = over.project AND c.stack_id = over.stack_id AND c.sequence_id = over.sequence_id
            AND c.transition = over.transition AND c.reason_key = over.reason_key",
     )
-    .execute(&mut *transaction)
-    .await
-    .doing("delete empty counts")?
-    .rows_affected();
+    .affected(&mut *transaction, "delete empty counts")
+    .await?;
     transaction.commit().await.doing("commit the deletion of empty counts")?;
     // A day is far longer than any transaction that has inserted a reason and not counted it yet.
     sqlx::query(
         "DELETE FROM reasons r WHERE r.created_at < now() - interval '1 day' AND NOT EXISTS (
             SELECT FROM status_counts c WHERE c.project = r.project AND c.reason_key = r.key AND c.reason_key <> '')",
     )
-    .execute(pool)
-    .await
-    .doing("delete unused reasons")?;
+    .run(pool, "delete unused reasons")
+    .await?;
     Ok(deleted)
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
-use super::{Doing as _, StoreError};
+use super::{Result, Run as _};
 
 /// Claims the task if no replica ran it within the time. A claim after a pause of four times that long begins a new
 /// series.
-pub async fn task_claim(pool: &PgPool, name: &str, every: Duration) -> Result<bool, StoreError> {
+pub async fn task_claim(pool: &PgPool, name: &str, every: Duration) -> Result<bool> {
     sqlx::query(
         "UPDATE task_claims SET since = CASE WHEN claimed_at < now() - make_interval(secs => $2 * 4) THEN now() ELSE since END,
                            claimed_at = now()
@@ -16,8 +16,6 @@ pub async fn task_claim(pool: &PgPool, name: &str, every: Duration) -> Result<bo
     )
     .bind(name)
     .bind(every.as_secs_f64())
-    .execute(pool)
-    .await
-    .map(|done| done.rows_affected() == 1)
-    .doing("claim a periodic task")
+    .affected(pool, "claim a periodic task")
+    .await.map(|rows| rows == 1)
 }

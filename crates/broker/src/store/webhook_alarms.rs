@@ -7,9 +7,9 @@ use brokkr_api::reason::{Message, Reason};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
-use uuid::Uuid;
+use sqlx::postgres::PgRow;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Episode, next_check};
 
 /// Identifies an alarm.
@@ -30,54 +30,35 @@ pub struct StoredAlarm {
     pub message: Message,
 }
 
-#[derive(sqlx::FromRow)]
-struct AlarmRow {
-    project: String,
-    stack_id: Uuid,
-    agent_id: Uuid,
-    kind: String,
-    announced: bool,
-    since: jiff_sqlx::Timestamp,
-    last: jiff_sqlx::Timestamp,
-    count: i32,
-    cause: String,
-    sequence_id: i64,
-    reason: String,
-    details: Option<serde_json::Value>,
-    message: String,
-}
-
-impl AlarmRow {
-    fn alarm(self) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
-        let episode = Episode {
-            since: self.since.to_jiff(),
-            last: self.last.to_jiff(),
-            count: self.count.unsigned_abs(),
-            cause: known(&self.cause)?,
-        };
-        let key = AlarmKey {
-            project: self.project,
-            stack: StackId(self.stack_id),
-            agent: AgentId(self.agent_id),
-            kind: known(&self.kind)?,
-        };
-        let stored = StoredAlarm {
-            alarm: if self.announced { Alarm::Announced(episode) } else { Alarm::Pending(episode) },
-            sequence_id: SequenceId(self.sequence_id),
-            reason: Reason::from_parts(&self.reason, self.details),
-            message: Message::new(self.message),
-        };
-        Ok((key, stored))
-    }
+fn read_alarm(row: PgRow) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
+    let episode = Episode {
+        since: row.time("since")?,
+        last: row.time("last")?,
+        count: row.field::<i32>("count")?.unsigned_abs(),
+        cause: row.known("cause")?,
+    };
+    let key = AlarmKey {
+        project: row.field("project")?,
+        stack: StackId(row.field("stack_id")?),
+        agent: AgentId(row.field("agent_id")?),
+        kind: row.known("kind")?,
+    };
+    let stored = StoredAlarm {
+        alarm: if row.field("announced")? { Alarm::Announced(episode) } else { Alarm::Pending(episode) },
+        sequence_id: SequenceId(row.field("sequence_id")?),
+        reason: Reason::from_parts(row.field("reason")?, row.field("details")?),
+        message: Message::new(row.field::<String>("message")?),
+    };
+    Ok((key, stored))
 }
 
 /// Returns the alarms of these stacks on the agent, locked in order, so that two transactions never deadlock.
 pub async fn webhook_alarm_lock_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     stacks: &[StackId],
-) -> Result<HashMap<AlarmKey, StoredAlarm>, StoreError> {
-    let rows: Vec<AlarmRow> = sqlx::query_as(
+) -> Result<HashMap<AlarmKey, StoredAlarm>> {
+    let alarms = sqlx::query(
         "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
                 details, message
          FROM webhook_alarms WHERE agent_id = $1 AND stack_id = ANY($2)
@@ -85,38 +66,37 @@ pub async fn webhook_alarm_lock_on_conn(
     )
     .bind(agent.0)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await
-    .doing("read alarms")?;
-    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms")
+    .try_map(read_alarm)
+    .all(conn, "read alarms")
+    .await?;
+    Ok(alarms.into_iter().collect())
 }
 
 /// Returns and locks alarms that may change by time alone; skips those that another replica has locked.
 pub async fn webhook_alarm_due_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     limit: i64,
-) -> Result<Vec<(AlarmKey, StoredAlarm)>, StoreError> {
-    let rows: Vec<AlarmRow> = sqlx::query_as(
+) -> Result<Vec<(AlarmKey, StoredAlarm)>> {
+    sqlx::query(
         "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
                 details, message
          FROM webhook_alarms WHERE next_check_at <= now() ORDER BY next_check_at LIMIT $1 FOR UPDATE SKIP LOCKED",
     )
     .bind(limit)
-    .fetch_all(connection)
+    .try_map(read_alarm)
+    .all(conn, "read alarms that are due")
     .await
-    .doing("read alarms that are due")?;
-    rows.into_iter().map(AlarmRow::alarm).collect::<Result<_, _>>().doing("read alarms that are due")
 }
 
 /// Stores the state of an alarm.
 pub async fn webhook_alarm_store_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     key: &AlarmKey,
     stored: &StoredAlarm,
     grace: Duration,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let (announced, episode) = match stored.alarm {
-        Alarm::Quiet => return webhook_alarm_delete_on_conn(connection, key).await,
+        Alarm::Quiet => return webhook_alarm_delete_on_conn(conn, key).await,
         Alarm::Pending(episode) => (false, episode),
         Alarm::Announced(episode) => (true, episode),
     };
@@ -143,16 +123,11 @@ pub async fn webhook_alarm_store_on_conn(
     .bind(stored.reason.details())
     .bind(stored.message.to_string())
     .bind(next_check(key.kind, stored.alarm, grace).map(|at| at.to_sqlx()))
-    .execute(connection)
+    .run(conn, "store an alarm")
     .await
-    .map(|_| ())
-    .doing("store an alarm")
 }
 
-async fn webhook_alarm_delete_on_conn(
-    connection: &mut PgConnection,
-    key: &AlarmKey,
-) -> Result<(), StoreError> {
+async fn webhook_alarm_delete_on_conn(conn: &mut PgConnection, key: &AlarmKey) -> Result<()> {
     sqlx::query(
         "DELETE FROM webhook_alarms WHERE project = $1 AND stack_id = $2 AND agent_id = $3 AND kind = $4",
     )
@@ -160,8 +135,6 @@ async fn webhook_alarm_delete_on_conn(
     .bind(key.stack.0)
     .bind(key.agent.0)
     .bind(key.kind.to_string())
-    .execute(connection)
+    .run(conn, "delete an alarm")
     .await
-    .map(|_| ())
-    .doing("delete an alarm")
 }

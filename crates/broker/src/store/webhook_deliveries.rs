@@ -2,12 +2,12 @@
 
 use brokkr_api::webhooks::{Attempt, Delivery, DeliveryState, WebhookEvent};
 use brokkr_api::{DeliveryId, WebhookId};
-use sqlx::types::Json;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool};
 use std::time::Duration;
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
 /// A message that this replica has to send before the lease ends.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub async fn webhook_delivery_claim(
     each: i64,
     total: i64,
     lease: Duration,
-) -> Result<Vec<ClaimedDelivery>, StoreError> {
+) -> Result<Vec<ClaimedDelivery>> {
     let claim = Uuid::now_v7();
     let rows: Vec<(String, Uuid, Uuid, String, i32)> = sqlx::query_as(
         "WITH due AS (
@@ -57,9 +57,8 @@ pub async fn webhook_delivery_claim(
     .bind(total)
     .bind(claim)
     .bind(lease.as_secs_f64())
-    .fetch_all(pool)
-    .await
-    .doing("claim webhook messages")?;
+    .all(pool, "claim webhook messages")
+    .await?;
     let claimed = rows.into_iter().map(|(project, webhook, id, body, attempts)| ClaimedDelivery {
         project,
         webhook: WebhookId(webhook),
@@ -73,11 +72,11 @@ pub async fn webhook_delivery_claim(
 
 /// Stores the outcome of an attempt; returns false if the claim was lost meanwhile and nothing was stored.
 pub async fn webhook_delivery_finish_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     claimed: &ClaimedDelivery,
     attempt: &Attempt,
     next: DeliveryOutcome,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let (state, wait) = match next {
         DeliveryOutcome::Delivered => (DeliveryState::Delivered, Duration::ZERO),
         DeliveryOutcome::Retry(wait) => (DeliveryState::Pending, wait),
@@ -98,10 +97,9 @@ pub async fn webhook_delivery_finish_on_conn(
     .bind(&attempt.error)
     .bind(i32::try_from(attempt.millis).unwrap_or(i32::MAX))
     .bind(&attempt.answer)
-    .execute(connection)
-    .await
-    .doing("store the outcome of a webhook message")?;
-    Ok(finished.rows_affected() > 0)
+    .affected(conn, "store the outcome of a webhook message")
+    .await?;
+    Ok(finished > 0)
 }
 
 /// A new message.
@@ -113,10 +111,10 @@ pub struct NewDelivery {
 }
 
 pub async fn webhook_delivery_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     new: &[NewDelivery],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "INSERT INTO webhook_deliveries (project, webhook_id, id, event, body)
          SELECT $1, r.webhook_id, r.id, r.event, r.body::jsonb
@@ -127,19 +125,17 @@ pub async fn webhook_delivery_insert_on_conn(
     .bind(new.iter().map(|_| DeliveryId::generate().0).collect::<Vec<_>>())
     .bind(new.iter().map(|delivery| delivery.event.to_string()).collect::<Vec<_>>())
     .bind(new.iter().map(|delivery| String::from_utf8_lossy(&delivery.body)).collect::<Vec<_>>())
-    .execute(connection)
+    .run(conn, "insert webhook messages")
     .await
-    .map(|_| ())
-    .doing("insert webhook messages")
 }
 
 /// Makes the pending messages of a disabled webhook dead letters.
 pub async fn webhook_delivery_give_up_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: WebhookId,
     because: &str,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE webhook_deliveries
          SET state = 'dead', claim_token = NULL, last_error = $3, last_attempt_at = coalesce(last_attempt_at, now())
@@ -148,19 +144,17 @@ pub async fn webhook_delivery_give_up_on_conn(
     .bind(project)
     .bind(webhook.0)
     .bind(because)
-    .execute(connection)
+    .run(conn, "give up the pending messages of the webhook")
     .await
-    .map(|_| ())
-    .doing("discard the pending messages of the webhook")
 }
 
 /// Makes a message due again, from the first attempt on. Returns false if it does not exist.
 pub async fn webhook_delivery_resend_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: WebhookId,
     delivery: DeliveryId,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let resent = sqlx::query(
         "UPDATE webhook_deliveries SET state = 'pending', due_at = now(), attempts = 0, claim_token = NULL
          WHERE project = $1 AND webhook_id = $2 AND id = $3",
@@ -168,52 +162,33 @@ pub async fn webhook_delivery_resend_on_conn(
     .bind(project)
     .bind(webhook.0)
     .bind(delivery.0)
-    .execute(connection)
-    .await
-    .doing("resend a webhook message")?;
-    Ok(resent.rows_affected() > 0)
+    .affected(conn, "resend a webhook message")
+    .await?;
+    Ok(resent > 0)
 }
 
-#[derive(sqlx::FromRow)]
-struct DeliveryRow {
-    webhook_id: Uuid,
-    id: Uuid,
-    event: String,
-    body: Json<serde_json::Value>,
-    state: String,
-    created_at: jiff_sqlx::Timestamp,
-    due_at: jiff_sqlx::Timestamp,
-    attempts: i32,
-    last_attempt_at: Option<jiff_sqlx::Timestamp>,
-    last_status: Option<i32>,
-    last_error: Option<String>,
-    last_millis: Option<i32>,
-    last_response: Option<String>,
-}
-
-impl DeliveryRow {
-    fn delivery(self) -> Result<Delivery, sqlx::Error> {
-        let state: DeliveryState = known(&self.state)?;
-        let attempt = Attempt {
-            delivered: state == DeliveryState::Delivered,
-            status: self.last_status.and_then(|status| u16::try_from(status).ok()),
-            error: self.last_error,
-            millis: self.last_millis.unwrap_or_default().unsigned_abs(),
-            answer: self.last_response.unwrap_or_default(),
-        };
-        Ok(Delivery {
-            id: DeliveryId(self.id),
-            webhook_id: WebhookId(self.webhook_id),
-            event: known(&self.event)?,
-            state,
-            created_at: self.created_at.to_jiff(),
-            attempts: self.attempts.unsigned_abs(),
-            due_at: (state == DeliveryState::Pending).then(|| self.due_at.to_jiff()),
-            last_attempt: self.last_attempt_at.is_some().then_some(attempt),
-            last_attempt_at: self.last_attempt_at.map(jiff_sqlx::Timestamp::to_jiff),
-            body: self.body.0,
-        })
-    }
+fn read_delivery(row: PgRow) -> Result<Delivery, sqlx::Error> {
+    let state: DeliveryState = row.known("state")?;
+    let last_attempt_at = row.time_opt("last_attempt_at")?;
+    let attempt = Attempt {
+        delivered: state == DeliveryState::Delivered,
+        status: row.field::<Option<i32>>("last_status")?.and_then(|status| u16::try_from(status).ok()),
+        error: row.field("last_error")?,
+        millis: row.field::<Option<i32>>("last_millis")?.unwrap_or_default().unsigned_abs(),
+        answer: row.field::<Option<String>>("last_response")?.unwrap_or_default(),
+    };
+    Ok(Delivery {
+        id: DeliveryId(row.field("id")?),
+        webhook_id: WebhookId(row.field("webhook_id")?),
+        event: row.known("event")?,
+        state,
+        created_at: row.time("created_at")?,
+        attempts: row.field::<i32>("attempts")?.unsigned_abs(),
+        due_at: Some(row.time("due_at")?).filter(|_| state == DeliveryState::Pending),
+        last_attempt: last_attempt_at.map(|_| attempt),
+        last_attempt_at,
+        body: row.json("body")?,
+    })
 }
 
 /// Returns up to `limit` messages below the cursor, newest first, plus one if there are more.
@@ -224,8 +199,8 @@ pub async fn webhook_delivery_list(
     state: Option<DeliveryState>,
     below: Option<DeliveryId>,
     limit: usize,
-) -> Result<Vec<Delivery>, StoreError> {
-    let rows: Vec<DeliveryRow> = sqlx::query_as(
+) -> Result<Vec<Delivery>> {
+    sqlx::query(
         "SELECT webhook_id, id, event, body, state, created_at, due_at, attempts, last_attempt_at, last_status,
                 last_error, last_millis, last_response
          FROM webhook_deliveries
@@ -237,13 +212,9 @@ pub async fn webhook_delivery_list(
     .bind(state.map(|state| state.to_string()))
     .bind(below.map(|id| id.0))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_delivery)
+    .all(pool, "list the messages of the webhook")
     .await
-    .doing("list the messages of the webhook")?;
-    rows.into_iter()
-        .map(DeliveryRow::delivery)
-        .collect::<Result<_, _>>()
-        .doing("list the messages of the webhook")
 }
 
 /// Deletes old delivered messages and old dead letters.
@@ -251,7 +222,7 @@ pub async fn webhook_delivery_delete_old(
     pool: &PgPool,
     delivered_after: Duration,
     dead_after: Duration,
-) -> Result<u64, StoreError> {
+) -> Result<u64> {
     let deleted = sqlx::query(
         "DELETE FROM webhook_deliveries WHERE ctid IN (
             SELECT ctid FROM webhook_deliveries
@@ -260,8 +231,7 @@ pub async fn webhook_delivery_delete_old(
     )
     .bind(delivered_after.as_secs_f64())
     .bind(dead_after.as_secs_f64())
-    .execute(pool)
-    .await
-    .doing("delete old webhook messages")?;
-    Ok(deleted.rows_affected())
+    .affected(pool, "delete old webhook messages")
+    .await?;
+    Ok(deleted)
 }

@@ -17,7 +17,7 @@ use super::webhook_alarms::{
     AlarmKey, StoredAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
 };
 use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
-use super::{Doing as _, StoreError};
+use super::{Fetch as _, Result};
 use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, Trouble, step};
 use crate::domain::webhooks::filter::wants;
 use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
@@ -27,33 +27,33 @@ const ALARMS: i64 = 200;
 
 /// Writes a message for every webhook of the project that subscribes to it. Returns whether there is one.
 pub async fn webhook_notify_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     happening: &Happening,
-) -> Result<bool, StoreError> {
-    let listeners = listeners_on_conn(connection, project).await?;
-    notify_on_conn(connection, project, &listeners, std::slice::from_ref(happening)).await
+) -> Result<bool> {
+    let listeners = listeners_on_conn(conn, project).await?;
+    notify_on_conn(conn, project, &listeners, std::slice::from_ref(happening)).await
 }
 
 /// Does the same for new reports of an agent. Also updates alarms: a failure that lasts is announced once, and once more
 /// when it is over.
 pub async fn webhook_notify_reports_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     agent: AgentId,
     reports: &[&Report],
     now: Timestamp,
     grace: Duration,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let mut stacks: Vec<StackId> = reports.iter().map(|report| report.stack_id).collect();
     stacks.sort_unstable();
     stacks.dedup();
-    let stacks = stacks_with_webhooks_on_conn(connection, &stacks).await?;
+    let stacks = stacks_with_webhooks_on_conn(conn, &stacks).await?;
     if stacks.is_empty() {
         return Ok(false);
     }
-    let Some(agent) = agent_on_conn(connection, agent).await? else { return Ok(false) };
+    let Some(agent) = agent_on_conn(conn, agent).await? else { return Ok(false) };
     let ids: Vec<StackId> = stacks.keys().copied().collect();
-    let mut alarms = webhook_alarm_lock_on_conn(connection, agent.id, &ids).await?;
+    let mut alarms = webhook_alarm_lock_on_conn(conn, agent.id, &ids).await?;
     let mut happened: HashMap<&str, Vec<Happening>> = HashMap::new();
     for report in reports {
         let Some((project, stack)) = stacks.get(&report.stack_id) else { continue };
@@ -74,51 +74,50 @@ pub async fn webhook_notify_reports_on_conn(
                 message: report.message.clone(),
             };
             happenings.extend(notice.map(|notice| alert(kind, notice, now, stack, &agent, &kept)));
-            webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
+            webhook_alarm_store_on_conn(conn, &key, &kept, grace).await?;
             alarms.insert(key, kept);
         }
     }
     let mut any = false;
     for (project, happenings) in happened {
-        let listeners = listeners_on_conn(connection, project).await?;
-        any |= notify_on_conn(connection, project, &listeners, &happenings).await?;
+        let listeners = listeners_on_conn(conn, project).await?;
+        any |= notify_on_conn(conn, project, &listeners, &happenings).await?;
     }
     Ok(any)
 }
 
 /// Updates alarms that may change by time alone. Returns their number.
 pub async fn webhook_notify_alarms_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     now: Timestamp,
     grace: Duration,
-) -> Result<usize, StoreError> {
-    let due = webhook_alarm_due_on_conn(connection, ALARMS).await?;
+) -> Result<usize> {
+    let due = webhook_alarm_due_on_conn(conn, ALARMS).await?;
     let looked_at = due.len();
     for (key, mut kept) in due {
         let (alarm, notice) = step(key.kind, kept.alarm, Observation::Time, now, grace);
         kept.alarm = alarm;
-        webhook_alarm_store_on_conn(connection, &key, &kept, grace).await?;
+        webhook_alarm_store_on_conn(conn, &key, &kept, grace).await?;
         let Some(notice) = notice else { continue };
-        let stack = stacks_with_webhooks_on_conn(connection, &[key.stack]).await?.remove(&key.stack);
-        let agent = agent_on_conn(connection, key.agent).await?;
+        let stack = stacks_with_webhooks_on_conn(conn, &[key.stack]).await?.remove(&key.stack);
+        let agent = agent_on_conn(conn, key.agent).await?;
         if let (Some((project, stack)), Some(agent)) = (stack, agent) {
             let happening = alert(key.kind, notice, now, &stack, &agent, &kept);
-            webhook_notify_on_conn(connection, &project, &happening).await?;
+            webhook_notify_on_conn(conn, &project, &happening).await?;
         }
     }
     Ok(looked_at)
 }
 
 /// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending.
-pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>, StoreError> {
+pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>> {
     let seconds: Option<f64> = sqlx::query_scalar(
         "SELECT extract(epoch FROM least(
             (SELECT min(due_at) FROM webhook_deliveries WHERE state = 'pending'),
             (SELECT min(next_check_at) FROM webhook_alarms)) - now())::float8",
     )
-    .fetch_one(pool)
-    .await
-    .doing("find due webhook messages")?;
+    .one(pool, "find due webhook messages")
+    .await?;
     Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e6))))
 }
 
@@ -128,25 +127,21 @@ struct Listener {
     filter: WebhookFilter,
 }
 
-async fn listeners_on_conn(
-    connection: &mut PgConnection,
-    project: &str,
-) -> Result<Vec<Listener>, StoreError> {
+async fn listeners_on_conn(conn: &mut PgConnection, project: &str) -> Result<Vec<Listener>> {
     let rows: Vec<(Uuid, Json<WebhookFilter>)> =
         sqlx::query_as("SELECT id, filter FROM webhooks WHERE project = $1 AND enabled")
             .bind(project)
-            .fetch_all(connection)
-            .await
-            .doing("find webhooks")?;
+            .all(conn, "find webhooks")
+            .await?;
     Ok(rows.into_iter().map(|(id, filter)| Listener { webhook: WebhookId(id), filter: filter.0 }).collect())
 }
 
 async fn notify_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     listeners: &[Listener],
     happenings: &[Happening],
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let mut new = Vec::new();
     for happening in happenings {
         for listener in listeners.iter().filter(|listener| wants(&listener.filter, happening)) {
@@ -158,37 +153,32 @@ async fn notify_on_conn(
         }
     }
     if !new.is_empty() {
-        webhook_delivery_insert_on_conn(connection, project, &new).await?;
+        webhook_delivery_insert_on_conn(conn, project, &new).await?;
     }
     Ok(!new.is_empty())
 }
 
 /// Returns those of the stacks with webhooks in their project: usually none, and then this statement is the only cost.
 async fn stacks_with_webhooks_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     stacks: &[StackId],
-) -> Result<HashMap<StackId, (String, NamedStack)>, StoreError> {
+) -> Result<HashMap<StackId, (String, NamedStack)>> {
     let rows: Vec<(Uuid, String, String)> = sqlx::query_as(
         "SELECT s.id, s.project, s.name FROM stacks s
          WHERE s.id = ANY($1) AND EXISTS (SELECT FROM webhooks w WHERE w.project = s.project AND w.enabled)",
     )
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await
-    .doing("find stacks with webhooks")?;
+    .all(conn, "find stacks with webhooks")
+    .await?;
     let named = |(id, project, name)| (StackId(id), (project, NamedStack { id: StackId(id), name }));
     Ok(rows.into_iter().map(named).collect())
 }
 
-async fn agent_on_conn(
-    connection: &mut PgConnection,
-    agent: AgentId,
-) -> Result<Option<NamedAgent>, StoreError> {
+async fn agent_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<Option<NamedAgent>> {
     let row: Option<(String, Json<Labels>)> = sqlx::query_as("SELECT name, labels FROM agents WHERE id = $1")
         .bind(agent.0)
-        .fetch_optional(connection)
-        .await
-        .doing("read the agent's name and labels")?;
+        .optional(conn, "read the agent's name and labels")
+        .await?;
     Ok(row.map(|(name, labels)| NamedAgent { id: agent, name, labels: labels.0 }))
 }
 

@@ -2,11 +2,12 @@
 
 use brokkr_api::WebhookId;
 use brokkr_api::webhooks::{Webhook, WebhookFilter, WebhookPatch};
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::{Doing as _, StoreError, known};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::webhooks::vault::Sealed;
 
 /// The largest number of secrets that sign at the same time: the newest ones.
@@ -33,31 +34,17 @@ impl WebhookRef {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct WebhookRow {
-    project: String,
-    id: Uuid,
-    name: String,
-    url: String,
-    filter: Json<WebhookFilter>,
-    enabled: bool,
-    disabled_because: Option<String>,
-    created_at: jiff_sqlx::Timestamp,
-}
-
-impl WebhookRow {
-    fn webhook(self) -> Result<Webhook, sqlx::Error> {
-        Ok(Webhook {
-            id: WebhookId(self.id),
-            project: self.project,
-            name: known(&self.name)?,
-            url: self.url,
-            filter: self.filter.0,
-            enabled: self.enabled,
-            disabled_because: self.disabled_because,
-            created_at: self.created_at.to_jiff(),
-        })
-    }
+fn read_webhook(row: PgRow) -> Result<Webhook, sqlx::Error> {
+    Ok(Webhook {
+        id: WebhookId(row.field("id")?),
+        project: row.field("project")?,
+        name: row.known("name")?,
+        url: row.field("url")?,
+        filter: row.json("filter")?,
+        enabled: row.field("enabled")?,
+        disabled_because: row.field("disabled_because")?,
+        created_at: row.time("created_at")?,
+    })
 }
 
 /// A new, enabled webhook.
@@ -70,11 +57,8 @@ pub struct NewWebhook<'a> {
     pub filter: &'a WebhookFilter,
 }
 
-pub async fn webhook_insert_on_conn(
-    connection: &mut PgConnection,
-    new: &NewWebhook<'_>,
-) -> Result<Webhook, StoreError> {
-    let row: WebhookRow = sqlx::query_as(
+pub async fn webhook_insert_on_conn(conn: &mut PgConnection, new: &NewWebhook<'_>) -> Result<Webhook> {
+    sqlx::query(
         "INSERT INTO webhooks (project, id, name, url, filter) VALUES ($1, $2, $3, $4, $5)
          RETURNING project, id, name, url, filter, enabled, disabled_because, created_at",
     )
@@ -83,37 +67,34 @@ pub async fn webhook_insert_on_conn(
     .bind(new.name)
     .bind(new.url)
     .bind(Json(new.filter))
-    .fetch_one(connection)
+    .try_map(read_webhook)
+    .one(conn, "insert the webhook")
     .await
-    .doing("insert the webhook")?;
-    row.webhook().doing("insert the webhook")
 }
 
-pub async fn webhook_count_on_conn(connection: &mut PgConnection, project: &str) -> Result<i64, StoreError> {
+pub async fn webhook_count_on_conn(conn: &mut PgConnection, project: &str) -> Result<i64> {
     sqlx::query_scalar("SELECT count(*) FROM webhooks WHERE project = $1")
         .bind(project)
-        .fetch_one(connection)
+        .one(conn, "count the webhooks")
         .await
-        .doing("count the webhooks")
 }
 
 pub async fn webhook_fetch(
     executor: impl PgExecutor<'_>,
     project: &str,
     webhook: &WebhookRef,
-) -> Result<Option<Webhook>, StoreError> {
+) -> Result<Option<Webhook>> {
     let (id, name) = webhook.parts();
-    let row: Option<WebhookRow> = sqlx::query_as(
+    sqlx::query(
         "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
          WHERE project = $1 AND (id = $2 OR name = $3)",
     )
     .bind(project)
     .bind(id)
     .bind(name)
-    .fetch_optional(executor)
+    .try_map(read_webhook)
+    .optional(executor, "read the webhook")
     .await
-    .doing("read the webhook")?;
-    row.map(WebhookRow::webhook).transpose().doing("read the webhook")
 }
 
 /// Returns up to `limit` webhooks, sorted by name, plus one if there are more.
@@ -122,29 +103,28 @@ pub async fn webhook_list(
     project: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<Webhook>, StoreError> {
-    let rows: Vec<WebhookRow> = sqlx::query_as(
+) -> Result<Vec<Webhook>> {
+    sqlx::query(
         "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
          WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3",
     )
     .bind(project)
     .bind(after.unwrap_or_default())
     .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-    .fetch_all(pool)
+    .try_map(read_webhook)
+    .all(pool, "list the webhooks")
     .await
-    .doing("list the webhooks")?;
-    rows.into_iter().map(WebhookRow::webhook).collect::<Result<_, _>>().doing("list the webhooks")
 }
 
 /// Changes a webhook. Enabling or disabling it clears an earlier reason.
 pub async fn webhook_patch_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: &WebhookRef,
     patch: &WebhookPatch,
-) -> Result<Option<Webhook>, StoreError> {
+) -> Result<Option<Webhook>> {
     let (id, name) = webhook.parts();
-    let row: Option<WebhookRow> = sqlx::query_as(
+    sqlx::query(
         "UPDATE webhooks SET url = coalesce($4, url), filter = coalesce($5, filter),
                 enabled = coalesce($6, enabled),
                 disabled_because = CASE WHEN $6::boolean IS NULL THEN disabled_because END
@@ -157,52 +137,48 @@ pub async fn webhook_patch_on_conn(
     .bind(&patch.url)
     .bind(patch.filter.as_ref().map(Json))
     .bind(patch.enabled)
-    .fetch_optional(connection)
+    .try_map(read_webhook)
+    .optional(conn, "change the webhook")
     .await
-    .doing("change the webhook")?;
-    row.map(WebhookRow::webhook).transpose().doing("change the webhook")
 }
 
 /// Disables a webhook because of a response of its receiver.
 pub async fn webhook_disable_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: WebhookId,
     because: &str,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query("UPDATE webhooks SET enabled = false, disabled_because = $3 WHERE project = $1 AND id = $2")
         .bind(project)
         .bind(webhook.0)
         .bind(because)
-        .execute(connection)
+        .run(conn, "disable the webhook")
         .await
-        .map(|_| ())
-        .doing("disable the webhook")
 }
 
 /// Deletes a webhook with its secrets and deliveries. Returns false if it does not exist.
 pub async fn webhook_delete_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: &WebhookRef,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let (id, name) = webhook.parts();
     let deleted = sqlx::query("DELETE FROM webhooks WHERE project = $1 AND (id = $2 OR name = $3)")
         .bind(project)
         .bind(id)
         .bind(name)
-        .execute(connection)
-        .await
-        .doing("delete the webhook")?;
-    Ok(deleted.rows_affected() > 0)
+        .affected(conn, "delete the webhook")
+        .await?;
+    Ok(deleted > 0)
 }
 
 pub async fn webhook_secret_insert_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: WebhookId,
     sealed: &Sealed,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "INSERT INTO webhook_secrets (project, webhook_id, id, key_id, sealed) VALUES ($1, $2, $3, $4, $5)",
     )
@@ -211,19 +187,17 @@ pub async fn webhook_secret_insert_on_conn(
     .bind(Uuid::now_v7())
     .bind(&sealed.key_id)
     .bind(&sealed.bytes)
-    .execute(connection)
+    .run(conn, "insert the secret of the webhook")
     .await
-    .map(|_| ())
-    .doing("insert the secret of the webhook")
 }
 
 /// Lets the current secrets expire after a while, and deletes expired ones.
 pub async fn webhook_secrets_retire_on_conn(
-    connection: &mut PgConnection,
+    conn: &mut PgConnection,
     project: &str,
     webhook: WebhookId,
     overlap_seconds: u32,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     sqlx::query(
         "UPDATE webhook_secrets
          SET valid_until = least(valid_until, now() + make_interval(secs => $3))
@@ -232,9 +206,8 @@ pub async fn webhook_secrets_retire_on_conn(
     .bind(project)
     .bind(webhook.0)
     .bind(f64::from(overlap_seconds))
-    .execute(&mut *connection)
-    .await
-    .doing("retire the secrets of the webhook")?;
+    .run(&mut *conn, "retire the secrets of the webhook")
+    .await?;
     sqlx::query(
         "DELETE FROM webhook_secrets
          WHERE project = $1 AND webhook_id = $2 AND (valid_until <= now() OR id NOT IN (
@@ -243,26 +216,19 @@ pub async fn webhook_secrets_retire_on_conn(
     .bind(project)
     .bind(webhook.0)
     .bind(LIVE_SECRETS - 1)
-    .execute(connection)
+    .run(conn, "delete old secrets of the webhook")
     .await
-    .map(|_| ())
-    .doing("delete old secrets of the webhook")
 }
 
 /// Returns the secrets that sign now, newest first.
-pub async fn webhook_secrets_fetch(
-    pool: &PgPool,
-    project: &str,
-    webhook: WebhookId,
-) -> Result<Vec<Sealed>, StoreError> {
+pub async fn webhook_secrets_fetch(pool: &PgPool, project: &str, webhook: WebhookId) -> Result<Vec<Sealed>> {
     let rows: Vec<(String, Vec<u8>)> = sqlx::query_as(
         "SELECT key_id, sealed FROM webhook_secrets
          WHERE project = $1 AND webhook_id = $2 AND (valid_until IS NULL OR valid_until > now()) ORDER BY id DESC",
     )
     .bind(project)
     .bind(webhook.0)
-    .fetch_all(pool)
-    .await
-    .doing("read the secrets of the webhook")?;
+    .all(pool, "read the secrets of the webhook")
+    .await?;
     Ok(rows.into_iter().map(|(key_id, bytes)| Sealed { key_id, bytes }).collect())
 }

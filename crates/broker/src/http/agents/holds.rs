@@ -1,9 +1,6 @@
 //! Stacks that an agent holds. The agent reports a stack before it first writes for it.
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::response::Response;
 use brokkr_api::agents::Holds;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::{Session, header};
@@ -11,7 +8,8 @@ use brokkr_api::{AgentId, StackId};
 
 use crate::domain::session::refusal;
 use crate::domain::targeting::reaches;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::headers::optional;
 use crate::http::write::{self, ResultStorage, Write};
@@ -31,7 +29,7 @@ const MOST: usize = 10_000;
 /// The set is durable when the response arrives.
 #[utoipa::path(put, path = "/api/v1/agents/{agent}/holds", tag = "agents", request_body = Holds,
     params(("agent" = String, Path, description = "Id")), responses((status = 204, description = "Stored")))]
-pub async fn put_holds(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+pub async fn put_holds(State(broker): BrokerState, change: Change) -> ApiResult {
     let holds: Holds = change.json()?;
     let agent = change.caller()?.agent()?.id;
     let session: Option<Session> = optional(&change.headers, header::SESSION)?;
@@ -66,7 +64,7 @@ async fn keep_as_targets(
     write: &mut Write,
     agent: AgentId,
     holds: &Holds,
-) -> Result<Vec<(String, StackId)>, ApiError> {
+) -> ApiResult<Vec<(String, StackId)>> {
     holds_store_versions_on_conn(write.conn(), agent, &holds.held).await?;
     if !holds_mark_reported_on_conn(write.conn(), agent).await? {
         return Ok(Vec::new());

@@ -1,22 +1,19 @@
 //! Keys of agents: rotated by the agent, requested or revoked by an admin.
 
-use std::sync::Arc;
-
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent, RotateKey, RotatedKey};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::register::read_public_key;
 use crate::http::agents::{find, finish};
 use crate::http::change::Change;
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::agent_keys::{
     agent_keys_ask_on_conn, agent_keys_lock_on_conn, agent_keys_revoke_on_conn, agent_keys_rotate_on_conn,
 };
@@ -28,7 +25,7 @@ use crate::store::outbox::OutboxNotification;
 /// again returns the same result, so that a lost response does not lock the agent out.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/keys", tag = "agents", request_body = RotateKey,
     params(("agent" = String, Path, description = "Id")), responses((status = 200, body = RotatedKey)))]
-pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+pub async fn rotate_key(State(broker): BrokerState, change: Change) -> ApiResult {
     let request: RotateKey = change.json()?;
     let agent = change.caller()?.agent()?;
     let public_key = read_public_key(&request.public_key)?;
@@ -66,10 +63,10 @@ pub async fn rotate_key(State(broker): State<Arc<Broker>>, change: Change) -> Re
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/rotation", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn request_key_rotation(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(agent): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &agent).await?;
         agent_keys_ask_on_conn(write.conn(), found.id).await?;
@@ -85,11 +82,7 @@ pub async fn request_key_rotation(
 /// returns with a join token made for it.
 #[utoipa::path(delete, path = "/api/v1/agents/{agent}/keys", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
-pub async fn revoke_keys(
-    State(broker): State<Arc<Broker>>,
-    Path(agent): Path<String>,
-    change: Change,
-) -> Result<Response, ApiError> {
+pub async fn revoke_keys(State(broker): BrokerState, Path(agent): Path<String>, change: Change) -> ApiResult {
     let unusable = unusable_key()?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &agent).await?;
@@ -101,7 +94,7 @@ pub async fn revoke_keys(
 }
 
 /// Generates a public key for which no private key exists.
-pub(super) fn unusable_key() -> Result<[u8; 32], ApiError> {
+pub(super) fn unusable_key() -> ApiResult<[u8; 32]> {
     let mut key = [0u8; 32];
     SystemRandom::new().fill(&mut key).map_err(|error| {
         ApiError::new(ErrorCode::BRK9001, "failed to generate random bytes").because(error)

@@ -3,8 +3,6 @@
 //! Names, labels and status come from the index, whatever the size of the fleet. Presence changes all the time and is
 //! read from the database.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use brokkr_api::agents::{Agent, AgentStatus};
@@ -17,12 +15,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::can_see_all;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, filtered_page, limit, selector};
 use crate::index::{AgentCursor, Snapshot};
-use crate::state::Broker;
 use crate::store::agents::{agent_ids_present, agent_list_of, agent_list_present};
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -54,11 +52,11 @@ pub struct AgentQuery {
 #[utoipa::path(get, path = "/api/v1/agents", tag = "agents", params(AgentQuery),
     responses((status = 200, body = Page<Agent>)))]
 pub async fn list_agents(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(query): QueryParams<AgentQuery>,
     headers: HeaderMap,
-) -> Result<Json<Page<Agent>>, ApiError> {
+) -> ApiResult<Json<Page<Agent>>> {
     broker.catch_up(position(&headers)?).await?;
     let (sort, limit) = (query.sort.unwrap_or_default(), limit(query.limit));
     let after = query.after.as_deref().map(|text| AgentCursor::read(sort, text));

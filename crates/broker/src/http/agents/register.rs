@@ -1,33 +1,28 @@
 //! Registration of an agent: with a join token and the public half of a key that never leaves its cluster.
 
-use std::sync::Arc;
-
 use axum::extract::{Path, State};
-use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brokkr_api::agents::{RegisterAgent, RegisteredAgent, RejoinAgent};
 use brokkr_api::names::{BadName, DEFAULT_PROJECT};
 use brokkr_api::tokens::JoinToken;
-use brokkr_api::{AgentId, ErrorCode, Name, TokenId};
+use brokkr_api::{AgentId, ErrorCode, Name};
 use http::StatusCode;
 use subtle::ConstantTimeEq as _;
 
 use crate::access::secret::{Secret, SecretKind};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
-use crate::http::join_tokens::expiry;
+use crate::http::join_tokens::{expiry, finish_join_token};
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::agent_keys::agent_keys_rejoin_on_conn;
 use crate::store::agents::{AgentRef, agent_fetch, agent_insert_on_conn};
-use crate::store::join_tokens::{
-    NewJoinToken, join_token_insert_on_conn, join_token_lock_on_conn, join_token_use_on_conn,
-};
+use crate::store::join_tokens::{join_token_lock_on_conn, join_token_use_on_conn};
 use crate::store::outbox::OutboxNotification;
 
 /// Reads an Ed25519 public key in base64url.
-pub fn read_public_key(text: &str) -> Result<Vec<u8>, ApiError> {
+pub fn read_public_key(text: &str) -> ApiResult<Vec<u8>> {
     let key = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
     if key.len() == 32 {
         Ok(key)
@@ -42,7 +37,7 @@ pub fn read_public_key(text: &str) -> Result<Vec<u8>, ApiError> {
 /// response does not lock the agent out.
 #[utoipa::path(post, path = "/api/v1/agents/register", tag = "agents", request_body = RegisterAgent,
     responses((status = 200, body = RegisteredAgent)))]
-pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+pub async fn register_agent(State(broker): BrokerState, change: Change) -> ApiResult {
     let request: RegisterAgent = change.json()?;
     let refused = |why: &str| ApiError::new(ErrorCode::BRK1003, format!("the join token {why}"));
     let public_key = read_public_key(&request.public_key)?;
@@ -94,33 +89,16 @@ pub async fn register_agent(State(broker): State<Arc<Broker>>, change: Change) -
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/join-tokens", tag = "agents", request_body = RejoinAgent,
     params(("agent" = String, Path, description = "Name or id")), responses((status = 201, body = JoinToken)))]
 pub async fn rejoin_agent(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(agent): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let request: RejoinAgent = change.json_or_default()?;
     let expires_at = expiry(request.ttl_seconds)?;
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         let agent = agent_fetch(write.conn(), &AgentRef::read(&agent)).await?;
         let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
-        let secret = Secret::generate(SecretKind::JoinToken);
-        let token = JoinToken {
-            id: TokenId::generate(),
-            token: secret.expose().to_owned(),
-            agent_name: agent.name,
-            labels: agent.labels,
-            expires_at,
-        };
-        let stored = NewJoinToken {
-            id: token.id,
-            hash: &secret.hash(),
-            agent_name: token.agent_name.as_str(),
-            labels: &token.labels,
-            rejoins: Some(agent.id),
-            expires_at,
-        };
-        join_token_insert_on_conn(write.conn(), stored).await?;
-        write.finish(StatusCode::CREATED, &token).await
+        finish_join_token(write, agent.name, agent.labels, Some(agent.id), expires_at).await
     })
     .await
 }

@@ -1,10 +1,8 @@
 //! Reports of an agent, in batches. Each becomes one event, however often it is sent.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::report::{BATCH, Report, ReportBatch, ReportReceipt, Transition};
 use brokkr_api::{AgentId, EventId, StackId};
@@ -13,7 +11,8 @@ use jiff::Timestamp;
 
 use crate::domain::envelope::desired;
 use crate::domain::filing::{Filed, newest_of_each_stack, sift};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
@@ -27,7 +26,7 @@ use crate::store::stacks::stack_projects;
 /// Reports named in the receipt are durable: the agent does not send them again.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/reports", tag = "agents", request_body = ReportBatch,
     params(("agent" = String, Path, description = "Id")), responses((status = 200, body = ReportReceipt)))]
-pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+pub async fn report(State(broker): BrokerState, change: Change) -> ApiResult {
     let batch: ReportBatch = change.json()?;
     let agent = change.caller()?.agent()?.id;
     if batch.reports.len() > BATCH {
@@ -72,7 +71,7 @@ pub async fn report(State(broker): State<Arc<Broker>>, change: Change) -> Result
 }
 
 /// Files each report under the project of its stack: an agent belongs to no project.
-async fn file(broker: &Broker, reports: Vec<Report>) -> Result<Vec<Filed>, ApiError> {
+async fn file(broker: &Broker, reports: Vec<Report>) -> ApiResult<Vec<Filed>> {
     let named: BTreeSet<StackId> = reports.iter().map(|report| report.stack_id).collect();
     let mut projects: HashMap<StackId, String> = HashMap::new();
     {

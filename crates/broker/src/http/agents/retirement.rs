@@ -1,17 +1,14 @@
 //! Agents that leave: retired in good order, or abandoned because their cluster does not come back.
 
-use std::sync::Arc;
-
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::agents::{AbandonAgent, Agent};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::keys::unusable_key;
 use crate::http::agents::{find, finish};
 use crate::http::change::Change;
 use crate::http::write::{self, ResultStorage, Write};
-use crate::state::Broker;
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
 use crate::store::agent_retirement::{agent_abandon_on_conn, agent_untarget_on_conn};
 use crate::store::outbox::OutboxNotification;
@@ -25,10 +22,10 @@ const LONGEST_REASON: usize = 500;
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/retirement", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn retire_agent(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(agent): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &agent).await?;
         untarget(&mut write, &found).await?;
@@ -45,10 +42,10 @@ pub async fn retire_agent(
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/abandonment", tag = "agents", request_body = AbandonAgent,
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn abandon_agent(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(agent): Path<String>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let request: AbandonAgent = change.json()?;
     let reason = request.reason.trim();
     if reason.is_empty() || reason.len() > LONGEST_REASON {
@@ -67,7 +64,7 @@ pub async fn abandon_agent(
     .await
 }
 
-async fn untarget(write: &mut Write, agent: &Agent) -> Result<(), ApiError> {
+async fn untarget(write: &mut Write, agent: &Agent) -> ApiResult<()> {
     for (project, stack) in agent_untarget_on_conn(write.conn(), agent.id).await? {
         write.notify(&project, OutboxNotification::Stack(stack)).await?;
     }

@@ -1,20 +1,17 @@
 //! Sessions: each process of an agent opens one with a higher count, and only the highest may write.
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::response::Response;
 use brokkr_api::agents::{OpenSession, OpenedSession, SessionVerdict};
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::{Capabilities, header};
 use http::StatusCode;
 use http::header::USER_AGENT;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::headers::text;
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::agents::agent_open_session_on_conn;
 use crate::store::outbox::OutboxNotification;
 
@@ -25,7 +22,7 @@ const LONGEST_VERSION: usize = 40;
 /// The verdict says whether this process may write.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/session", tag = "agents", request_body = OpenSession,
     params(("agent" = String, Path, description = "Id")), responses((status = 200, body = OpenedSession)))]
-pub async fn open_session(State(broker): State<Arc<Broker>>, change: Change) -> Result<Response, ApiError> {
+pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResult {
     let session: OpenSession = change.json()?;
     let agent = change.caller()?.agent()?.id;
     if session.count < 1 {

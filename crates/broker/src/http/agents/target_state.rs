@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::audit::AuditKind;
 use brokkr_api::envelope::Removal;
@@ -26,7 +26,8 @@ use repeated::RepeatedPoll;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::envelope::desired;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::agent_facts;
 use crate::http::headers::{capabilities, optional, position, preferred_wait, text};
 use crate::state::Broker;
@@ -50,12 +51,12 @@ pub const ROUTE: &str = "/api/v1/agents/{agent}/target-state";
         (status = 304, description = "Nothing changed within the wait"),
     ))]
 pub async fn target_state(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(agent): Path<String>,
     Extension(origin): Extension<Arc<Origin>>,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     // Headers are moved, not copied: fifty thousand polls wait.
     let parts = request.into_parts().0;
     let (headers, waits_in_listener) = (parts.headers, parts.extensions.get::<WaitInListener>().is_some());
@@ -105,7 +106,7 @@ struct PollClaims {
 }
 
 impl PollClaims {
-    fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+    fn read(headers: &HeaderMap) -> ApiResult<Self> {
         let protocol: Option<u32> = optional(headers, header::PROTOCOL)?;
         if let Some(version) = protocol
             && !(OLDEST_PROTOCOL_VERSION..=PROTOCOL_VERSION).contains(&version)
@@ -126,7 +127,7 @@ impl PollClaims {
 }
 
 /// Responds with the deployment objects and their contents, read from the database through the cache.
-async fn plain(broker: &Broker, agent: AgentId) -> Result<Response, ApiError> {
+async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
     let (mut wanted, position): (Vec<SequenceId>, Position) = {
         let snapshot = broker.index.snapshot();
         let position = broker.index.freshness().stamp();

@@ -1,7 +1,5 @@
 //! Stacks that target an agent, and why.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::ErrorCode;
@@ -11,7 +9,8 @@ use http::HeaderMap;
 
 use crate::access::Caller;
 use crate::domain::targeting::{reasons, released_to};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::{agent_facts, can_see, can_see_all};
 use crate::http::headers::position;
 use crate::http::paging::{Paging, QueryParams};
@@ -25,12 +24,12 @@ use crate::state::Broker;
     params(("agent" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<Target>)))]
 pub async fn list_targets(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(agent): Path<String>,
     QueryParams(paging): QueryParams<Paging>,
     headers: HeaderMap,
-) -> Result<Json<Page<Target>>, ApiError> {
+) -> ApiResult<Json<Page<Target>>> {
     broker.catch_up(position(&headers)?).await?;
     let mut targets = targets(&broker, &caller, &agent)?;
     targets.sort_by_key(key);
@@ -41,7 +40,7 @@ pub async fn list_targets(
     Ok(Json(Page::cut(targets, paging.limit(), key)))
 }
 
-fn targets(broker: &Broker, caller: &Caller, agent: &str) -> Result<Vec<Target>, ApiError> {
+fn targets(broker: &Broker, caller: &Caller, agent: &str) -> ApiResult<Vec<Target>> {
     let snapshot = broker.index.snapshot();
     let agent = agent_facts(&snapshot, agent)?;
     if !can_see(&snapshot, caller, agent.id) {

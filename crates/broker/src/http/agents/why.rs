@@ -1,7 +1,6 @@
 //! Explains why an agent or its stacks are not in the desired state.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,11 +12,11 @@ use crate::access::Caller;
 use crate::domain::envelope::desired;
 use crate::domain::facts::StackFacts;
 use crate::domain::why::{Case, agent_trouble};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
 use crate::http::stacks::why::{explain, pasts, seen};
-use crate::state::Broker;
 use crate::store::presence::presence_events;
 use crate::store::stack_status::stack_status_of_agent;
 
@@ -31,11 +30,11 @@ const EVENTS: i64 = 10;
 #[utoipa::path(get, path = "/api/v1/agents/{agent}/why", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = AgentWhy)))]
 pub async fn agent_why(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(agent): Path<String>,
     headers: HeaderMap,
-) -> Result<Json<AgentWhy>, ApiError> {
+) -> ApiResult<Json<AgentWhy>> {
     broker.catch_up(position(&headers)?).await?;
     let agent = agent_facts(&broker.index.snapshot(), &agent)?.clone();
     if !can_see(&broker.index.snapshot(), &caller, agent.id) {

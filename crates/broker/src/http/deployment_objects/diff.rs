@@ -12,7 +12,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::manifest_pool;
 use crate::http::paging::QueryParams;
 use crate::http::stacks::find_stack;
@@ -39,11 +40,11 @@ pub struct DiffQuery {
     params(("stack" = String, Path, description = "Name or id"), DiffQuery),
     responses((status = 200, body = Diff)))]
 pub async fn diff_deployment_objects(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     QueryParams(query): QueryParams<DiffQuery>,
-) -> Result<Json<Diff>, ApiError> {
+) -> ApiResult<Json<Diff>> {
     let project = caller.project();
     let stack = find_stack(&broker, project, &stack).await?;
     let from = version(&broker, project, stack.id, query.from).await?;
@@ -60,7 +61,7 @@ async fn version(
     project: &str,
     stack: StackId,
     sequence_id: SequenceId,
-) -> Result<Arc<StoredObject>, ApiError> {
+) -> ApiResult<Arc<StoredObject>> {
     let stored = broker.contents.get(&broker.pool, sequence_id).await?;
     let own = stored.filter(|stored| stored.object.project == project && stored.object.stack_id == stack);
     let own = own.ok_or_else(|| ApiError::not_found("deployment object"))?;
@@ -69,7 +70,7 @@ async fn version(
 }
 
 /// Parses the objects of a version; a deletion marker has none.
-fn objects(stored: &StoredObject) -> Result<Vec<Object>, ApiError> {
+fn objects(stored: &StoredObject) -> ApiResult<Vec<Object>> {
     if stored.object.is_deletion_marker {
         return Ok(Vec::new());
     }

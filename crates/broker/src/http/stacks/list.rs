@@ -1,7 +1,5 @@
 //! Lists stacks, or deleted stacks that agents still hold, with filters, sorting, paging and an optional count.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use brokkr_api::page::{Page, Sort};
@@ -11,9 +9,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::paging::{QueryParams, cursor, filtered_page, limit, selector};
-use crate::state::Broker;
 use crate::store::stacks::{stack_labels, stack_list, stack_list_owed};
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -44,10 +42,10 @@ pub struct StackQuery {
 #[utoipa::path(get, path = "/api/v1/stacks", tag = "stacks", params(StackQuery),
     responses((status = 200, body = Page<Stack>)))]
 pub async fn list_stacks(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     QueryParams(query): QueryParams<StackQuery>,
-) -> Result<Json<Page<Stack>>, ApiError> {
+) -> ApiResult<Json<Page<Stack>>> {
     let selector = selector(query.selector.as_deref())?;
     let matches_labels = |labels: &Labels| selector.as_ref().is_none_or(|selector| matches(selector, labels));
     let to_item = |stack: Stack| matches_labels(&stack.labels).then_some(stack);

@@ -1,22 +1,19 @@
 //! Rolls a stack back: publishes the content of an earlier version and bars the one that it replaces.
 
-use std::sync::Arc;
-
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::objects::{DeploymentObject, Provenance, RollBack};
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::deployment_objects::{announce, publish};
 use crate::http::precondition;
 use crate::http::stacks::lock_existing_stack;
 use crate::http::write::{self, ResultStorage, Write};
-use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
 use crate::store::deployment_objects::{
@@ -35,11 +32,7 @@ const LONGEST_REASON: usize = 1000;
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/roll-back", tag = "stacks", request_body = RollBack,
     params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch),
     responses((status = 201, body = DeploymentObject)))]
-pub async fn roll_back(
-    State(broker): State<Arc<Broker>>,
-    Path(stack): Path<String>,
-    change: Change,
-) -> Result<Response, ApiError> {
+pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, change: Change) -> ApiResult {
     let request: RollBack = change.json_or_default()?;
     if request.reason.len() > LONGEST_REASON {
         return Err(ApiError::unreadable(format!("reason must have at most {LONGEST_REASON} bytes")));
@@ -113,7 +106,7 @@ async fn fetch_earlier(
     write: &mut Write,
     stack: &LockedStack,
     sequence_id: SequenceId,
-) -> Result<StoredObject, ApiError> {
+) -> ApiResult<StoredObject> {
     let stored = deployment_object_fetch_content(write.conn(), sequence_id).await?;
     let stored = stored
         .filter(|stored| stored.object.stack_id == stack.id && !stored.object.is_deletion_marker)

@@ -3,7 +3,6 @@
 //! A page takes bounded work, whatever the size of the fleet.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -21,7 +20,8 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::domain::envelope::{DesiredObject, desired};
 use crate::domain::status::{LastReport, by_sequence, state};
-use crate::error::ApiError;
+use crate::error::ApiResult;
+use crate::http::BrokerState;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, filtered_page, limit, selector};
 use crate::http::stacks::find_stack;
@@ -83,12 +83,12 @@ impl StackOnAgent {
     params(("stack" = String, Path, description = "Name or id"), StatusQuery),
     responses((status = 200, body = Page<StackStatus>)))]
 pub async fn stack_status(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     QueryParams(query): QueryParams<StatusQuery>,
     headers: HeaderMap,
-) -> Result<Json<Page<StackStatus>>, ApiError> {
+) -> ApiResult<Json<Page<StackStatus>>> {
     broker.catch_up(position(&headers)?).await?;
     let selector = selector(query.selector.as_deref())?;
     let stack = find_stack(&broker, caller.project(), &stack).await?;
@@ -262,11 +262,11 @@ const SEQUENCES: usize = 20;
     params(("stack" = String, Path, description = "Name or id")),
     responses((status = 200, body = StackSummary)))]
 pub async fn stack_summary(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(stack): Path<String>,
     headers: HeaderMap,
-) -> Result<Json<StackSummary>, ApiError> {
+) -> ApiResult<Json<StackSummary>> {
     broker.catch_up(position(&headers)?).await?;
     let project = caller.project();
     let stack = find_stack(&broker, project, &stack).await?;

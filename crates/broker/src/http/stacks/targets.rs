@@ -1,16 +1,15 @@
 //! Which agents a stack targets.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::response::Response;
 use brokkr_api::stacks::{Stack, StackTargets};
 use brokkr_api::{AgentId, Selector, StackId};
 use http::StatusCode;
 
 use crate::access::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::can_see;
 use crate::http::change::Change;
 use crate::http::expect::Expect;
@@ -32,11 +31,11 @@ const MOST: usize = 10_000;
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}/targets", tag = "stacks", request_body = StackTargets,
     params(("stack" = String, Path, description = "Name or id"), Expect, precondition::IfMatch), responses((status = 200, body = Stack)))]
 pub async fn put_targets(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path(stack): Path<String>,
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let request: StackTargets = change.json()?;
     if request.agents.len() + request.selectors.len() > MOST {
         return Err(ApiError::unreadable(format!("a stack can have at most {MOST} targets; use a selector")));
@@ -63,7 +62,7 @@ fn known(
     stack: StackId,
     names: &[String],
     found: Vec<(AgentId, String)>,
-) -> Result<Vec<AgentId>, ApiError> {
+) -> ApiResult<Vec<AgentId>> {
     let snapshot = broker.index.snapshot();
     let before = snapshot.stack(stack).map(|stack| &stack.targets[..]).unwrap_or_default();
     let known: HashMap<String, AgentId> = found

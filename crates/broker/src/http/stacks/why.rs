@@ -1,7 +1,6 @@
 //! Explains why a stack is not in the desired state on an agent, and lists the hops of its objects there.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -17,7 +16,8 @@ use crate::access::Caller;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
 use crate::domain::why::{AgentContact, Case, Past, Refused, why, widened_grant};
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
 use crate::http::paging::{Paging, QueryParams, cursor};
@@ -38,11 +38,11 @@ use crate::store::stack_status::stack_status_fetch;
     params(("stack" = String, Path, description = "Name or id"), ("agent" = String, Path, description = "Name or id")),
     responses((status = 200, body = StackWhy)))]
 pub async fn stack_why(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path((stack, agent)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Json<StackWhy>, ApiError> {
+) -> ApiResult<Json<StackWhy>> {
     broker.catch_up(position(&headers)?).await?;
     let (stack, agent) = named(&broker, &caller, &stack, &agent).await?;
     let seen = seen(&broker, &agent).await?;
@@ -70,11 +70,11 @@ pub async fn stack_why(
     params(("stack" = String, Path, description = "Name or id"), ("agent" = String, Path, description = "Name or id"), Paging),
     responses((status = 200, body = Page<SequenceHops>)))]
 pub async fn stack_hops(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path((stack, agent)): Path<(String, String)>,
     QueryParams(paging): QueryParams<Paging>,
-) -> Result<Json<Page<SequenceHops>>, ApiError> {
+) -> ApiResult<Json<Page<SequenceHops>>> {
     let (stack, agent) = named(&broker, &caller, &stack, &agent).await?;
     let below = cursor(paging.after.as_deref())?;
     let limit = paging.limit();
@@ -82,12 +82,7 @@ pub async fn stack_hops(
     Ok(Json(Page::cut(objects, limit, |object| object.sequence_id.to_string())))
 }
 
-async fn named(
-    broker: &Broker,
-    caller: &Caller,
-    stack: &str,
-    agent: &str,
-) -> Result<(Stack, AgentFacts), ApiError> {
+async fn named(broker: &Broker, caller: &Caller, stack: &str, agent: &str) -> ApiResult<(Stack, AgentFacts)> {
     let stack = find_stack(broker, caller.project(), stack).await?;
     let agent = agent_facts(&broker.index.snapshot(), agent)?.clone();
     // The project knows an agent that its stack names, even if the grant was withdrawn since.

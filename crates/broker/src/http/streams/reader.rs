@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::http::guard::authenticate;
 use crate::state::streams::{StreamPermit, StreamedEvent};
 use crate::state::{Broker, Progress};
@@ -51,7 +51,7 @@ struct Resume {
     cursor: EventCursor,
 }
 
-fn resume(headers: &HeaderMap) -> Result<Option<Resume>, ApiError> {
+fn resume(headers: &HeaderMap) -> ApiResult<Option<Resume>> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let read = value.to_str().ok().and_then(|text| {
         let (epoch, cursor) = text.split_once('.')?;
@@ -88,7 +88,7 @@ impl StreamReader {
         headers: HeaderMap,
         origin: Arc<Origin>,
         filter: StreamFilter,
-    ) -> Result<Self, ApiError> {
+    ) -> ApiResult<Self> {
         let resume = resume(&headers)?;
         // The id may come from a replica that is ahead of this one.
         let known = match resume {
@@ -165,7 +165,7 @@ impl StreamReader {
         cursor.xid >= self.tailed_from && cursor > self.after
     }
 
-    async fn catch_up(&mut self) -> Result<(), ApiError> {
+    async fn catch_up(&mut self) -> ApiResult<()> {
         let (pool, project) = (&self.broker.pool, self.caller.project());
         let batch = event_follow(pool, Some(project), self.after, self.tailed_from, BATCH).await?;
         self.catching_up = batch.len() == BATCH;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::response::Response;
 use axum::{Extension, Json};
 use brokkr_api::DeliveryId;
 use brokkr_api::audit::AuditKind;
@@ -16,12 +15,12 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::webhooks::happening::Happening;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{QueryParams, cursor, limit};
 use crate::http::webhooks::find;
 use crate::http::write::{self, ResultStorage};
-use crate::state::Broker;
 use crate::store::webhook_deliveries::{webhook_delivery_list, webhook_delivery_resend_on_conn};
 use crate::store::webhooks::{WebhookRef, webhook_fetch};
 
@@ -44,11 +43,11 @@ pub struct DeliveryQuery {
     params(("webhook" = String, Path, description = "Name or id"), DeliveryQuery),
     responses((status = 200, body = Page<Delivery>)))]
 pub async fn list_webhook_deliveries(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Path(webhook): Path<String>,
     QueryParams(query): QueryParams<DeliveryQuery>,
-) -> Result<Json<Page<Delivery>>, ApiError> {
+) -> ApiResult<Json<Page<Delivery>>> {
     let webhook = find(&broker, &caller, &webhook).await?;
     let (below, limit) = (cursor(query.after.as_deref())?, limit(query.limit));
     let found =
@@ -63,10 +62,10 @@ pub async fn list_webhook_deliveries(
     params(("webhook" = String, Path, description = "Name or id"), ("delivery" = String, Path, description = "Id")),
     responses((status = 204)))]
 pub async fn resend_webhook_delivery(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     Path((webhook, delivery)): Path<(String, String)>,
     change: Change,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let project = change.caller()?.project();
     let delivery: DeliveryId = delivery.parse().map_err(|_| ApiError::not_found("delivery"))?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
@@ -90,11 +89,11 @@ pub async fn resend_webhook_delivery(
 #[utoipa::path(post, path = "/api/v1/webhooks/{webhook}/test", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Attempt)))]
 pub async fn test_webhook(
-    State(broker): State<Arc<Broker>>,
+    State(broker): BrokerState,
     caller: Caller,
     Extension(origin): Extension<Arc<Origin>>,
     Path(webhook): Path<String>,
-) -> Result<Json<Attempt>, ApiError> {
+) -> ApiResult<Json<Attempt>> {
     let webhook = find(&broker, &caller, &webhook).await?;
     broker.note(AuditKind::Change, &caller, &origin).await?;
     let body = Happening::new(WebhookEvent::Ping, Timestamp::now()).body(&webhook.project);

@@ -8,11 +8,11 @@ use brokkr_api::{AgentId, InstanceId, StackId};
 use futures::TryStreamExt as _;
 use sqlx::PgConnection;
 
-use super::{StackRow, stacks_where};
+use super::{read_stack, stacks_where};
 use crate::domain::facts::{AgentFacts, SessionFacts, StackFacts};
 use crate::domain::labels::Labeller;
 use crate::store::copy::copy_rows;
-use crate::store::{Doing as _, StoreError, known};
+use crate::store::{Doing as _, Result, known};
 
 /// The same columns as for changed agents, without holds.
 const AGENTS: &str = "COPY (
@@ -25,12 +25,10 @@ const HOLDS: &str = "COPY (
     ) TO STDOUT (FORMAT binary)";
 
 /// Returns every agent, without holds: see [`holds_of_all_agents_on_conn`].
-pub async fn facts_of_all_agents_on_conn(
-    connection: &mut PgConnection,
-) -> Result<Vec<AgentFacts>, StoreError> {
+pub async fn facts_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Vec<AgentFacts>> {
     let (mut agents, mut labeller) = (Vec::new(), Labeller::default());
     let none = brokkr_api::protocol::holds_digest([]);
-    let read = copy_rows(connection, AGENTS, |row| {
+    let read = copy_rows(conn, AGENTS, |row| {
         agents.push(AgentFacts {
             id: AgentId(row.uuid()?),
             name: row.text()?,
@@ -54,11 +52,9 @@ pub async fn facts_of_all_agents_on_conn(
 }
 
 /// Returns the holds of every agent.
-pub async fn holds_of_all_agents_on_conn(
-    connection: &mut PgConnection,
-) -> Result<HashMap<AgentId, Vec<StackId>>, StoreError> {
+pub async fn holds_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<HashMap<AgentId, Vec<StackId>>> {
     let mut holds = HashMap::new();
-    let read = copy_rows(connection, HOLDS, |row| {
+    let read = copy_rows(conn, HOLDS, |row| {
         let agent = AgentId(row.uuid()?);
         holds.insert(agent, row.uuids()?.into_iter().map(StackId).collect());
         Ok(())
@@ -68,14 +64,12 @@ pub async fn holds_of_all_agents_on_conn(
 }
 
 /// Returns every non-deleted stack, and the deleted ones that an agent still holds.
-pub async fn facts_of_all_stacks_on_conn(
-    connection: &mut PgConnection,
-) -> Result<Vec<StackFacts>, StoreError> {
-    sqlx::query_as::<_, StackRow>(stacks_where!(
+pub async fn facts_of_all_stacks_on_conn(conn: &mut PgConnection) -> Result<Vec<StackFacts>> {
+    sqlx::query(stacks_where!(
         "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)"
     ))
-    .fetch(connection)
-    .and_then(async |row| row.facts())
+    .try_map(read_stack)
+    .fetch(conn)
     .try_collect()
     .await
     .doing("read all stacks")

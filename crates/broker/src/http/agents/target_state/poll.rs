@@ -15,7 +15,7 @@ use super::PollClaims;
 use crate::access::Caller;
 use crate::domain::envelope::EncodedEnvelope;
 use crate::domain::session::refusal;
-use crate::error::ApiError;
+use crate::error::{ApiError, ApiResult};
 use crate::http::headers::{has_already, text};
 use crate::index::Waiting;
 use crate::state::Broker;
@@ -48,7 +48,7 @@ pub async fn poll(
     agent: AgentId,
     mut known: KnownEtag,
     claims: &PollClaims,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     if let Caller::Agent(agent) = caller {
         broker.presence.seen(agent.id, claims.wait);
     }
@@ -110,7 +110,7 @@ fn check_restore_state(
     caller: &Caller,
     claims: &PollClaims,
     now: Option<&Current>,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let Caller::Agent(caller) = caller else { return Ok(()) };
     let state = broker.restore.for_agent(caller.id);
     if let Some(now) = now.filter(|now| now.position.epoch > state.epoch) {
@@ -149,7 +149,7 @@ struct Current {
 }
 
 /// Returns the current envelope if the session may still have it.
-fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> Result<Current, ApiError> {
+fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> ApiResult<Current> {
     {
         let snapshot = broker.index.snapshot();
         let facts = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
