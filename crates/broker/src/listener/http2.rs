@@ -62,8 +62,8 @@ where
             request.extensions_mut().insert(Peer(context.peer.ip()));
             let response = context.router.clone().oneshot(request.map(Body::new));
             async move {
-                let answered = answering.await;
-                answered.map(|response| response.map(|body| GuardedBody { body, _guard: open }))
+                let response = response.await;
+                response.map(|response| response.map(|body| GuardedBody { body, _guard: open }))
             }
         }
     });

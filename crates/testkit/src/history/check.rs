@@ -53,7 +53,7 @@ fn acknowledged_objects_exist(history: &History, truth: &Truth, violation: &mut 
         }
         match rows.get(&sequence) {
             None => {
-                violation("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.change))
+                violation("S4", format!("{sequence} was acknowledged and is lost: {:?}", operation.change));
             }
             Some(row) if row.stack != stack || row.content != content || row.checksum != content => {
                 violation("S3", format!("{sequence} is not what was acknowledged"));
@@ -103,7 +103,7 @@ fn no_unacknowledged_objects(history: &History, truth: &Truth, violation: &mut R
         match open.iter().position(explains) {
             Some(index) => drop(open.swap_remove(index)),
             None => {
-                violation("S4", format!("{} exists, but was not acknowledged to any client", row.sequence))
+                violation("S4", format!("{} exists, but was not acknowledged to any client", row.sequence));
             }
         }
     }
