@@ -14,12 +14,14 @@ use serde::Serialize;
 use crate::args::{Output, RowLimit};
 use crate::ci::Ci;
 use crate::failure::{Exit, Failure, Result};
+use crate::printer::echo::EchoOff;
 pub use crate::printer::live::Live;
 pub use crate::printer::redrawn::Redrawn;
 pub use crate::printer::stream::Stream;
 use crate::view::text::{clean, showing};
 use crate::view::{RenderOptions, Show};
 
+mod echo;
 mod live;
 mod redrawn;
 mod stream;
@@ -199,20 +201,12 @@ impl Printer {
     }
 
     /// Asks on stderr and reads a line without echo; returns none if it is empty or cannot be read.
-    pub async fn prompt_secret(self, question: &'static str) -> Result<Option<SecretString>> {
-        // stdin instead of the controlling terminal, which a session under a supervisor may not have.
-        let read = tokio::task::spawn_blocking(move || {
-            let config = rpassword::ConfigBuilder::new().input_file_path("/dev/stdin");
-            rpassword::prompt_password_with_config(question, config.output_file_path("/dev/stderr").build())
-        });
-        match read.await {
-            Ok(Ok(secret)) if !secret.trim().is_empty() => Ok(Some(secret.trim().to_owned().into())),
-            // The terminal sends no signal while echo is off.
-            Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => {
-                Err(Failure::new(Exit::Interrupted, "interrupted"))
-            }
-            _ => Ok(None),
-        }
+    pub async fn prompt_secret(self, question: &str) -> Option<SecretString> {
+        let _echo_off = EchoOff::new()?;
+        let answer = self.prompt(question).await;
+        // The newline that ended the input was not shown either.
+        self.say("");
+        answer.filter(|answer| !answer.is_empty()).map(Into::into)
     }
 
     /// Returns an output for the progress of a longer action. In CI its lines form one group.

@@ -44,10 +44,7 @@ async fn while_it_starts_it_is_alive_and_says_what_it_waits_for() {
     rig.admin.starting("join the broker");
     assert!(rig.get("/livez").await.starts_with("HTTP/1.1 200"));
     let ready = rig.get("/readyz").await;
-    assert!(
-        ready.starts_with("HTTP/1.1 503") && ready.contains("it has to join the broker first"),
-        "{ready}"
-    );
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("it must join the broker first"), "{ready}");
     let metrics = rig.get("/metrics").await;
     assert!(metrics.contains("brokkr_agent_ready 0\n") && metrics.ends_with("# EOF\n"), "{metrics}");
     assert!(rig.get("/").await.starts_with("HTTP/1.1 404"));

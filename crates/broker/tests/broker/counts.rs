@@ -162,7 +162,7 @@ async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
         expected.sort();
         assert_eq!(rows, expected, "{table}");
     }
-    // SendOutcome again, it meets its twin there, too.
+    // Sent again, each meets its first copy there, too.
     let again: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
     assert_eq!((again.accepted.len(), again.duplicates.len()), (0, 3));
     Ok(())

@@ -20,7 +20,7 @@ const WORLD: &[&str] = &[
      SELECT 'default', id, sequence, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), 1, '', 'me',
             now() - make_interval(hours => 4 - sequence)
      FROM stacks, generate_series(1, 2) AS sequence",
-    "INSERT INTO reasons (project, key, reason, message) VALUES ('default', 'k', 'PruneNeedsApproval', '')",
+    "INSERT INTO reasons (project, key, reason) VALUES ('default', 'k', 'PruneNeedsApproval')",
     "INSERT INTO stack_status (project, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops,
                                ready, total, at, reason_key)
      SELECT 'default', stacks.id, agents.id, given.sequence, given.transition, '', '', '[]', '{}', 1, 1,

@@ -35,7 +35,7 @@ async fn the_first_admin_token_is_printed_once_and_only_a_migrated_database_is_s
     let first = broker(&database, &["bootstrap"]).await?.ok()?;
     assert!(first.stdout.starts_with("brk_") && first.stdout.trim().lines().count() == 1);
     let second = broker(&database, &["bootstrap"]).await?;
-    assert!(second.stdout.is_empty() && second.stderr.contains("exists already"), "{}", second.stderr);
+    assert!(second.stdout.is_empty() && second.stderr.contains("an admin token exists"), "{}", second.stderr);
     Ok(())
 }
 
@@ -175,7 +175,7 @@ async fn one_command_makes_a_broker_to_try_out_and_the_same_one_again() -> Resul
     std::fs::remove_dir_all(&folder)?;
     let elsewhere = broker(&database, &["up", "--folder", &folder.display().to_string()]).await?;
     assert!(
-        !elsewhere.success() && elsewhere.stderr.contains("use the folder of the first time"),
+        !elsewhere.success() && elsewhere.stderr.contains("use the directory of the first start"),
         "{elsewhere:?}"
     );
     Ok(())

@@ -106,7 +106,7 @@ async fn token(file: Option<&Path>, printer: Printer) -> Result<SecretString> {
     }
     let token = match token_from_environment() {
         Some(token) => Some(token),
-        None if std::io::stdin().is_terminal() => printer.prompt_secret("Token: ").await?,
+        None if std::io::stdin().is_terminal() => printer.prompt_secret("Token: ").await,
         None => Some(read_token(Ok(std::io::stdin()), "stdin")?),
     };
     token.filter(|token| !token.expose_secret().is_empty()).ok_or_else(|| {

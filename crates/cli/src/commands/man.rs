@@ -49,6 +49,6 @@ mod tests {
         }
         assert!(!files.iter().any(|file| file.contains("__") || file.contains("help")), "{files:?}");
         let page = std::fs::read_to_string(folder.path().join("brokkr-wait.1")).unwrap();
-        assert!(page.contains(".TH") && page.contains("Wait until a version is on every agent"), "{page}");
+        assert!(page.contains(".TH") && page.contains("Wait until a version reaches every agent"), "{page}");
     }
 }

@@ -33,7 +33,7 @@ async fn row_05_a_long_transaction_delays_the_outbox_and_nothing_is_skipped() ->
     let before = pair.recorder.snapshot().served.len();
     if runs_in_full() {
         for replica in &pair.replicas {
-            replica.wait_for_log("an open transaction holds the outbox back", WAIT_TIMEOUT).await?;
+            replica.wait_for_log("an open transaction delays the outbox", WAIT_TIMEOUT).await?;
         }
     }
     open.commit().await?;

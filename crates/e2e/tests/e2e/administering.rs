@@ -57,7 +57,8 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     let manifest = namespace_yaml(&space) + &config_map_yaml(&space, "one", "1");
     fleet.apply("web", "env=prod", &manifest).await?;
     finds(&fleet, &[], 0, |well| {
-        well.values().all(|(verdict, _)| verdict == "ok") && well["agents-version"].1.starts_with("all are ")
+        well.values().all(|(verdict, _)| verdict == "ok")
+            && well["agents-version"].1.starts_with("all agents have version ")
     })
     .await?;
 

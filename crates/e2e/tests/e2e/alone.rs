@@ -71,7 +71,7 @@ async fn an_agent_that_waits_for_its_broker_ends_on_sigterm() -> Result<()> {
     let broker_url = Some(format!("https://{}", port.address()));
     let options = AgentOptions { broker_url, ..AgentOptions::default() };
     let agent = fleet.launch("shop-1", &[], &cluster, &options).await?;
-    agent.wait_for_log("cannot join the broker yet", WAIT_TIMEOUT).await?;
+    agent.wait_for_log("failed to join the broker", WAIT_TIMEOUT).await?;
     let ended = agent.stop().await?;
     assert_eq!(ended.code(), Some(0), "the signal ended it, and not itself: {ended}");
     Ok(())

@@ -80,8 +80,9 @@ async fn e2_the_receipt_lists_removed_objects_with_their_uids() -> Result<()> {
     assert_eq!(status["state"], "removed", "{status}");
     assert_eq!(status["total"], 3, "a Namespace and two ConfigMaps: {status}");
     let notes = status["objects"].as_array().context("notes")?;
-    let two = notes.iter().find(|note| note["object"].as_str().is_some_and(|name| name.ends_with("/two")));
-    assert_eq!(two.map(|note| (&note["reason"], &note["message"])), Some((&"Gone".into(), &uid.into())));
+    let two = notes.iter().find(|note| note["object"]["name"] == "two");
+    let two = two.map(|note| (&note["reason"], &note["details"]["uid"]));
+    assert_eq!(two, Some((&"Gone".into(), &uid.into())));
     Ok(())
 }
 

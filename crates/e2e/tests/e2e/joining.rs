@@ -82,7 +82,10 @@ async fn one_command_joins_a_cluster_and_a_delivered_stack_is_healthy() -> Resul
     let joined = site.join("shop", &["--label", "env=prod", "--label", "region=eu"]).await?;
     let joined = joined.ok().with_context(|| site.describe_pods())?;
     assert!(joined.stdout.contains("agent shop has joined"), "{joined:?}");
-    assert!(joined.stderr.contains("next: brokkr apply NAME -f FOLDER --to env=prod --wait"), "{joined:?}");
+    assert!(
+        joined.stderr.contains("next: brokkr apply STACK -f DIRECTORY --to env=prod --wait"),
+        "{joined:?}"
+    );
     let space = unique("joined");
     site.fleet.apply("web", "env=prod,region=eu", &namespace_yaml(&space)).await?;
     let second = site.join("other", &[]).await?;

@@ -15,7 +15,11 @@ async fn a_retired_agent_has_removed_everything_that_it_delivered() -> Result<()
     assert!(!retired.stderr.contains("brokkr-system"), "{retired:?}");
     assert!(world.config_map("one").await?.is_none() && world.live_namespace().await?.is_none());
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
-    assert!(shown.stdout.contains("ABANDONED") && shown.stdout.contains("seen to be gone"), "{shown:?}");
+    assert!(
+        shown.stdout.contains("ABANDONED")
+            && shown.stdout.contains("retired after all its stacks were removed"),
+        "{shown:?}"
+    );
     Ok(())
 }
 
@@ -33,6 +37,6 @@ async fn e3_a_removal_in_a_dead_cluster_stays_pending_until_the_agent_is_abandon
     world.fleet.brokkr(["wait", "web", "--for", "deleted", "--timeout", "60s"]).await?.ok()?;
     assert!(world.config_map("one").await?.is_some(), "what is there stays there");
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
-    assert!(shown.stdout.contains("given up") && shown.stdout.contains("the shop burnt down"), "{shown:?}");
+    assert!(shown.stdout.contains("Abandoned") && shown.stdout.contains("the shop burnt down"), "{shown:?}");
     Ok(())
 }

@@ -202,7 +202,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
         fixture.withstands(lie, &before).await?;
     }
     let log = fixture.agent.process().log();
-    assert!(log.contains("it ended in the middle"), "the script cut nothing off");
+    assert!(log.contains("it is truncated"), "the script cut nothing off");
 
     // The agent still works: it accepts correct answers and repairs drift.
     let third = broker.offer(STACK, &fixture.manifest(&[("one", "new"), ("three", "3")]))?;

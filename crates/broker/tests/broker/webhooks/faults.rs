@@ -138,8 +138,7 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
     let send = async |allowed: IpAddr, answers: &[&[IpAddr]]| -> Result<(SendOutcome, usize)> {
         let lookup =
             Arc::new(Rebinding { answers: Mutex::new(answers.iter().map(|one| one.to_vec()).collect()) });
-        let guard =
-            EgressPolicy { networks: vec![allowed.to_string().parse()?], any_port: true, plain_http: false };
+        let guard = EgressPolicy { networks: vec![allowed.into()], any_port: true, plain_http: false };
         let authorities = trust.args(Duration::ZERO)?.webhook_ca;
         let sender = Sender::new(guard, Arc::clone(&lookup) as Arc<dyn Resolver>, authorities.as_deref())?;
         let secrets = [WebhookSecret::generate()];

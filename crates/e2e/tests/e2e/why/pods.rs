@@ -53,7 +53,7 @@ async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
     set_container_status(&world.client, &world.namespace, image, crash).await?;
     let explanation = explained(&world.fleet, "13", "web", "crash_loop").await?;
     ensure!(
-        explanation.message.contains("exit code 3, restarted 4 times: no DATABASE_URL"),
+        explanation.message.contains("exits with code 3, restarted 4 times: no DATABASE_URL"),
         "{explanation:?}"
     );
     follow(&world, &explanation, "web").await
