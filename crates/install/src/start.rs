@@ -75,7 +75,7 @@ impl Hop {
         !matches!(self, Self::Tls | Self::Token)
     }
 
-    /// Returns the next step for the person who installed the agent into this namespace. `again` is how to install it again.
+    /// Returns the next step for the person who installed the agent into this namespace. `reinstall` says how to install it again.
     #[must_use]
     pub fn advice(self, namespace: &str, reinstall: &str) -> String {
         match self {

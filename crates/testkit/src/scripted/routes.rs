@@ -10,7 +10,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use brokkr_api::agents::{Holds, OpenSession, OpenedSession, RegisterAgent, RegisteredAgent, SessionVerdict};
 use brokkr_api::ids::Checksum;
-use brokkr_api::protocol::{Session, YAML_MEDIA_TYPE, header, holds_digest, same_etag};
+use brokkr_api::protocol::{Capabilities, Session, YAML_MEDIA_TYPE, header, holds_digest, same_etag};
 use brokkr_api::report::{ReportBatch, ReportReceipt};
 use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
 use http::HeaderMap;
@@ -72,7 +72,8 @@ async fn open_session(
             verdict = SessionVerdict::Serves;
         }
     });
-    Json(OpenedSession { verdict }).into_response()
+    let capabilities = [(header::CAPABILITIES, Capabilities::own().to_string())];
+    (capabilities, Json(OpenedSession { verdict })).into_response()
 }
 
 async fn put_holds(State(script): Shared, Path(id): Path<AgentId>, Json(holds): Json<Holds>) -> Response {

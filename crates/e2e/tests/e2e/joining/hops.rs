@@ -45,7 +45,7 @@ async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Re
     for (address, reason) in &cases {
         let proxy = format!("http://{address}");
         let named = format!("through the proxy {address}");
-        let words = [reason, named.as_str(), "check the proxy of --proxy (http://USER:PASSWORD@HOST:PORT"];
+        let words = [reason, named.as_str(), "check --proxy (http://USER:PASSWORD@HOST:PORT"];
         site.stops("proxy", &words, &["--broker-url", &url, "--proxy", &proxy]).await?;
     }
 
