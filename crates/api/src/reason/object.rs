@@ -31,13 +31,13 @@ impl ObjectRef {
     }
 }
 
-/// `Deployment shop/web`, `Namespace shop`, `Deployment in shop`.
+/// `Deployment shop/web`, `Namespace shop`, `Deployment in namespace shop`.
 impl fmt::Display for ObjectRef {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, namespace, name, .. } = self;
         match (namespace, name.is_empty()) {
             (Some(namespace), false) => write!(formatter, "{kind} {namespace}/{name}"),
-            (Some(namespace), true) => write!(formatter, "{kind} in {namespace}"),
+            (Some(namespace), true) => write!(formatter, "{kind} in namespace {namespace}"),
             (None, false) => write!(formatter, "{kind} {name}"),
             (None, true) => formatter.write_str(kind),
         }

@@ -102,7 +102,11 @@ async fn an_offline_agent_rotates_its_key_when_it_returns() -> Result<()> {
     assert!(shown.stdout.contains("rotation requested"), "{shown:?}");
     world.agent.start()?;
     world.fleet.brokkr(["agent", "rotate", "shop-1"]).await?.ok()?;
-    assert_ne!(field(&world, KEY).await?, *secret(&old));
+    // The agent stores the new key under this name once the broker has it.
+    eventually(WAIT_TIMEOUT, "the new key to be in use", async || {
+        field(&world, KEY).await.is_ok_and(|key| key != *secret(&old))
+    })
+    .await?;
 
     world.fleet.brokkr(["agent", "revoke", "shop-1", "--yes"]).await?.ok()?;
     let refused = world.fleet.brokkr(["agent", "rotate", "shop-1"]).await?;

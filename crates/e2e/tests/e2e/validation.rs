@@ -28,10 +28,10 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
     assert_eq!(output.code, 3, "{}{}", output.stdout, output.stderr);
     let status =
         world.wait_for_status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
-    let named: Vec<&str> =
-        status["objects"].as_array().unwrap().iter().filter_map(|note| note["object"].as_str()).collect();
-    let service = |name: &str| format!("Service {}/{name}", world.namespace);
-    assert_eq!(named, [service("bad-one"), service("bad-two")], "{status}");
+    let named: Vec<&Value> =
+        status["objects"].as_array().unwrap().iter().map(|note| &note["object"]).collect();
+    let service = |name: &str| json!({"kind": "Service", "namespace": world.namespace, "name": name});
+    assert_eq!(named, [&service("bad-one"), &service("bad-two")], "{status}");
 
     assert_eq!(world.value("one").await?.as_deref(), Some("1"), "what ran before stays as it was");
     assert!(world.config_map("two").await?.is_none());
