@@ -1,6 +1,7 @@
 //! B2: a dry run of everything before the first real write, and all errors at once.
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
 use brokkr_testkit::world::{World, namespace_yaml};
 
