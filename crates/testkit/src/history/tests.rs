@@ -98,7 +98,7 @@ fn a_lost_submission_is_found() {
 
 #[test]
 fn a_submission_done_twice_is_found() {
-    finds("S4", "acknowledged to no client", |story| {
+    finds("S4", "not acknowledged to any client", |story| {
         let twin = ObjectRow { sequence: SequenceId(4), ..row(story.stack, 2) };
         story.truth.objects.push(twin);
     });
@@ -128,7 +128,7 @@ fn an_operation_with_an_unknown_outcome_may_have_happened_at_most_once() {
 
 #[test]
 fn what_was_refused_and_done_all_the_same_is_found() {
-    finds("S4", "acknowledged to no client", |story| {
+    finds("S4", "not acknowledged to any client", |story| {
         story.history.operations[2].attempts[0].outcome = Outcome::Refused("BRK2003".into());
     });
 }
