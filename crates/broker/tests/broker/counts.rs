@@ -50,11 +50,12 @@ fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Re
     let transition = transitions.choose(random).expect("transitions").clone();
     let second = 1_700_000_000 + random.random_range(0..20);
     let mut report = agent.report(stack, SequenceId(random.random_range(1..4)), transition, second);
-    report.message = brokkr_api::reason::Message::new(format!(
-        "pod {} says {}",
-        random.random_range(0..100),
-        ["no", "never"].choose(random).expect("words")
-    ));
+    // Two groups, and a number that must not part them.
+    report.reason = match random.random_bool(0.5) {
+        true => Reason::CrashLoopBackOff,
+        false => Reason::PruneNeedsApproval { delete: random.random_range(51..100), total: 100 },
+    };
+    report.message = report.reason.message();
     report
 }
 
