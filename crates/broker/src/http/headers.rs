@@ -1,6 +1,7 @@
 //! Reads the headers of the protocol.
 
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use brokkr_api::Position;
 use brokkr_api::protocol::{Capabilities, header};
@@ -18,6 +19,12 @@ pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> ApiResult<Option
 
 pub fn position(headers: &HeaderMap) -> ApiResult<Option<Position>> {
     optional(headers, header::POSITION)
+}
+
+/// Returns the capabilities of this broker. Every response to a poll carries them, so they are encoded once.
+pub fn own_capabilities() -> HeaderValue {
+    static OWN: LazyLock<HeaderValue> = LazyLock::new(|| text(&Capabilities::own().to_string()));
+    OWN.clone()
 }
 
 /// Returns what the peer announced; nothing if it announced nothing.

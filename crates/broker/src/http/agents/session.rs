@@ -3,14 +3,14 @@
 use axum::extract::State;
 use brokkr_api::agents::{OpenSession, OpenedSession, SessionVerdict};
 use brokkr_api::names::DEFAULT_PROJECT;
-use brokkr_api::protocol::{Capabilities, header};
+use brokkr_api::protocol::header;
 use http::StatusCode;
 use http::header::USER_AGENT;
 
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
-use crate::http::headers::text;
+use crate::http::headers::own_capabilities;
 use crate::http::write::{self, ResultStorage};
 use crate::store::agents::agent_open_session_on_conn;
 use crate::store::outbox::OutboxNotification;
@@ -45,7 +45,7 @@ pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResu
     })
     .await?;
     // Before its first report, the agent has to know what this broker reads.
-    response.headers_mut().insert(header::CAPABILITIES, text(&Capabilities::own().to_string()));
+    response.headers_mut().insert(header::CAPABILITIES, own_capabilities());
     Ok(response)
 }
 

@@ -16,7 +16,7 @@ use crate::access::Caller;
 use crate::domain::envelope::EncodedEnvelope;
 use crate::domain::session::refusal;
 use crate::error::{ApiError, ApiResult};
-use crate::http::headers::{has_already, text};
+use crate::http::headers::{has_already, own_capabilities, text};
 use crate::index::Waiting;
 use crate::state::Broker;
 
@@ -177,7 +177,7 @@ fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) ->
     headers.insert(ETAG, text(&now.answer.etag));
     headers.insert(header::POSITION, text(&now.position.to_string()));
     headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
-    headers.insert(header::CAPABILITIES, text(&Capabilities::own().to_string()));
+    headers.insert(header::CAPABILITIES, own_capabilities());
     headers.insert(header::SPREAD, HeaderValue::from(broker.reconnect_spread()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept, authorization, brokkr-holds"));
