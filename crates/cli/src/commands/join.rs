@@ -150,7 +150,7 @@ fn print(args: &Join, token: &JoinToken, broker: &Url, manifests: &str, printer:
     // Comments are inside the document: not every interactive shell accepts them outside.
     printer.data(&format!(
         "{forget}kubectl apply --server-side --force-conflicts --field-manager=brokkr-install -f - <<'BROKKR'\n\
-         # Installs the Brokkr agent {name} into kubectl's current cluster: the namespace {namespace}, the record CRD,\n\
+         # Installs the Brokkr agent {name} into kubectl's current cluster: the namespace {namespace}, the Stack CRD,\n\
          # the admission policy, the ServiceAccount with its permissions, and the agent, which connects to {broker}.\n\
          # Contains a token with which one agent can join as {name} before {until:.0}.\n\
          {manifests}BROKKR"
