@@ -171,7 +171,7 @@ impl Waiting<'_> {
         match stuck {
             Some(stuck) => Failure::new(
                 Exit::Failed,
-                format!("agent {name} has not joined: it stopped at {}", stuck.hop),
+                format!("agent {name} has not joined: failed at step {}", stuck.hop),
             )
             .line(stuck.reason.clone())
             .next(stuck.next.clone()),
