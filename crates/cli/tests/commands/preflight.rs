@@ -1,4 +1,4 @@
-//! `brokkr admin preflight` and `support-bundle` against prepared answers: what is asked, printed and exited with.
+//! `brokkr admin preflight` and `support-bundle` against a fake broker: requests, output and exit status.
 
 use brokkr_api::ErrorCode;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub fn system() -> Value {
         "position": "1.7", "agents_to_report": 0, "stacks_ahead": 0, "stacks_unknown": 0, "targets_kept": 0, "raised": []})
 }
 
-/// Everything but the state of the installation and of the audit chain.
+/// A broker with all responses except the state of the installation and of the audit chain.
 pub fn broker() -> FakeBroker {
     let mut agents = page(&[agent("eu-1")]);
     agents["total"] = 1.into();
@@ -45,8 +45,9 @@ fn warnings_exit_with_0_and_failed_checks_with_1() {
         200,
         verdict(json!(null)),
     );
-    // The fake broker lists the one agent whatever presence is asked for.
-    let ran = healthy.brokkr(&["admin", "preflight"]).exits(0).prints("hold             ok        not on hold");
+    // The fake broker lists its one agent for every presence.
+    let ran =
+        healthy.brokkr(&["admin", "preflight"]).exits(0).prints("hold             ok        not on hold");
     ran.prints("agents-silent: brokkr agent list --presence silent").prints("agents-silent    warning");
     let asked: Vec<String> = healthy.asked().into_iter().map(|asked| asked.line).collect();
     assert!(asked.iter().all(|line| line.starts_with("GET ")), "it only reads: {asked:?}");
@@ -70,12 +71,12 @@ fn warnings_exit_with_0_and_failed_checks_with_1() {
 fn pending_deletions_are_listed_with_a_command() {
     let mut deleted = stack(&[]);
     deleted["deleted_at"] = TIME.into();
-    let owing = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[deleted])).on(
+    let pending = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[deleted])).on(
         "GET /api/v1/whoami",
         200,
         whoami(),
     );
-    let document = owing.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
+    let document = pending.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
     let deletions = check(&document, "deletions");
     assert_eq!(deletions["verdict"], "warning");
     assert!(deletions["reason"].as_str().unwrap().starts_with("agents still have web since"), "{deletions}");
@@ -85,11 +86,9 @@ fn pending_deletions_are_listed_with_a_command() {
 
 #[test]
 fn missing_permissions_are_a_warning() {
-    let broker = broker().refuses("GET /api/v1/system", ErrorCode::BRK1002, "requires the role admin").refuses(
-        "GET /api/v1/audit/verify",
-        ErrorCode::BRK1002,
-        "requires the role owner",
-    );
+    let broker = broker()
+        .refuses("GET /api/v1/system", ErrorCode::BRK1002, "requires the role admin")
+        .refuses("GET /api/v1/audit/verify", ErrorCode::BRK1002, "requires the role owner");
     let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
     for name in ["version", "hold", "restore", "audit"] {
         let check = check(&document, name);
@@ -130,7 +129,8 @@ fn a_support_bundle_is_readable_only_by_its_owner_and_replaces_nothing() {
     let named = file.to_str().unwrap();
     let bundle = ["admin", "support-bundle", "--file", named];
     let ran = broker.brokkr(&bundle).exits(0).prints("bundle.tar.gz written with ");
-    ran.says("missing: audit.json: not allowed: requires the role owner").says("missing: metrics: no replica");
+    ran.says("missing: audit.json: not allowed: requires the role owner")
+        .says("missing: metrics: no replica");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let before = std::fs::read(&file).unwrap();
     assert!(before.starts_with(&[0x1f, 0x8b]), "it is compressed");
