@@ -102,7 +102,7 @@ pub async fn wait(
         // --timeout applies even if a request takes longer.
         match tokio::time::timeout_at(deadline, client.stack_status_all(&stack.to_string())).await {
             Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows }),
-            Ok(Ok(answer)) => rows = answer,
+            Ok(Ok(read)) => rows = read,
             Ok(Err(error)) if error.is_transient() => live.line(&format!("  {error}; still waiting")),
             Ok(Err(error)) => return Err(Failure::of_client("read the status while waiting", error)),
         }

@@ -1,4 +1,4 @@
-//! Installs with kubectl, and waits for the agent to connect. Steps that are stuck are reported meanwhile.
+//! Installs with kubectl, and waits for the agent to connect. While it waits, it reports steps that are stuck.
 
 use std::time::{Duration, Instant};
 
