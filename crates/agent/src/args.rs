@@ -24,7 +24,7 @@ pub struct Arguments {
 pub enum Command {
     /// Reconcile this cluster until stopped.
     Run(RunArguments),
-    /// Install the record CRD, the agent's ServiceAccount, its permissions and its admission policy into a cluster. Running
+    /// Install the Stack CRD, the agent's ServiceAccount, its permissions and its admission policy into a cluster. Running
     /// it again updates the permissions and removes those that are no longer requested.
     Install(InstallArguments),
 }

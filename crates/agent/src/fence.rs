@@ -91,9 +91,9 @@ pub async fn probe(
         Ok(_) => Ok(Verdict::Passed),
         Err(kube::Error::Api(status)) if status.code == 422 => match refusal_message(&status.message) {
             Some(words) => Ok(Verdict::Refused(words.to_owned())),
-            None => Err(kube::Error::Api(status)).context("test the fence"),
+            None => Err(kube::Error::Api(status)).context("test the admission policy"),
         },
-        Err(error) => Err(error).context("test the fence"),
+        Err(error) => Err(error).context("test the admission policy"),
     }
 }
 

@@ -117,21 +117,21 @@ async fn wait_for_fence(client: &Client, namespace: &str) -> anyhow::Result<()> 
         for label in [None, Some("another-agent")] {
             verdicts.push(match fence::probe(client, namespace, Some(&agent), label).await {
                 Ok(Verdict::Refused(_)) => None,
-                Ok(Verdict::Passed) => Some("a forbidden write would pass".to_owned()),
+                Ok(Verdict::Passed) => Some("a forbidden write was accepted".to_owned()),
                 Err(error) if is_forbidden_impersonation(&error) => {
-                    println!("you may not impersonate {agent}, so the fence was not tested; the agent tests it when it starts");
+                    println!("you may not impersonate {agent}, so the admission policy was not tested; the agent tests it when it starts");
                     return Ok(());
                 }
                 Err(error) => Some(format!("{error:#}")),
             });
         }
         let Some(wrong) = verdicts.into_iter().flatten().next() else {
-            println!("the fence is active");
+            println!("the admission policy is active");
             return Ok(());
         };
         if started.elapsed() > PATIENCE {
             bail!(
-                "the fence is not active after {} s: {wrong}. Brokkr needs Kubernetes 1.30 or newer, with \
+                "the admission policy is not active after {} s: {wrong}. Brokkr needs Kubernetes 1.30 or newer, with \
                  ValidatingAdmissionPolicy",
                 PATIENCE.as_secs()
             );

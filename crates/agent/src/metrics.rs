@@ -226,7 +226,7 @@ pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
     gauge(
         registry,
         "writes_suspended",
-        "1 if the agent must not write: another process uses its identity, or the broker's database was set back",
+        "1 if the agent must not write: another process uses its identity, or the broker's database was restored to an older state",
         usize::from(counts.writes_suspended.is_some()),
     );
 }

@@ -164,7 +164,9 @@ impl ErrorCode {
             Self::BRK1005 => "find the second process; a cloned cluster needs its own join token",
             Self::BRK1006 => "wait for the time in the Retry-After header, then retry",
             Self::BRK1007 => "delete unused resources, or ask an admin to raise the quota",
-            Self::BRK1008 => "delete its stacks, webhooks and grants, and revoke its tokens first",
+            Self::BRK1008 => {
+                "revoke its tokens, delete its webhooks and grants; if it ever had a stack, it cannot be deleted"
+            }
             Self::BRK1009 => {
                 "sign with the most recently registered key, or join again with a new join token"
             }

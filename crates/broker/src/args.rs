@@ -164,7 +164,7 @@ pub struct ServeArgs {
     /// Address to listen on.
     #[arg(long, env = "BROKKR_LISTEN", default_value = "127.0.0.1:8780", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// Certificate chain (PEM). Requires `tls_key`. Without a certificate, a proxy in front of the broker must terminate TLS.
+    /// Certificate chain (PEM). Requires `--tls-key`. Without a certificate, a proxy in front of the broker must terminate TLS.
     #[arg(long, env = "BROKKR_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM).
@@ -187,7 +187,7 @@ pub struct ServeArgs {
     /// load balancers can react.
     #[arg(long, env = "BROKKR_DRAIN_GRACE", default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain_grace: Duration,
-    /// Time that open requests have to finish after that. Long polls are answered in the first half of it.
+    /// Time for open requests to finish after the drain grace. Long polls are answered in its first half.
     #[arg(long, env = "BROKKR_DRAIN", default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub drain: Duration,
     /// Proxies to accept `X-Forwarded-For` from: addresses or networks such as 10.0.0.0/8, separated by commas.

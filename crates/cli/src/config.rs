@@ -25,7 +25,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
     pub server: Url,
-    /// Additional certificate authorities in PEM form: a copy, because files move.
+    /// Additional certificate authorities in PEM form: a copy, because the file may be moved or deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<String>,
 }

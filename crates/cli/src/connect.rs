@@ -103,8 +103,8 @@ fn find(global: &Global, folder: &Folder) -> Result<Found> {
         (Some(name), _) => Some(name.clone()),
         // The token of a context is only sent to that context's broker.
         (None, Some(server)) => {
-            let is_it = |(_, context): &(&String, &Context)| context.server == *server;
-            config.contexts.iter().find(is_it).map(|(name, _)| name.clone())
+            let has_server = |(_, context): &(&String, &Context)| context.server == *server;
+            config.contexts.iter().find(has_server).map(|(name, _)| name.clone())
         }
         (None, None) => config.current_context.clone(),
     };

@@ -88,7 +88,7 @@ fn removed(marker: SequenceId, row: &StackStatus) -> AgentOutcome {
     let knows = row.wanted_sequence_id.is_none_or(|wanted| wanted >= marker);
     match row.state {
         State::Removed if knows => AgentOutcome::Reached,
-        // Neither targeted nor held: it never got there, or is long gone.
+        // Neither targeted nor held: the agent never had the stack, or removed it earlier.
         _ if row.wanted_sequence_id.is_none() => AgentOutcome::NotTargeted,
         State::Failed if row.sequence_id.is_some_and(|has| has >= marker) => AgentOutcome::Failed,
         _ => AgentOutcome::Waiting,
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn health_of_an_earlier_version_says_nothing() {
         assert_eq!(GOAL.verdict(&[row("a", 42, 41, State::Pending)]), Verdict::Waiting);
-        // A replica that has not heard of 42 yet still calls 41 healthy.
+        // A replica that does not know 42 yet still reports 41 as healthy.
         assert_eq!(GOAL.verdict(&[row("a", 41, 41, State::Healthy)]), Verdict::Waiting);
         assert_eq!(GOAL.verdict(&[row("a", 41, 41, State::Failed)]), Verdict::Waiting);
         assert_eq!(GOAL.verdict(&[row("a", 42, 42, State::Healthy)]), Verdict::Reached);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn applied_is_enough_where_only_that_is_wanted() {
+    fn applied_is_enough_if_that_is_the_goal() {
         let applied = row("a", 42, 42, State::Applied);
         assert_eq!(GOAL.verdict(std::slice::from_ref(&applied)), Verdict::Waiting);
         let goal = Goal::Applied(SequenceId(42));

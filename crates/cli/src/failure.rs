@@ -76,10 +76,10 @@ impl Failure {
             ClientError::Problem { problem, .. } => Self::of_problem(action, *problem),
             ClientError::Unreachable { url, source, proxy, after } => {
                 let (hop, next) = stopped_at(source.stage, proxy.is_some());
-                let place = url.origin().ascii_serialization();
+                let origin = url.origin().ascii_serialization();
                 let failure =
                     Self::new(Exit::Unreachable, format!("cannot {action}: the broker is not reachable"))
-                        .line(format!("{hop}: {place}: {source}, after {:.1} s", after.as_secs_f64()))
+                        .line(format!("{hop}: {origin}: {source}, after {:.1} s", after.as_secs_f64()))
                         .next(next);
                 match proxy {
                     Some(proxy) => failure.line(format!("the environment sets the proxy {proxy}")),

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn missing_permissions_are_listed_once() {
-        let said = "Warning: something\n\
+        let output = "Warning: something\n\
             Error from server (Forbidden): clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: User \"jo\" \
             cannot patch resource \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope\n\
             Error from server (Forbidden): clusterroles.rbac.authorization.k8s.io \"b\" is forbidden: User \"jo\" \
@@ -142,7 +142,7 @@ mod tests {
         let patch =
             "patch resource \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope";
         let grant = "user \"jo\" is attempting to grant RBAC permissions not currently held:";
-        assert_eq!(forbidden(said), [patch, grant]);
+        assert_eq!(forbidden(output), [patch, grant]);
         assert_eq!(forbidden("Unable to connect to the server"), [] as [&str; 0]);
     }
 
@@ -154,8 +154,8 @@ mod tests {
         let pulling = json!({"kind": "Pod", "status": {"containerStatuses": [
             {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "…"}}},
         ]}});
-        let looked = stuck(std::slice::from_ref(&pulling), CONTEXT).unwrap();
-        assert_eq!(looked.next, "kubectl -n elsewhere logs deployment/brokkr-agent --previous");
+        let from_pod = stuck(std::slice::from_ref(&pulling), CONTEXT).unwrap();
+        assert_eq!(from_pod.next, "kubectl -n elsewhere logs deployment/brokkr-agent --previous");
         let stuck = stuck(&[pulling, reported], CONTEXT).unwrap();
         assert_eq!(
             (stuck.hop.as_str(), stuck.reason.as_str(), stuck.is_final),

@@ -101,7 +101,7 @@ mod tests {
                 views += 1;
                 assert!(
                     source.contains("rendered(&"),
-                    "{} has no snapshot by `samples::looks`",
+                    "{} has no snapshot by `samples::rendered`",
                     path.display()
                 );
             }

@@ -1,4 +1,4 @@
-//! `cargo xtask contract`: lists which tests prove which promise, and fails if a promise is open.
+//! `cargo xtask contract`: lists which tests prove which promise, and fails if a promise has no test.
 //!
 //! The promises are the rows of `docs/promises.md`; a test has the ids of the promises it proves in its name:
 //! `b6_a_resource_with_an_owner_…`, `e1_e2_a_deleted_stack_…`.
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::runner::root;
 use promises::Promise;
 
-/// List which tests prove which promise; fail if a promise is open.
+/// List which tests prove which promise; fail if a promise has no test.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON instead of a table.

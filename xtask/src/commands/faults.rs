@@ -33,7 +33,7 @@ pub struct MatrixArgs {
     /// Replay the random choices of an earlier run, which printed this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Run only these rows, for instance 20,26, and no pairs.
+    /// Run only these rows, such as 20,26, and no pairs.
     #[arg(long, value_delimiter = ',')]
     rows: Vec<u32>,
     /// Run this many pairs of faults; default 200 for the agent, 30 for the broker.

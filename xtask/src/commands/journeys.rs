@@ -1,11 +1,11 @@
-//! `cargo xtask journeys`: types the commands of a user's first hour, and counts commands and seconds.
+//! `cargo xtask journeys`: runs the commands of a user's first hour, and counts commands and seconds.
 
 use anyhow::Result;
 
 use super::engines;
 use crate::runner::{become_built, build};
 
-/// Type the commands of a user's first hour, and count commands and seconds.
+/// Run the commands of a user's first hour, and count commands and seconds.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print the result as JSON, without the commands.

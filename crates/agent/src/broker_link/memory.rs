@@ -54,7 +54,7 @@ impl Memory {
     pub async fn start(&self, earlier: i64) -> anyhow::Result<Remembered> {
         loop {
             let found =
-                with_deadline(self.api.get_opt(CONFIG_MAP)).await.context("read what the agent remembers")?;
+                with_deadline(self.api.get_opt(CONFIG_MAP)).await.context("read the agent's stored state")?;
             let mut map = found.clone().unwrap_or_default();
             map.metadata.name = Some(CONFIG_MAP.to_owned());
             let data = map.data.get_or_insert_default();
@@ -131,6 +131,6 @@ pub async fn open_session(
     session: Session,
 ) -> anyhow::Result<SessionVerdict> {
     let opening = OpenSession { count: session.count, instance: session.instance };
-    let opened = broker.open_session(agent, &opening).await.context("open a session at the broker")?;
+    let opened = broker.open_session(agent, &opening).await.context("open a session with the broker")?;
     Ok(opened.verdict)
 }

@@ -163,7 +163,7 @@ fn incomplete(have: i64, desired: i64, word: &str) -> Health {
 
 fn old_replicas(old: i64) -> Health {
     let noun = if old == 1 { "replica" } else { "replicas" };
-    Health::progressing("RollingOut", format!("{old} old {noun} still to stop"))
+    Health::progressing("RollingOut", format!("waiting for {old} old {noun} to stop"))
 }
 
 /// A paused rollout is not ready, although nothing failed.

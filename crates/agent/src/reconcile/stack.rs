@@ -82,7 +82,7 @@ impl StackState {
         if older {
             tracing::warn!(
                 stack.id = %target.stack_id, sequence = %target.sequence_id, recorded = ?highest,
-                "refused an older deployment object than the recorded one"
+                "refused a deployment object that is older than the recorded one"
             );
             // A run without any other target keeps and repairs what the record says.
             self.set_target_from_record();

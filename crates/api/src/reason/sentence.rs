@@ -98,7 +98,7 @@ impl Reason {
             Self::NamespaceTerminating { .. } => "the namespace is being deleted",
             Self::Fenced => "refused by Brokkr's admission policy in the cluster",
             Self::ApiServerUnreachable => "failed to reach the API server",
-            Self::OwnedByOther { owner: None } => "belongs to another stack or agent now",
+            Self::OwnedByOther { owner: None } => "now belongs to another stack or agent",
             Self::ContestOver => "no other manager changes the contested fields any more",
             Self::WaitingForDeletion => "waiting for deleted objects to disappear",
             Self::Terminating => "deleted, but still present",
@@ -109,7 +109,7 @@ impl Reason {
             Self::BrokerUnreachable => "failed to announce the stack to the broker",
             Self::RecordNotWritten => "failed to write the record of the stack",
             Self::UnknownRecord => {
-                "found a record that was not there when this agent started; restart the agent to load it"
+                "found a record that did not exist when this agent started; restart the agent to load it"
             }
             Self::Superseded => "a newer process of this agent writes this record",
             Self::WritesSuspended => "writes by this process of the agent are suspended",

@@ -214,7 +214,7 @@ fn delivering(
 fn blocked(case: &Case<'_>, report: &LastReport) -> Broken {
     let waits = condition(report, ConditionKind::PrunePending, ConditionStatus::True);
     let of_condition = waits.map(|condition| condition.message.clone()).filter(|message| !message.is_empty());
-    let message = of_condition.unwrap_or_else(|| text(report, "a removal is waiting"));
+    let message = of_condition.unwrap_or_else(|| text(report, "a removal is pending"));
     let reason = waits.map(|waits| &waits.reason);
     let cause = reason.and_then(cause::of).or_else(|| cause::of_report(report)).unwrap_or(Cause::Blocked);
     // A stack outside its grant is neither written nor deleted; a kind that cannot be watched is not written.

@@ -46,7 +46,7 @@ pub async fn list_barred_contents(
 /// Allow a barred content to be submitted again.
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}/barred-contents/{checksum}", tag = "deployment objects",
     params(("stack" = String, Path, description = "Name or id"), ("checksum" = String, Path, description = "SHA-256 of the content, in hex")),
-    responses((status = 204, description = "It may be submitted again")))]
+    responses((status = 204, description = "The content can be submitted again")))]
 pub async fn delete_barred_content(
     State(broker): BrokerState,
     Path((stack, checksum)): Path<(String, String)>,

@@ -86,7 +86,8 @@ pub async fn delete_project(
 ) -> ApiResult {
     let in_use = |what: &str| ApiError::new(ErrorCode::BRK1008, format!("the project {project} has {what}"));
     if project == DEFAULT_PROJECT {
-        return Err(in_use("all agents, and cannot be deleted"));
+        let detail = format!("the project {project} cannot be deleted");
+        return Err(ApiError::new(ErrorCode::BRK1008, detail));
     }
     if change.caller()?.project() == project {
         return Err(ApiError::unreadable("a token cannot delete the project that it acts in"));

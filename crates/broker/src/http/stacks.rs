@@ -74,7 +74,7 @@ pub async fn get_stack(State(broker): BrokerState, caller: Caller, Path(stack): 
 ///
 /// The name of a deleted stack can be used again: it names a new stack then.
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}", tag = "stacks", request_body = PutStack,
-    params(("stack" = String, Path, description = "Name; or the id of one that exists"), precondition::IfMatch),
+    params(("stack" = String, Path, description = "Name, or id of an existing stack"), precondition::IfMatch),
     responses((status = 200, body = Stack, description = "Changed"), (status = 201, body = Stack, description = "Created")))]
 pub async fn put_stack(State(broker): BrokerState, Path(stack): Path<String>, change: Change) -> ApiResult {
     let request: PutStack = change.json_or_default()?;

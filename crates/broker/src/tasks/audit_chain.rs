@@ -136,10 +136,10 @@ pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Resu
                 })
             };
             if walked.number != at + 1 {
-                verdict.broken = broken("a link before this one is missing");
+                verdict.broken = broken("an earlier link is missing");
             } else if let Some(entry) = &walked.entry {
                 if entry.project != project || previous.map(|hash| link(hash, entry)) != Some(walked.hash) {
-                    verdict.broken = broken("the entry is not the one that was chained");
+                    verdict.broken = broken("the entry was changed after it was added to the chain");
                 }
                 seen_entry = true;
             } else if seen_entry {
@@ -171,8 +171,8 @@ async fn end(
     if let Some(head) = head
         && (head.number > at || (head.number == at && Some(head.hash) != last))
     {
-        return Ok(broken(at + 1, None, "the chain is shorter than its head, or ends in another link"));
+        return Ok(broken(at + 1, None, "the chain does not end with its stored head"));
     }
     let stray = audit_stray(pool, project).await?;
-    Ok(stray.and_then(|id| broken(at + 1, Some(id), "an entry is in no link")))
+    Ok(stray.and_then(|id| broken(at + 1, Some(id), "an entry is not part of the chain")))
 }

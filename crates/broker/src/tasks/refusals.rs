@@ -37,7 +37,7 @@ pub async fn run(mut queue: RefusalQueue, pool: PgPool, stop: CancellationToken)
         }
         let count = queue.take_dropped();
         if count > 0 {
-            tracing::warn!(count, "dropped refused requests that could not be written to the audit log");
+            tracing::warn!(count, "refused requests are missing in the audit log");
         }
         if stopping {
             return;

@@ -215,7 +215,7 @@ async fn a_chain_cut_at_its_end_and_entries_put_beside_it_are_found() -> Result<
         .await?
         .broken
         .context("an entry without a link")?;
-    assert_eq!(broken.why, "an entry is in no link");
+    assert_eq!(broken.why, "an entry is not part of the chain");
     sqlx::query("DELETE FROM audit_chain WHERE number = 2").execute(&mut connection).await?;
     let broken = harness.admin.get_json::<AuditVerdict>("audit/verify").await?.broken.context("cut")?;
     assert!(broken.why.starts_with("the chain is shorter"), "{broken:?}");

@@ -179,6 +179,6 @@ mod tests {
             let name = std::ffi::OsString::from(name.get_name());
             event().parse_ref(&command, None, &name).unwrap();
         }
-        assert_eq!(known, 14, "the broker has as many kinds of events");
+        assert_eq!(known, 14, "the broker has 14 kinds of events");
     }
 }

@@ -18,7 +18,7 @@ use crate::view::whole;
 const HIDDEN: &str = "hunter2";
 
 fn data() -> BundleData {
-    let not_allowed = || FetchError::NotAllowed { why: "takes the role admin".into() };
+    let not_allowed = || FetchError::NotAllowed { why: "requires the role admin".into() };
     let example = ErrorExample {
         stack_id: crate::view::samples::STACK.parse().unwrap(),
         stack_name: "web".into(),
@@ -111,13 +111,13 @@ fn an_archive_contains_the_data_and_lists_what_is_missing() {
     assert_eq!(
         reasons,
         [
-            ("system.json", "not allowed: takes the role admin"),
+            ("system.json", "not allowed: requires the role admin"),
             ("agents.json", "truncated after 1"),
-            ("audit.json", "not allowed: takes the role admin"),
+            ("audit.json", "not allowed: requires the role admin"),
             ("metrics/http___broker_1_8781.txt", "refused"),
         ]
     );
-    assert!(found["brokkr-support/missing.json"].contains("takes the role admin"));
+    assert!(found["brokkr-support/missing.json"].contains("requires the role admin"));
     assert!(found["brokkr-support/errors.json"].contains("Invalid value: …"));
 }
 

@@ -111,7 +111,7 @@ fn print_token(token: &Token, client: &Client, printer: Printer) -> Result {
 
 pub fn seconds(ttl: Duration) -> Result<u32> {
     let seconds = u32::try_from(ttl.as_secs()).ok().filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| Failure::new(Exit::Usage, "--ttl must be at least 1s and less than 100 years"))
+    seconds.ok_or_else(|| Failure::new(Exit::Usage, "durations must be at least 1s and less than 100 years"))
 }
 
 async fn revoke_join_token(id: TokenId, client: &Client, printer: Printer) -> Result {

@@ -13,7 +13,7 @@ use crate::failure::Result;
 use crate::name_cache::NameCache;
 use crate::printer::Printer;
 
-/// The user waits for this after pressing Tab.
+/// The user waits at most this long after pressing Tab.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn script(args: &Completion, printer: Printer) -> Result {
@@ -64,17 +64,17 @@ async fn names(noun: Names, words: &[String], global: &Global) -> Vec<String> {
     global.server = typed("--server").and_then(|server| server.parse().ok()).or(global.server);
     global.project = typed("--project").and_then(|project| project.parse().ok()).or(global.project);
     let Ok((client, cache_key)) = connect_once(&global) else { return Vec::new() };
-    let known = Known { client, cache: NameCache::of(cache_key) };
-    known.all(noun).await.unwrap_or_default()
+    let source = NameSource { client, cache: NameCache::of(cache_key) };
+    source.all(noun).await.unwrap_or_default()
 }
 
 /// Reads names from the broker, or from the cache.
-struct Known {
+struct NameSource {
     client: Client,
     cache: Option<NameCache>,
 }
 
-impl Known {
+impl NameSource {
     async fn all(&self, noun: Names) -> Result<Vec<String>, ClientError> {
         let client = &self.client;
         match noun {
@@ -101,14 +101,14 @@ impl Known {
     async fn named<T>(
         &self,
         noun: &str,
-        ask: impl Future<Output = Result<Vec<T>, ClientError>>,
+        request: impl Future<Output = Result<Vec<T>, ClientError>>,
         name: impl Fn(&T) -> String,
     ) -> Result<Vec<String>, ClientError> {
-        let known = self.cache.as_ref().and_then(|known| known.read(noun, Timestamp::now()));
-        if let Some(names) = known {
+        let cached = self.cache.as_ref().and_then(|cache| cache.read(noun, Timestamp::now()));
+        if let Some(names) = cached {
             return Ok(names);
         }
-        let names: Vec<String> = ask.await?.iter().map(name).collect();
+        let names: Vec<String> = request.await?.iter().map(name).collect();
         if let Some(cache) = &self.cache {
             cache.write(noun, &names, Timestamp::now());
         }

@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Failure, Result};
 use crate::printer::Printer;
 
-/// Asks for the name of what is deleted or revoked. `what` is the action: `deleting the project shop`.
+/// Asks the user to type the name of the resource. `what` is the action: `deleting the project shop`.
 pub async fn confirm(what: &str, name: &str, printer: Printer) -> Result {
     if !printer.is_interactive() {
         return Err(

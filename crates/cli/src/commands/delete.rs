@@ -39,7 +39,7 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     if stack.deleted_at.is_none() {
         guard(&args, &stack, client, printer).await?;
     }
-    // By id: since the question, another stack may have got the name.
+    // By id: during the confirmation, another stack may have taken the name.
     let id = stack.id.to_string();
     let marker = if args.keep_resources {
         client.delete_stack_keeping_resources(&id).await

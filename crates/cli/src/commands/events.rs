@@ -34,14 +34,14 @@ pub async fn run(args: Events, client: &Client, printer: Printer) -> Result {
 
 /// Prints the latest events, then new ones. The stream is opened first, so that no event is missed between the two.
 async fn watch(query: &EventQuery, page: &PageQuery, client: &Client, printer: Printer) -> Result {
-    let mut news = client.follow_events(query);
-    news.begin().await.while_trying("watch the events")?;
+    let mut stream = client.follow_events(query);
+    stream.begin().await.while_trying("watch the events")?;
     let mut rows = printer.stream();
     let mut latest = client.events(query, page).await.while_trying("read the events")?.items;
     latest.sort_by_key(|event| event.at);
     let mut is_read = rows.items("event", &latest)?;
     while is_read {
-        match news.next().await.while_trying("watch the events")? {
+        match stream.next().await.while_trying("watch the events")? {
             Message::Reset => {
                 printer.warn("the broker was restored; events in between are not shown");
             }

@@ -72,7 +72,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// Returns the manifests; without a token they are only good for a dry run.
+    /// Returns the manifests; without a token they are only usable for a dry run.
     fn manifests(&self, args: &Join, token: Option<&JoinToken>) -> String {
         let secret = token.map(|token| token.token.clone()).unwrap_or_default();
         let joining = workload::Joining {
@@ -150,7 +150,7 @@ fn print(args: &Join, token: &JoinToken, broker: &Url, manifests: &str, printer:
     // Comments are inside the document: not every interactive shell accepts them outside.
     printer.data(&format!(
         "{forget}kubectl apply --server-side --force-conflicts --field-manager=brokkr-install -f - <<'BROKKR'\n\
-         # Installs the Brokkr agent {name} into kubectl's current cluster: the namespace {namespace}, the record CRD,\n\
+         # Installs the Brokkr agent {name} into kubectl's current cluster: the namespace {namespace}, the Stack CRD,\n\
          # the admission policy, the ServiceAccount with its permissions, and the agent, which connects to {broker}.\n\
          # Contains a token with which one agent can join as {name} before {until:.0}.\n\
          {manifests}BROKKR"
@@ -172,7 +172,7 @@ fn refused(args: &Join, server: &str, error: ProgramError) -> Failure {
         return failure
             .next("fix the error that kubectl reports; to use another cluster, set --kube-context");
     }
-    let what = format!("agent {} has not joined: it stopped at rights", args.name);
+    let what = format!("agent {} has not joined: failed at step rights", args.name);
     let mut failure =
         Failure::new(Exit::Failed, what).line(format!("you are not allowed to install into {server}:"));
     for line in forbidden.iter().take(LISTED) {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_found_and_another_word_is_not() {
+    fn a_typo_is_found_and_another_word_is_not() {
         let known = ["web", "payments", "payments-api", "shop"].map(ToOwned::to_owned);
         assert_eq!(nearest("wbe", &known), ["web"]);
         assert_eq!(nearest("paymnets", &known), ["payments"]);

@@ -36,14 +36,14 @@ pub async fn run(args: Version, global: &Global, printer: Printer) -> Result {
     })
 }
 
-/// Returns the version of the broker. A broker that cannot be asked is a note, not a failure.
+/// Returns the version of the broker. If it cannot be read, prints a note and does not fail.
 async fn server(global: &Global, printer: Printer) -> Option<ServerVersion> {
-    let asked = async {
+    let read = async {
         let client = connect_at_once(global, printer)?;
         let me = client.whoami().await.while_trying("read the version of the broker")?;
         Ok::<_, Failure>((client.base().clone(), me.server_version))
     };
-    match asked.await {
+    match read.await {
         Ok((url, version)) if !version.is_empty() => Some(ServerVersion { url, version }),
         Ok(_) => None,
         Err(failure) => {

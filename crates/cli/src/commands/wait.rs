@@ -19,7 +19,7 @@ use crate::view::whole;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(400);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Without a terminal, the summary is a line, at most this often.
+/// Without a terminal, the summary is printed as a line, at most this often.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
@@ -98,11 +98,11 @@ pub async fn wait(
     let mut progress = ProgressLines::new(&live, goal);
     let mut rows = Vec::new();
     loop {
-        let asked = Instant::now();
-        // --timeout holds even if a request takes longer.
+        let requested_at = Instant::now();
+        // --timeout applies even if a request takes longer.
         match tokio::time::timeout_at(deadline, client.stack_status_all(&stack.to_string())).await {
             Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows }),
-            Ok(Ok(answer)) => rows = answer,
+            Ok(Ok(read)) => rows = read,
             Ok(Err(error)) if error.is_transient() => live.line(&format!("  {error}; still waiting")),
             Ok(Err(error)) => return Err(Failure::of_client("read the status while waiting", error)),
         }
@@ -112,7 +112,7 @@ pub async fn wait(
             verdict => return Ok(Waited { ending: Ending::Settled(verdict), rows }),
         }
         // A status that takes long to read is read less often.
-        let pause = (asked.elapsed() * 4).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let pause = (requested_at.elapsed() * 4).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         if Instant::now() + pause >= deadline {
             tokio::time::sleep_until(deadline).await;
             return Ok(Waited { ending: Ending::TimedOut, rows });

@@ -105,7 +105,7 @@ async fn rotate(args: RotateWebhookSecret, client: &Client, printer: Printer) ->
         .while_trying(&format!("rotate the secret of the webhook {name}"))?;
     printer.done(&made, format!("webhook/{name}"), || made.secret.clone())?;
     printer.note(&format!(
-        "the secret is not shown again; the old one is used for another {}",
+        "the secret is not shown again; messages are also signed with the old one for another {}",
         humantime::format_duration(args.overlap)
     ));
     Ok(())

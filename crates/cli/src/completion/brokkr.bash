@@ -4,7 +4,7 @@ _brokkr() {
     read -ra words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
     local typed=${words[-1]}
-    # Bash replaces only what is behind the last = or :, so that is all it may be given.
+    # Bash replaces only the text after the last = or :, so candidates must not repeat the text before it.
     local head=${typed%"${typed##*[=:]}"}
     COMPREPLY=()
     while IFS=$'\t' read -r candidate _; do

@@ -34,8 +34,8 @@ pub async fn connect_to_replicas(global: &Global) -> Result<Replicas> {
         each.push((address.to_string(), without_token(&context, Some(*address))?));
     }
     if each.is_empty() {
-        let place = context.server.origin().ascii_serialization();
-        each.push((place, without_token(&context, None)?));
+        let origin = context.server.origin().ascii_serialization();
+        each.push((origin, without_token(&context, None)?));
     }
     Ok(Replicas { client, each })
 }

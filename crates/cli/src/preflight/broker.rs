@@ -82,12 +82,12 @@ pub fn restore(data: &PreflightData) -> Check {
             return failed(reason, "brokkr admin ahead");
         }
         if system.stacks_unknown > 0 {
-            let reason = format!("{} on agents and not in the database", stacks(system.stacks_unknown));
+            let reason = format!("{} on agents but not in the database", stacks(system.stacks_unknown));
             return failed(reason, "brokkr admin unknown");
         }
         if system.agents_to_report > 0 {
             let reason =
-                format!("{} of the agents have not reported their stacks yet", system.agents_to_report);
+                format!("agents that have not reported their stacks yet: {}", system.agents_to_report);
             return warning(reason, "brokkr admin status");
         }
         ok("nothing to settle")

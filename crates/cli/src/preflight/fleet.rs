@@ -73,7 +73,7 @@ pub fn refused(data: &PreflightData) -> Check {
         ),
         (None, 0) => ok("none"),
         (None, left) => warning(
-            format!("none of the examined agents; {} more are silent or late", agents(left as u64)),
+            format!("none of the examined agents; not examined: {}", agents(left as u64)),
             "brokkr agent list --presence silent",
         ),
     })
@@ -104,7 +104,7 @@ pub fn deletions(data: &PreflightData, now: Timestamp) -> Check {
 
 pub fn prunes(data: &PreflightData) -> Check {
     check("prunes", &data.errors, |groups| {
-        // Groups carry no details that differ from agent to agent: only the word.
+        // Groups omit details that differ between agents, so only the code is compared.
         let needs_approval = Reason::PruneNeedsApproval { delete: 0, total: 0 };
         let is_pending = |group: &&ErrorGroup| group.reason.code() == needs_approval.code();
         let waiting: Vec<&ErrorGroup> = groups.iter().filter(is_pending).collect();

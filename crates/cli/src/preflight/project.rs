@@ -23,8 +23,8 @@ pub fn tokens(data: &PreflightData, now: Timestamp) -> Check {
 
 pub fn webhooks(data: &PreflightData) -> Check {
     check("webhooks", &data.hooks, |hooks| {
-        let dead = |hook: &&WebhookHealth| hook.dead > 0 || hook.disabled_because.is_some();
-        let troubled: Vec<&WebhookHealth> = hooks.iter().filter(dead).collect();
+        let has_trouble = |hook: &&WebhookHealth| hook.dead > 0 || hook.disabled_because.is_some();
+        let troubled: Vec<&WebhookHealth> = hooks.iter().filter(has_trouble).collect();
         let Some(first) = troubled.first() else { return ok("no dead letters") };
         let text: Vec<String> = troubled.iter().map(|hook| trouble(hook)).collect();
         let text = listed(text.iter().map(String::as_str), text.len() as u64);
@@ -48,16 +48,16 @@ fn trouble(hook: &WebhookHealth) -> String {
 }
 
 pub fn audit(data: &PreflightData) -> Check {
-    check("audit", &data.audit, |walk| match &walk.broken {
+    check("audit", &data.audit, |progress| match &progress.broken {
         Some(link) => failed(
             format!("the chain is invalid at entry {}: {}", link.number, link.why),
             "brokkr audit verify",
         ),
-        None if !walk.is_complete => warning(
-            format!("the first {} entries are valid; there are more", walk.links),
+        None if !progress.is_complete => warning(
+            format!("the first {} entries are valid; there are more", progress.links),
             "brokkr audit verify",
         ),
-        None => ok(format!("the chain is valid: {}", entries(walk.links))),
+        None => ok(format!("the chain is valid: {}", entries(progress.links))),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Every kind of data and its verdict.
+//! Every check, with data that passes it and data that does not.
 
 use brokkr_api::health::Trouble;
 use brokkr_api::reason::{Message, Reason};
@@ -11,7 +11,7 @@ use super::*;
 use crate::view::samples::{AGENT, STACK, ago, now, stack};
 
 /// Returns data of a healthy broker.
-fn well() -> PreflightData {
+fn healthy() -> PreflightData {
     let health = Ok(Health { whole: true, causes: Vec::new() });
     PreflightData {
         server: "https://brokkr.example/".into(),
@@ -93,13 +93,13 @@ fn waiting_prune() -> ErrorGroup {
 
 /// Returns one check after a change of the data; all others must stay ok.
 fn changed(check: &str, change: impl FnOnce(&mut PreflightData)) -> (Verdict, String, Option<String>) {
-    let mut data = well();
+    let mut data = healthy();
     change(&mut data);
     let mut found = checks(&data, now());
     let at = found.iter().position(|one| one.check == check).unwrap();
-    let it = found.remove(at);
+    let result = found.remove(at);
     assert!(found.iter().all(|one| one.verdict == Verdict::Ok), "{check}: {found:?}");
-    (it.verdict, it.reason, it.next)
+    (result.verdict, result.reason, result.next)
 }
 
 fn system(data: &mut PreflightData) -> &mut System {
@@ -112,7 +112,7 @@ fn fleet(data: &mut PreflightData) -> &mut Fleet {
 
 #[test]
 fn agents_of_other_versions_are_a_warning() {
-    let mut data = well();
+    let mut data = healthy();
     let mut check = |versions: Vec<AgentVersion>| {
         data.system.as_mut().unwrap().agent_versions = versions;
         let check = fleet::versions(&data);
@@ -127,7 +127,7 @@ fn agents_of_other_versions_are_a_warning() {
 
 #[test]
 fn a_healthy_broker_passes_every_check() {
-    let found = checks(&well(), now());
+    let found = checks(&healthy(), now());
     assert_eq!(found.len(), 15);
     for check in &found {
         assert_eq!((check.verdict, &check.next), (Verdict::Ok, &None), "{check:?}");
@@ -172,10 +172,10 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
         ("restore", Verdict::Failed, "2 stacks newer on agents", "brokkr admin ahead", |data| {
             system(data).stacks_ahead = 2;
         }),
-        ("restore", Verdict::Failed, "1 stack on agents and not", "brokkr admin unknown", |data| {
+        ("restore", Verdict::Failed, "1 stack on agents but not", "brokkr admin unknown", |data| {
             system(data).stacks_unknown = 1;
         }),
-        ("restore", Verdict::Warning, "3 of the agents", "brokkr admin status", |data| {
+        ("restore", Verdict::Warning, "stacks yet: 3", "brokkr admin status", |data| {
             system(data).agents_to_report = 3;
         }),
         (
@@ -206,7 +206,7 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
                 fleet(data).refused = vec!["eu-1".into()];
             },
         ),
-        ("agents-refused", Verdict::Warning, "60 agents more", "--presence silent", |data| {
+        ("agents-refused", Verdict::Warning, "not examined: 60 agents", "--presence silent", |data| {
             fleet(data).not_examined = 60;
         }),
         ("agents-revoked", Verdict::Warning, "1 (eu-9)", "brokkr agent list", |data| {
@@ -229,7 +229,7 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
             "ops has at least 50 dead letters",
             "deliveries ops --state dead",
             |data| {
-                data.hooks = Ok(vec![hook("well", 0), WebhookHealth { more: true, ..hook("ops", 50) }]);
+                data.hooks = Ok(vec![hook("mail", 0), WebhookHealth { more: true, ..hook("ops", 50) }]);
             },
         ),
         ("webhooks", Verdict::Warning, "ops is disabled: it answered 410", "webhook show ops", |data| {
@@ -256,17 +256,17 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
 
 #[test]
 fn data_that_the_caller_may_not_read_is_never_ok() {
-    let problem = Problem::new(ErrorCode::BRK1002, "takes the role admin");
+    let problem = Problem::new(ErrorCode::BRK1002, "requires the role admin");
     let refusal =
         || FetchError::from(ClientError::Problem { problem: Box::new(problem.clone()), retry_after: None });
-    let mut data = well();
+    let mut data = healthy();
     data.system = Err(refusal());
     data.tokens = Err(refusal());
     let found = checks(&data, now());
     for check in found.iter().filter(|check| ["version", "hold", "restore", "tokens"].contains(&check.check))
     {
         assert_eq!(check.verdict, Verdict::Warning, "{check:?}");
-        assert_eq!(check.reason, "not allowed: takes the role admin");
+        assert_eq!(check.reason, "not allowed: requires the role admin");
     }
 }
 
@@ -285,7 +285,7 @@ fn an_unreachable_broker_fails_once_and_the_rest_is_not_ok() {
         tokens: Err(nothing()),
         hooks: Err(nothing()),
         audit: Err(nothing()),
-        ..well()
+        ..healthy()
     };
     let found = checks(&data, now());
     assert_eq!((found[0].verdict, found[0].reason.as_str()), (Verdict::Failed, "connect: refused"));

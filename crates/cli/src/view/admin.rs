@@ -88,7 +88,7 @@ fn status(system: &System) -> String {
         lines.push(String::new());
     }
     for (number, what, next) in [
-        (system.agents_to_report, "agent", "not yet reported its stacks"),
+        (system.agents_to_report, "agent", "stacks not reported yet"),
         (system.stacks_ahead, "stack", "newer on agents than in the database: brokkr admin ahead"),
         (system.stacks_unknown, "stack", "on agents but not in the database: brokkr admin unknown"),
         (

@@ -53,7 +53,7 @@ mod tests {
             next: next.map(ToOwned::to_owned),
         };
         let found = vec![
-            check("broker", Verdict::Ok, "https://brokkr.example:8780/ answers", None),
+            check("broker", Verdict::Ok, "https://brokkr.example:8780/ responds", None),
             check(
                 "hold",
                 Verdict::Failed,
@@ -67,11 +67,11 @@ mod tests {
                 Some("brokkr agent list --presence silent"),
             ),
         ];
-        let well = vec![found[0].clone()];
+        let healthy = vec![found[0].clone()];
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
             rendered(&Checks(whole(found))),
-            rendered(&Checks(whole(well)))
+            rendered(&Checks(whole(healthy)))
         ));
     }
 }

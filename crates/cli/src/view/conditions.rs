@@ -51,17 +51,17 @@ mod tests {
 
     #[test]
     fn only_wrong_conditions_are_returned_and_no_consequences() {
-        let mut well = row("eu-1", 42, 42, State::Healthy);
-        well.conditions = conditions();
-        assert_eq!(wrong(&well), Vec::<&Condition>::new());
+        let mut healthy = row("eu-1", 42, 42, State::Healthy);
+        healthy.conditions = conditions();
+        assert_eq!(wrong(&healthy), Vec::<&Condition>::new());
         assert_eq!(wrong(&row("old-agent", 42, 42, State::Healthy)), Vec::<&Condition>::new());
-        for condition in &mut well.conditions[1..3] {
+        for condition in &mut healthy.conditions[1..3] {
             condition.status = ConditionStatus::False;
         }
-        let kinds: Vec<_> = wrong(&well).iter().map(|condition| condition.kind.clone()).collect();
-        assert_eq!(kinds, [ConditionKind::Applied], "of course it is not ready");
-        well.conditions[0].status = ConditionStatus::Unknown;
-        assert!(summary(wrong(&well)[0]).starts_with("not yet Accepted: "));
+        let kinds: Vec<_> = wrong(&healthy).iter().map(|condition| condition.kind.clone()).collect();
+        assert_eq!(kinds, [ConditionKind::Applied], "Ready follows from Applied");
+        healthy.conditions[0].status = ConditionStatus::Unknown;
+        assert!(summary(wrong(&healthy)[0]).starts_with("not yet Accepted: "));
     }
 
     #[test]

@@ -77,8 +77,8 @@ fn headline(resource: &ResourceDiff) -> String {
 /// `Deployment.apps shop/web`
 fn name(resource: &ResourceDiff) -> String {
     let group = if resource.group.is_empty() { String::new() } else { format!(".{}", resource.group) };
-    let place = resource.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    clean(format!("{}{group} {place}{}", resource.kind, resource.name))
+    let prefix = resource.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    clean(format!("{}{group} {prefix}{}", resource.kind, resource.name))
 }
 
 fn field(field: &FieldDiff, options: &RenderOptions) -> String {

@@ -15,7 +15,7 @@ impl Listed for ErrorGroup {
             .plain("REASON", |group| painted(group.reason.code(), BAD))
             .plain("STACKS", |group| group.stacks)
             .plain("SEQUENCE", |group| group.sequence_id)
-            .sentence("EXAMPLE", |group| or_dash(group.examples.first().map(place)))
+            .sentence("EXAMPLE", |group| or_dash(group.examples.first().map(stack_and_agent)))
             .sentence("MESSAGE", |group| &group.message)
             .wide("EXAMPLE-MESSAGE", |group| {
                 group.examples.first().map(|example| example.message.to_string()).unwrap_or_default()
@@ -30,7 +30,7 @@ impl Listed for ErrorGroup {
     }
 }
 
-fn place(example: &ErrorExample) -> String {
+fn stack_and_agent(example: &ErrorExample) -> String {
     format!("{} on {}", example.stack_name, example.agent_name)
 }
 

@@ -38,7 +38,7 @@ mod tests {
     use crate::failure::Exit;
 
     #[test]
-    fn a_summary_tells_what_failed_and_cannot_be_steered_by_it() {
+    fn a_summary_says_what_failed_and_escapes_it() {
         let failure = Failure::new(Exit::Failed, "42 failed on 1 of 2 agents")
             .line("why eu-1: ```![x](https://evil)")
             .next("brokkr why web");

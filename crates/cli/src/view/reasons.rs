@@ -62,7 +62,7 @@ fn grouped(
 /// Returns the reason, then objects and conditions that it does not contain.
 fn block(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> Vec<String> {
     let mut lines = vec![reason(row, agent, now)];
-    // Only about the text: a line that repeats another one is left out.
+    // Compares only the text, to leave out a line that repeats another one.
     let is_contained = |lines: &[String], message: &Message| {
         let message = clean(message);
         !message.is_empty() && lines.iter().any(|line| line.contains(&message))
@@ -145,16 +145,20 @@ mod tests {
 
     #[test]
     fn reasons() {
-        let mut held = agent("us-1");
-        held.status = AgentStatus::Inactive;
-        let mut fresh = row("us-1", 42, 41, State::Pending);
-        fresh.sequence_id = None;
-        fresh.reason = Reason::AgentInactive;
-        fresh.message = "the agent is INACTIVE and gets no deployment objects".into();
-        let mut rows =
-            vec![row("eu-1", 42, 42, State::Healthy), contested_row("eu-2"), failed_row("store-0412"), fresh];
+        let mut inactive = agent("us-1");
+        inactive.status = AgentStatus::Inactive;
+        let mut unreported = row("us-1", 42, 41, State::Pending);
+        unreported.sequence_id = None;
+        unreported.reason = Reason::AgentInactive;
+        unreported.message = "the agent is INACTIVE and gets no deployment objects".into();
+        let mut rows = vec![
+            row("eu-1", 42, 42, State::Healthy),
+            contested_row("eu-2"),
+            failed_row("store-0412"),
+            unreported,
+        ];
         rows.extend((1..=5).map(|number| row(&format!("far-{number}"), 42, 41, State::Pending)));
-        let agents = BTreeMap::from([("us-1".to_owned(), held)]);
+        let agents = BTreeMap::from([("us-1".to_owned(), inactive)]);
         insta::assert_snapshot!(super::reasons(&rows, &agents, now()));
         assert_eq!(super::reasons(&rows[..1], &agents, now()), "");
     }

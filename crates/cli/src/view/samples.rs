@@ -1,4 +1,4 @@
-//! Answers of a broker, for the tests of views.
+//! Sample responses of a broker, for the tests of views.
 
 use brokkr_api::agents::{Agent, AgentStatus};
 use brokkr_api::events::Event;
@@ -33,7 +33,7 @@ pub fn narrow(width: usize) -> RenderOptions {
 /// Renders a view for terminals with 80 and 160 columns, without a terminal, and with `-o wide`; then with colours, if any.
 pub fn rendered(shown: &impl Show) -> String {
     let wide = RenderOptions { wide: true, ..options() };
-    let looks = [
+    let variants = [
         ("80 columns", narrow(80)),
         ("160 columns", narrow(160)),
         ("no terminal", options()),
@@ -41,7 +41,7 @@ pub fn rendered(shown: &impl Show) -> String {
     ];
     let mut text = String::new();
     let mut last = String::new();
-    for (name, options) in looks {
+    for (name, options) in variants {
         let shown = anstream::adapter::strip_str(&shown.text(&options)).to_string();
         let rendered = if shown == last { "(the same)".to_owned() } else { shown.clone() };
         text.push_str(&format!("# {name}\n{rendered}\n"));
@@ -136,7 +136,7 @@ pub fn failed_row(agent: &str) -> StackStatus {
     row
 }
 
-/// All conditions are as they should be.
+/// Returns the conditions of a healthy stack.
 pub fn conditions() -> Vec<Condition> {
     let condition = |kind, status, reason| Condition {
         kind,

@@ -153,16 +153,16 @@ mod tests {
     fn stacks() {
         let line = |name, sequence, summary| StackLine { stack: stack(name, sequence), summary };
         let mixed = StateCounts { healthy: 1190, failed: 9, ..StateCounts::default() };
-        let well = StateCounts { healthy: 3, ..StateCounts::default() };
+        let healthy = StateCounts { healthy: 3, ..StateCounts::default() };
         let mut gone = line("shop", Some(50), Some(summary(0, 0, StateCounts::default())));
         gone.stack.deleted_at = Some(now());
         insta::assert_snapshot!(rendered(&whole(vec![
             line("web", Some(42), Some(summary(1204, 5, mixed))),
-            line("api", Some(43), Some(summary(3, 0, well))),
+            line("api", Some(43), Some(summary(3, 0, healthy))),
             gone,
             line("empty", None, None),
         ])));
         assert_eq!(overview(&summary(1204, 5, mixed)), "web targets 1,204 agents: 9 failed, 5 pending");
-        assert_eq!(overview(&summary(3, 0, well)), "web targets 3 agents: all healthy");
+        assert_eq!(overview(&summary(3, 0, healthy)), "web targets 3 agents: all healthy");
     }
 }

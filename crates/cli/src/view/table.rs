@@ -49,7 +49,7 @@ pub fn painted(text: impl Display, style: Style) -> Cell {
     Cell { style, ..Cell::from(text) }
 }
 
-/// A row per item, and a text of it per column.
+/// A table with one row per item.
 #[derive(Debug)]
 pub struct Table<'a, T> {
     options: &'a RenderOptions,
@@ -97,7 +97,7 @@ impl<'a, T> Table<'a, T> {
         self.print_after(&mut Vec::new())
     }
 
-    /// Prints below rows that were printed with the same `widths`, then without headers.
+    /// Prints the rows. Rows that follow earlier ones with the same `widths` get no headers.
     pub fn print_after(&self, widths: &mut Vec<usize>) -> String {
         let options = self.options;
         let is_shown = |column: &&Column| options.wide || column.kind != Kind::Wide;
@@ -210,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_one_line_of_the_terminal_and_whole_elsewhere() {
+    fn a_row_is_one_line_on_a_terminal_and_complete_elsewhere() {
         let long = "word ".repeat(20);
         let cut = lines(&table(&narrow(40), &long).print());
         assert_eq!(cut[1].width(), 39, "{cut:?}");
         assert!(cut[1].contains("word…") || cut[1].contains("…   2s"), "{cut:?}");
-        assert_eq!(cut[2], "次の", "no blanks at the end");
+        assert_eq!(cut[2], "次の", "no spaces at the end");
         let whole = lines(&table(&options(), &long).print());
         assert!(whole[1].contains(long.trim_end()) && !whole[0].contains("ID"), "{whole:?}");
         let wide = lines(&table(&RenderOptions { wide: true, ..narrow(40) }, &long).print());

@@ -26,7 +26,7 @@ pub fn or_dash(text: Option<impl Display>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.to_string())
 }
 
-/// Returns the texts of all items in one.
+/// Joins the texts of all items.
 pub fn joined<T>(items: &[T], separator: &str, text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect::<Vec<_>>().join(separator)
 }

@@ -9,7 +9,7 @@ use super::table::{CAREFUL, FAINT, GOOD, Table, painted};
 use super::text::{age, fields, or_dash, when};
 use super::{Listed, RenderOptions, Show};
 
-/// What expires within this is worth a colour.
+/// Tokens that expire within this time are highlighted.
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 impl Listed for ApiToken {
@@ -47,7 +47,7 @@ impl Show for ApiToken {
             ("role", format!("{} in project {}", self.role, self.project)),
             ("state", state(self, options.now).0.to_owned()),
             ("expires", expires),
-            ("made", when(self.created_at, options.now)),
+            ("created", when(self.created_at, options.now)),
             ("by", self.created_by.clone().unwrap_or_else(|| "bootstrap".to_owned())),
         ])
     }

@@ -173,7 +173,8 @@ mod tests {
                 hop: Hop::Applied,
                 cause: Cause::Failed,
                 message: "Immutable: 1 of 14 resources was refused by the API server".into(),
-                next: "correct it, or go back to the version before".into(),
+                next: "correct the manifest or its prerequisites, or roll back to the previous version"
+                    .into(),
                 command: Some("brokkr rollback web".into()),
             }),
             evidence: vec![
@@ -187,8 +188,8 @@ mod tests {
     fn a_stack_on_an_agent() {
         let hops =
             Hops { applied: Some(ago(60)), healthy: Some(ago(5)), reported: Some(ago(4)), ..why().hops };
-        let well = StackWhy { state: State::Healthy, hops, broken: None, evidence: Vec::new(), ..why() };
-        let not_for_it = StackWhy {
+        let healthy = StackWhy { state: State::Healthy, hops, broken: None, evidence: Vec::new(), ..why() };
+        let not_targeted = StackWhy {
             wanted_sequence_id: None,
             sequence_id: None,
             state: State::Removed,
@@ -197,7 +198,7 @@ mod tests {
                 hop: Hop::Targeted,
                 cause: Cause::NotTargeted,
                 message: "the stack web does not target the agent store-0412".into(),
-                next: "correct the agent's labels, or target it".into(),
+                next: "correct the agent's labels, or change the targets of the stack: brokkr stack retarget web".into(),
                 command: Some("brokkr agent label store-0412 env=prod".into()),
             }),
             evidence: vec![
@@ -208,30 +209,30 @@ mod tests {
         insta::assert_snapshot!(format!(
             "{}\n\n{}\n\n{}\n\n{}",
             rendered(&why()),
-            rendered(&well),
-            rendered(&not_for_it),
+            rendered(&healthy),
+            rendered(&not_targeted),
             rendered(&whole(vec![why(), StackWhy { agent_name: "eu-1".into(), ..why() }]))
         ));
     }
 
-    /// The situations of docs/why.md, as the page has them: one below the other, and each by itself.
+    /// Renders the situations of docs/why.md as a list, and each one on its own.
     #[test]
     fn the_situations_of_the_page() {
         let read = |line: &str| -> Option<StackWhy> {
             let cells: Vec<&str> = line.strip_prefix("| ")?.trim_end_matches(" |").split(" | ").collect();
             let [number, _, hop, cause, message, next] = cells.as_slice() else { return None };
-            // What never came to the broker is not the broker's to tell.
+            // Skips errors that the command line explains itself, without the broker.
             let known = |word: &str| serde_json::Value::from(word.trim_matches('`'));
             let (hop, cause) = (serde_json::from_value(known(hop)), serde_json::from_value(known(cause)));
             let (hop, cause) = (hop.ok()?, cause.ok().filter(|cause| *cause != Cause::Other)?);
             let command = next.strip_prefix('`').map(|command| command.trim_end_matches('`').to_owned());
-            let next = if command.is_some() { "as the page has it" } else { *next }.to_owned();
+            let next = if command.is_some() { "as on the page" } else { *next }.to_owned();
             let broken = Some(Broken { hop, cause, message: (*message).into(), next, command });
             Some(StackWhy { agent_name: format!("shop-{number}"), broken, evidence: Vec::new(), ..why() })
         };
         let page = include_str!("../../../../docs/why.md");
         let situations: Vec<StackWhy> = page.lines().filter_map(read).collect();
-        assert_eq!(situations.len(), 19, "all but those that the command line answers by itself");
+        assert_eq!(situations.len(), 19, "all except those that the command line explains itself");
         let each: Vec<String> = situations.iter().map(|one| one.text(&narrow(80))).collect();
         let each = anstream::adapter::strip_str(&each.join("\n\n")).to_string();
         insta::assert_snapshot!(format!("{}\n\n{each}", rendered(&whole(situations))));
@@ -257,7 +258,7 @@ mod tests {
             stacks: vec![why()],
             affected_stacks: 14,
         };
-        let well = AgentWhy {
+        let healthy = AgentWhy {
             presence: Presence::Fresh,
             last_seen_at: Some(ago(2)),
             broken: None,
@@ -265,6 +266,6 @@ mod tests {
             events: Vec::new(),
             ..agent.clone()
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&agent), rendered(&well)));
+        insta::assert_snapshot!(format!("{}\n\n{}", rendered(&agent), rendered(&healthy)));
     }
 }

@@ -71,7 +71,7 @@ fn a_token_is_printed_alone_and_revoked_by_name() {
     assert!(!ran.stdout.contains("brk_"));
     broker.brokkr(&["token", "revoke", "ci-web"]).exits(2).says("use --yes in scripts");
     broker.brokkr(&["token", "revoke", "ci-web", "--yes"]).exits(0).prints("is revoked");
-    assert_eq!(broker.asked().last().unwrap().line, revoke, "the one that is valid");
+    assert_eq!(broker.asked().last().unwrap().line, revoke, "the valid one");
     broker
         .brokkr(&["token", "revoke", "twin", "-y"])
         .exits(6)
@@ -102,7 +102,7 @@ fn a_token_is_rotated_and_the_new_one_printed_alone() {
     assert_eq!(broker.asked()[1].body, br#"{"overlap_seconds":86400}"#);
     assert!(
         broker.asked()[1].headers.contains_key("idempotency-key"),
-        "an answer that is lost is not a token lost"
+        "a lost response does not lose the token"
     );
     let short = ["token", "rotate", "ci-web", "--overlap", "0s", "--ttl", "1h", "-o", "name"];
     broker.brokkr(&short).exits(0).prints_exactly(&format!("token/{two}\n"));
@@ -152,7 +152,7 @@ fn a_grant_is_checked_before_it_is_sent() {
 }
 
 #[test]
-fn a_webhooks_secret_is_printed_alone_and_its_address_need_not_be_a_flag() {
+fn a_webhook_secret_is_printed_alone_and_the_url_can_come_from_stdin() {
     let mut made = webhook(true);
     made["secret"] = "whsec_x".into();
     let attempt = |delivered: bool| json!({"delivered": delivered, "status": if delivered { 200 } else { 503 }, "millis": 31, "answer": ""});
@@ -227,12 +227,12 @@ fn the_audit_log_is_filtered_by_actor_kind_and_time() {
 
 #[test]
 fn an_agent_is_paused_resumed_revoked_and_rejoined() {
-    let mut held = agent("eu-1");
-    held["status"] = "INACTIVE".into();
+    let mut paused = agent("eu-1");
+    paused["status"] = "INACTIVE".into();
     let join = json!({"id": STACK_ID, "token": "brj_secret", "agent_name": "eu-1", "labels": {}, "expires_at": TIME});
     let broker = FakeBroker::start()
         .on("GET /api/v1/agents/eu-1", 200, agent("eu-1"))
-        .on("PATCH /api/v1/agents/eu-1", 200, held)
+        .on("PATCH /api/v1/agents/eu-1", 200, paused)
         .on("PATCH /api/v1/agents/eu-1", 200, agent("eu-1"))
         .on(&format!("DELETE /api/v1/agents/{STACK_ID}/keys"), 200, agent("eu-1"))
         .on("POST /api/v1/agents/eu-1/join-tokens", 201, join)
@@ -249,12 +249,12 @@ fn an_agent_is_paused_resumed_revoked_and_rejoined() {
 }
 
 #[test]
-fn an_agent_is_joined_with_a_token_that_comes_by_stdin() {
+fn an_agent_is_joined_with_a_token_from_stdin() {
     let join = json!({"id": STACK_ID, "token": "brj_secret", "agent_name": "eu-1", "labels": {}, "expires_at": TIME});
     let broker = FakeBroker::start().on("POST /api/v1/join-tokens", 201, join);
     let joined = ["agent", "join", "eu-1", "--print", "--token-file", "-"];
     broker
-        .run(&joined, &[("BROKKR_SERVER", &broker.url)], "brk_by-stdin\n")
+        .run(&joined, &[("BROKKR_SERVER", &broker.url)], "brk_from-stdin\n")
         .exits(0)
         .prints(r#"token: "brj_secret""#)
         .prints("kind: Deployment");

@@ -35,7 +35,7 @@ fn it_waits_until_every_agent_has_the_version() {
 }
 
 #[test]
-fn a_failure_a_newer_version_and_a_timeout_differ() {
+fn a_failure_a_newer_version_and_a_timeout_have_different_exit_statuses() {
     let failed = noted(
         row("a", 42, 42, "failed"),
         "FieldImmutable",

@@ -33,8 +33,8 @@ fn without_an_agent_those_that_are_not_in_sync_are_found() {
         .on(&stuck, 200, why("eu-1"));
     both.brokkr(&["why", "web"]).exits(0).prints("STOPPED AT").says("brokkr errors web");
 
-    let well = FakeBroker::start().on(STATUS, 200, page(&[row("a", 42, 42, "healthy")]));
-    well.brokkr(&["why", "web"]).exits(0).prints_exactly("web is in sync on 1 agent\n");
+    let in_sync = FakeBroker::start().on(STATUS, 200, page(&[row("a", 42, 42, "healthy")]));
+    in_sync.brokkr(&["why", "web"]).exits(0).prints_exactly("web is in sync on 1 agent\n");
     let untargeted = FakeBroker::start().on(STATUS, 200, page(&[]));
     untargeted.brokkr(&["why", "web"]).exits(0).prints("web targets no agents");
 }

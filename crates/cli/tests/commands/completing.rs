@@ -50,9 +50,9 @@ fn names_are_cached() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!std::fs::read_to_string(&file).unwrap().contains("brk_"));
 
-    assert_eq!(with(&[("BROKKR_TOKEN", "brk_y")]), 2, "another token may see others");
+    assert_eq!(with(&[("BROKKR_TOKEN", "brk_y")]), 2, "another token may see other names");
     std::fs::write(&file, "{\"at\":\"2026-03-01T12:00:00Z\",\"names\":[\"old\"]}").unwrap();
-    assert_eq!(with(&[]), 3, "what is old is not believed");
+    assert_eq!(with(&[]), 3, "an expired file is not used");
     std::fs::write(&file, "garbage").unwrap();
     assert_eq!([with(&[]), with(&[])], [4, 4]);
     let elsewhere = broker.home.path().join("elsewhere");
@@ -61,11 +61,11 @@ fn names_are_cached() {
     std::fs::write(broker.home.path().join("file"), "").unwrap();
     let nowhere = broker.home.path().join("file/below");
     let nowhere = [("XDG_CACHE_HOME", nowhere.to_str().unwrap())];
-    assert_eq!([with(&nowhere), with(&nowhere)], [6, 7], "nothing can be kept there");
+    assert_eq!([with(&nowhere), with(&nowhere)], [6, 7], "nothing can be cached there");
 }
 
 #[test]
-fn bash_completes_words_behind_an_equals_sign_too() {
+fn bash_completes_words_after_an_equals_sign_too() {
     let broker = broker();
     let complete = |line: &str| {
         let script = r#"
@@ -89,13 +89,10 @@ fn bash_completes_words_behind_an_equals_sign_too() {
     };
     assert_eq!(complete("brokkr stat"), "status\n");
     assert_eq!(complete("brokkr stack history "), "web\n");
-    assert_eq!(complete("brokkr events --agent=eu"), "eu-1\n", "bash replaces only what is behind the sign");
+    assert_eq!(complete("brokkr events --agent=eu"), "eu-1\n", "bash replaces only the text after the sign");
     assert_eq!(complete("brokkr -o y"), "yaml\n");
     for shell in ["zsh", "fish"] {
-        broker
-            .brokkr(&["completion", shell])
-            .exits(0)
-            .prints("brokkr __complete -- ".trim_start_matches("brokkr "));
+        broker.brokkr(&["completion", shell]).exits(0).prints("__complete -- ");
     }
 }
 

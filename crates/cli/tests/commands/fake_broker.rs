@@ -1,4 +1,4 @@
-//! A broker of prepared answers, and the real `brokkr` beside it with a home of its own.
+//! A fake broker with prepared responses, and the real `brokkr` with its own home directory.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use brokkr_api::{ErrorCode, Problem};
 use serde_json::Value;
 
-/// What was asked: `METHOD /path`, headers, body.
+/// A request: `METHOD /path`, headers and body.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub line: String,
@@ -25,12 +25,12 @@ enum Body {
     Raw(&'static str, String),
 }
 
-type Answers = HashMap<String, Vec<(u16, Body)>>;
+type Responses = HashMap<String, Vec<(u16, Body)>>;
 
 pub struct FakeBroker {
     pub url: String,
     pub home: tempfile::TempDir,
-    answers: Arc<Mutex<Answers>>,
+    responses: Arc<Mutex<Responses>>,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -38,31 +38,31 @@ impl FakeBroker {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (answers, asked) = (Arc::new(Mutex::new(Answers::new())), Arc::new(Mutex::new(Vec::new())));
-        let (answers_of_thread, asked_of_thread) = (answers.clone(), asked.clone());
+        let (responses, asked) = (Arc::new(Mutex::new(Responses::new())), Arc::new(Mutex::new(Vec::new())));
+        let (thread_responses, thread_asked) = (responses.clone(), asked.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let asked = read(&mut stream);
-                let (status, body) = next(&mut answers_of_thread.lock().unwrap(), &asked.line);
-                asked_of_thread.lock().unwrap().push(asked);
-                answer(&mut stream, status, &body);
+                let (status, body) = next(&mut thread_responses.lock().unwrap(), &asked.line);
+                thread_asked.lock().unwrap().push(asked);
+                respond(&mut stream, status, &body);
             }
         });
-        Self { url, home: tempfile::tempdir().unwrap(), answers, asked }
+        Self { url, home: tempfile::tempdir().unwrap(), responses, asked }
     }
 
-    /// The next answer to a request; the last one is given again and again.
+    /// Adds a response to a request. Responses are returned in order, and the last one is repeated.
     pub fn on(self, request: &str, status: u16, body: impl serde::Serialize) -> Self {
         self.then(request, status, Body::Json(serde_json::to_value(body).unwrap()))
     }
 
-    /// Bytes as they are, such as those of a deployment object.
+    /// Adds a response with exactly this text, such as the content of a deployment object.
     pub fn on_yaml(self, request: &str, text: &str) -> Self {
         self.then(request, 200, Body::Raw("application/yaml", text.to_owned()))
     }
 
-    /// A stream of (event, data) that ends behind the last one.
+    /// Adds a stream of (event, data) that ends after the last one.
     pub fn on_stream(self, request: &str, messages: &[(&str, Value)]) -> Self {
         let message = |(at, (event, data)): (usize, &(&str, Value))| {
             format!("event: {event}\nid: 1.{at}\ndata: {data}\n\n")
@@ -72,7 +72,7 @@ impl FakeBroker {
     }
 
     fn then(self, request: &str, status: u16, body: Body) -> Self {
-        self.answers.lock().unwrap().entry(request.to_owned()).or_default().push((status, body));
+        self.responses.lock().unwrap().entry(request.to_owned()).or_default().push((status, body));
         self
     }
 
@@ -93,7 +93,7 @@ impl FakeBroker {
         self.run_as(Path::new(env!("CARGO_BIN_EXE_brokkr")), arguments, environment, stdin)
     }
 
-    /// Under another name.
+    /// Runs the program under another name.
     pub fn run_as(
         &self,
         program: &Path,
@@ -116,7 +116,7 @@ impl FakeBroker {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub exit: i32,
@@ -159,9 +159,9 @@ impl Ran {
     }
 }
 
-fn next(answers: &mut Answers, line: &str) -> (u16, Body) {
+fn next(responses: &mut Responses, line: &str) -> (u16, Body) {
     let path = line.split('?').next().unwrap();
-    match answers.get_mut(path) {
+    match responses.get_mut(path) {
         Some(left) if left.len() > 1 => left.remove(0),
         Some(left) => left[0].clone(),
         None => {
@@ -189,7 +189,7 @@ fn read(stream: &mut TcpStream) -> Asked {
     Asked { line, headers, body }
 }
 
-fn answer(stream: &mut TcpStream, status: u16, body: &Body) {
+fn respond(stream: &mut TcpStream, status: u16, body: &Body) {
     let (media_type, body) = match body {
         Body::Json(_) if status == 204 => ("application/json", String::new()),
         Body::Json(body) if status < 400 => ("application/json", body.to_string()),

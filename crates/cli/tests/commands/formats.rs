@@ -1,4 +1,4 @@
-//! Every form of output, the width of lines, and what a CI system gets.
+//! Output formats, the width of lines, and the output for CI systems.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn broker() -> FakeBroker {
 }
 
 #[test]
-fn one_answer_in_every_form() {
+fn a_list_is_printed_in_every_format() {
     let broker = broker();
     let list = |format: &str| broker.brokkr(&["agent", "list", "-o", format]).exits(0);
     assert!(list("table").stdout.starts_with("NAME   STATUS   PRESENCE   SEEN"));
@@ -24,7 +24,7 @@ fn one_answer_in_every_form() {
 }
 
 #[test]
-fn agents_are_chosen_by_labels_status_and_presence() {
+fn agents_are_filtered_by_labels_status_and_presence() {
     let broker = FakeBroker::start().on("GET /api/v1/agents", 200, page(&[]));
     let list = ["agent", "list", "-l", "env=prod", "--status", "inactive", "--presence", "silent"];
     broker.brokkr(&list).exits(0).prints_exactly("no agents match\n");
@@ -33,13 +33,13 @@ fn agents_are_chosen_by_labels_status_and_presence() {
     broker.brokkr(&["agent", "list", "-l", ""]).exits(2).says("an empty selector would match every agent");
 }
 
-/// Of many: the broker gives the first ones, and tells of the rest.
+/// The first page of a longer list, with the total.
 fn part(items: &[Value]) -> Value {
     json!({"items": items, "next": "x", "total": 8412})
 }
 
 #[test]
-fn on_a_terminal_a_list_is_cut_and_says_of_how_many() {
+fn on_a_terminal_a_list_is_truncated_with_a_note() {
     let agents: Vec<Value> = (0..100).map(|number| agent(&format!("a{number}"))).collect();
     let summary = json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "sequence_id": 42,
         "targeted": 8412, "holding": 8412, "pending": 3, "applied": 0, "healthy": 8400, "degraded": 0, "failed": 9,
@@ -76,34 +76,34 @@ fn on_a_terminal_a_list_is_cut_and_says_of_how_many() {
 }
 
 #[test]
-fn what_is_piped_and_what_programs_get_is_whole_unless_they_say_how_much() {
-    let answers = || {
+fn piped_output_is_complete_unless_a_limit_is_given() {
+    let two_pages = || {
         FakeBroker::start().on("GET /api/v1/agents", 200, part(&[agent("eu-1")])).on(
             "GET /api/v1/agents",
             200,
             page(&[agent("us-1")]),
         )
     };
-    let whole = |more: &[&str]| {
-        let broker = answers();
+    let complete = |more: &[&str]| {
+        let broker = two_pages();
         let ran = broker.brokkr(&[&["agent", "list"], more].concat()).exits(0);
         assert!(broker.asked()[0].line.ends_with("?limit=500"), "{:?}", broker.asked()[0]);
         assert_eq!((ran.stderr.as_str(), broker.asked().len()), ("", 2));
         ran
     };
-    whole(&[]).prints("us-1");
-    whole(&["-o", "name"]).prints_exactly("agent/eu-1\nagent/us-1\n");
-    assert_eq!(whole(&["-o", "json"]).json()["next"], json!(null));
-    whole(&["--limit", "0"]).prints("us-1");
+    complete(&[]).prints("us-1");
+    complete(&["-o", "name"]).prints_exactly("agent/eu-1\nagent/us-1\n");
+    assert_eq!(complete(&["-o", "json"]).json()["next"], json!(null));
+    complete(&["--limit", "0"]).prints("us-1");
 
-    let broker = answers();
+    let broker = two_pages();
     let ran = broker.brokkr(&["agent", "list", "--limit", "1", "-o", "json"]).exits(0);
     assert_eq!((ran.json()["items"].as_array().unwrap().len(), &ran.json()["next"]), (1, &json!("x")));
     assert!(broker.asked()[0].line.ends_with("?limit=1") && ran.stderr.is_empty(), "{ran:?}");
 }
 
 #[test]
-fn lines_are_cut_to_the_terminal_and_nowhere_else() {
+fn lines_are_cut_only_on_a_terminal() {
     let long = "word ".repeat(40);
     let broker = FakeBroker::start().on(
         "GET /api/v1/stacks/web/status",
@@ -118,12 +118,12 @@ fn lines_are_cut_to_the_terminal_and_nowhere_else() {
     let row = |ran: &Ran| ran.stdout.lines().nth(1).unwrap().chars().count();
     assert!(row(&run(Some("80"))) <= 80 && row(&run(Some("80"))) > 70);
     assert!(row(&run(Some("160"))) <= 160 && row(&run(Some("160"))) > 150);
-    assert!(row(&run(None)) > 200, "what is piped is whole");
-    assert!(!run(None).stdout.contains('\u{1b}'), "no colours where there is no terminal");
+    assert!(row(&run(None)) > 200, "piped output is not cut");
+    assert!(!run(None).stdout.contains('\u{1b}'), "no colours without a terminal");
 }
 
 #[test]
-fn all_stacks_are_shown_with_their_figures() {
+fn all_stacks_are_shown_with_their_counts() {
     let summary = json!({"project": "default", "stack_id": crate::sample::STACK_ID, "stack_name": "web", "sequence_id": 42,
         "targeted": 3, "holding": 3, "pending": 1, "applied": 0, "healthy": 1, "degraded": 0, "failed": 1, "blocked": 0,
         "removed": 0, "behind": 0, "sequences": []});
@@ -178,7 +178,7 @@ fn a_ci_system_gets_groups_a_summary_and_outputs() {
 }
 
 #[test]
-fn the_project_that_is_named_travels_with_the_request() {
+fn the_named_project_is_sent_with_the_request() {
     let broker = broker();
     broker.brokkr(&["agent", "list", "--project", "shop"]).exits(0);
     assert_eq!(broker.asked()[0].headers["brokkr-project"], "shop");

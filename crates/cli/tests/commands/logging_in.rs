@@ -1,4 +1,4 @@
-//! Logging in, and what every command does with the login.
+//! `brokkr login`, and how other commands use the stored login.
 
 use brokkr_api::ErrorCode;
 
@@ -19,7 +19,7 @@ fn a_login_is_checked_stored_and_used() {
 }
 
 #[test]
-fn the_token_of_a_context_goes_to_that_contexts_broker_only() {
+fn the_token_of_a_context_is_sent_only_to_its_broker() {
     let broker = FakeBroker::start().on(WHOAMI, 200, whoami());
     broker.run(&["login", &broker.url], &[("BROKKR_TOKEN", "brk_x")], "").exits(0);
     let other = FakeBroker::start().on(WHOAMI, 200, whoami());

@@ -1,4 +1,4 @@
-//! The real `brokkr` against a broker of prepared answers: what it sends, prints and exits with.
+//! Runs the real `brokkr` against a fake broker, and checks its requests, its output and its exit status.
 
 mod administering;
 mod applying;

@@ -1,4 +1,4 @@
-//! `brokkr admin preflight` and `support-bundle` against prepared answers: what is asked, printed and exited with.
+//! `brokkr admin preflight` and `support-bundle` against a fake broker: requests, output and exit status.
 
 use brokkr_api::ErrorCode;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub fn system() -> Value {
         "position": "1.7", "agents_to_report": 0, "stacks_ahead": 0, "stacks_unknown": 0, "targets_kept": 0, "raised": []})
 }
 
-/// Everything but the state of the installation and of the audit chain.
+/// A broker with all responses except the state of the installation and of the audit chain.
 pub fn broker() -> FakeBroker {
     let mut agents = page(&[agent("eu-1")]);
     agents["total"] = 1.into();
@@ -40,22 +40,23 @@ fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn warnings_exit_with_0_and_failed_checks_with_1() {
-    let well = broker().on("GET /api/v1/system", 200, system()).on(
+    let healthy = broker().on("GET /api/v1/system", 200, system()).on(
         "GET /api/v1/audit/verify",
         200,
         verdict(json!(null)),
     );
-    // The fake broker lists the one agent whatever presence is asked for.
-    let ran = well.brokkr(&["admin", "preflight"]).exits(0).prints("hold             ok        not on hold");
+    // The fake broker lists its one agent for every presence.
+    let ran =
+        healthy.brokkr(&["admin", "preflight"]).exits(0).prints("hold             ok        not on hold");
     ran.prints("agents-silent: brokkr agent list --presence silent").prints("agents-silent    warning");
-    let asked: Vec<String> = well.asked().into_iter().map(|asked| asked.line).collect();
+    let asked: Vec<String> = healthy.asked().into_iter().map(|asked| asked.line).collect();
     assert!(asked.iter().all(|line| line.starts_with("GET ")), "it only reads: {asked:?}");
     assert!(asked.iter().any(|line| line.contains("/api/v1/stacks?deleted=true")), "{asked:?}");
-    let document = well.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
+    let document = healthy.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
     let hold = json!({"check": "hold", "verdict": "ok", "reason": "not on hold", "next": null});
     assert_eq!(check(&document, "hold"), &hold);
-    well.brokkr(&["admin", "preflight", "-o", "yaml"]).exits(0).prints("verdict: warning");
-    well.brokkr(&["admin", "preflight", "-o", "name"]).exits(0).prints("check/audit\n");
+    healthy.brokkr(&["admin", "preflight", "-o", "yaml"]).exits(0).prints("verdict: warning");
+    healthy.brokkr(&["admin", "preflight", "-o", "name"]).exits(0).prints("check/audit\n");
 
     let broken = json!({"number": 7, "audit_id": 70, "why": "its entry was changed"});
     let bad =
@@ -70,12 +71,12 @@ fn warnings_exit_with_0_and_failed_checks_with_1() {
 fn pending_deletions_are_listed_with_a_command() {
     let mut deleted = stack(&[]);
     deleted["deleted_at"] = TIME.into();
-    let owing = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[deleted])).on(
+    let pending = FakeBroker::start().on("GET /api/v1/stacks", 200, page(&[deleted])).on(
         "GET /api/v1/whoami",
         200,
         whoami(),
     );
-    let document = owing.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
+    let document = pending.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
     let deletions = check(&document, "deletions");
     assert_eq!(deletions["verdict"], "warning");
     assert!(deletions["reason"].as_str().unwrap().starts_with("agents still have web since"), "{deletions}");
@@ -85,16 +86,14 @@ fn pending_deletions_are_listed_with_a_command() {
 
 #[test]
 fn missing_permissions_are_a_warning() {
-    let broker = broker().refuses("GET /api/v1/system", ErrorCode::BRK1002, "takes the role admin").refuses(
-        "GET /api/v1/audit/verify",
-        ErrorCode::BRK1002,
-        "takes the role owner",
-    );
+    let broker = broker()
+        .refuses("GET /api/v1/system", ErrorCode::BRK1002, "requires the role admin")
+        .refuses("GET /api/v1/audit/verify", ErrorCode::BRK1002, "requires the role owner");
     let document = broker.brokkr(&["admin", "preflight", "-o", "json"]).exits(0).json();
     for name in ["version", "hold", "restore", "audit"] {
         let check = check(&document, name);
         assert_eq!(check["verdict"], "warning");
-        assert!(check["reason"].as_str().unwrap().starts_with("not allowed: takes the role"), "{check}");
+        assert!(check["reason"].as_str().unwrap().starts_with("not allowed: requires the role"), "{check}");
     }
 }
 
@@ -124,13 +123,14 @@ fn a_support_bundle_is_readable_only_by_its_owner_and_replaces_nothing() {
     let broker = broker()
         .on("GET /api/v1/system", 200, system())
         .on("GET /api/v1/events", 200, page(&[]))
-        .refuses("GET /api/v1/audit", ErrorCode::BRK1002, "takes the role owner")
+        .refuses("GET /api/v1/audit", ErrorCode::BRK1002, "requires the role owner")
         .on("GET /api/v1/audit/verify", 200, verdict(json!(null)));
     let file = broker.home.path().join("bundle.tar.gz");
     let named = file.to_str().unwrap();
     let bundle = ["admin", "support-bundle", "--file", named];
     let ran = broker.brokkr(&bundle).exits(0).prints("bundle.tar.gz written with ");
-    ran.says("missing: audit.json: not allowed: takes the role owner").says("missing: metrics: no replica");
+    ran.says("missing: audit.json: not allowed: requires the role owner")
+        .says("missing: metrics: no replica");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let before = std::fs::read(&file).unwrap();
     assert!(before.starts_with(&[0x1f, 0x8b]), "it is compressed");

@@ -7,7 +7,7 @@ use crate::sample::{object, stack};
 
 const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: shop}\n";
 
-/// A program that prints its arguments as comments, and a manifest.
+/// Creates a program with this script in the `bin` directory.
 fn program(broker: &FakeBroker, name: &str, script: &str) {
     let folder = broker.home.path().join("bin");
     std::fs::create_dir_all(&folder).unwrap();
@@ -31,6 +31,7 @@ fn apply(broker: &FakeBroker, arguments: &[&str]) -> Ran {
     broker.run(&[&["apply", "web"], arguments].concat(), &environment, "")
 }
 
+/// Prints its arguments as a comment, and a manifest.
 const PRINT: &str = "echo \"# $0 $* $BROKKR_TOKEN\" | sed 's|/.*/bin/||'; echo 'apiVersion: v1'; echo 'kind: ConfigMap'; echo 'metadata: {name: web, namespace: shop}'";
 
 #[test]
@@ -49,7 +50,7 @@ fn a_kustomization_is_built_by_kustomize_or_else_by_kubectl() {
     assert_eq!(
         sent[0],
         format!("# kubectl kustomize overlays/prod \n{MANIFEST}"),
-        "and the token stays here"
+        "the token is not passed on"
     );
     assert_eq!(sent[1], format!("# kustomize build overlays/prod \n{MANIFEST}"));
 }
@@ -83,7 +84,7 @@ fn the_error_of_a_program_is_shown_and_nothing_is_sent() {
 }
 
 #[test]
-fn directories_inside_are_searched_when_asked() {
+fn subdirectories_are_read_with_recursive() {
     let broker = broker();
     let inside = broker.home.path().join("deploy/inside");
     std::fs::create_dir_all(&inside).unwrap();

@@ -1,4 +1,4 @@
-//! `brokkr rollback`, what it bars, and approvals.
+//! `brokkr rollback`, barred content, and approvals of prunes.
 
 use brokkr_api::ErrorCode;
 use serde_json::json;
@@ -32,7 +32,7 @@ fn it_shows_both_versions_and_the_barred_content() {
 }
 
 #[test]
-fn it_can_be_waited_for() {
+fn it_waits_for_the_new_version() {
     let broker = broker().on(STATUS, 200, page(&[row("a", 43, 43, "healthy")]));
     broker.brokkr(&["rollback", "web", "--wait"]).exits(0).says("web is healthy on 1 agent");
 }
@@ -44,7 +44,7 @@ fn without_an_earlier_version_it_is_refused() {
 }
 
 #[test]
-fn a_content_is_unbarred_by_the_version_that_was_rolled_back() {
+fn content_is_unbarred_by_the_sequence_id_that_was_rolled_back() {
     let lift = format!("DELETE /api/v1/stacks/web/barred-contents/{SHA}");
     let broker = FakeBroker::start().on(BARS, 200, page(&[bar(42)])).on(&lift, 204, json!(null));
     broker.brokkr(&["stack", "barred", "web"]).exits(0).prints("9f2c00000000   42").prints("crash loop");
@@ -57,7 +57,7 @@ fn a_content_is_unbarred_by_the_version_that_was_rolled_back() {
 }
 
 #[test]
-fn a_barred_content_is_refused_with_the_way_out() {
+fn barred_content_is_refused_with_the_command_to_unbar_it() {
     let broker = FakeBroker::start().on("PUT /api/v1/stacks/web", 200, stack(&["env=dev"])).refuses(
         "POST /api/v1/stacks/web/deployment-objects",
         ErrorCode::BRK2011,
@@ -76,7 +76,7 @@ fn a_prune_is_approved_only_with_its_number() {
     newest["sequence_id"] = 42.into();
     let mut held = row("eu-1", 42, 42, "blocked");
     held["conditions"] = json!([{"kind": "PrunePending", "status": "True", "reason": "PruneNeedsApproval", "details": {"delete": 120, "total": 130}, "sequence_id": 42, "since": TIME,
-        "message": "would delete 120 of 130 objects: so it waits for approval"}]);
+        "message": "would delete 120 of 130 objects, so it waits for approval"}]);
     let broker = FakeBroker::start()
         .on("GET /api/v1/stacks/web", 200, newest.clone())
         .on("GET /api/v1/stacks/web/status", 200, page(&[held]))

@@ -1,4 +1,4 @@
-//! Answers of a broker.
+//! Sample responses of a broker.
 
 use serde_json::{Value, json};
 
@@ -29,8 +29,8 @@ pub fn row(agent: &str, wants: i64, has: i64, state: &str) -> Value {
 
 pub fn noted(mut row: Value, reason: &str, object: &str, message: &str) -> Value {
     row["reason"] = reason.into();
-    let (kind, place) = object.split_once(' ').unwrap();
-    let (namespace, name) = place.split_once('/').unwrap();
+    let (kind, path) = object.split_once(' ').unwrap();
+    let (namespace, name) = path.split_once('/').unwrap();
     let object = json!({"kind": kind, "namespace": namespace, "name": name});
     row["objects"] = json!([{"object": object, "reason": "", "message": message}]);
     row

@@ -29,7 +29,7 @@ fn only_the_missing_name_is_searched() {
 }
 
 #[test]
-fn a_mass_delete_needs_its_number() {
+fn a_mass_deletion_requires_the_number_of_agents() {
     let rows: Vec<_> = (0..11).map(|number| row(&format!("a-{number}"), 42, 42, "healthy")).collect();
     let delete = format!("DELETE /api/v1/stacks/{STACK_ID}");
     let broker = FakeBroker::start()

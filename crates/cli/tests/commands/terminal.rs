@@ -1,4 +1,4 @@
-//! On a terminal: a real pseudo-terminal, real key presses.
+//! Behaviour on a terminal: a pseudo-terminal with typed input.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -60,7 +60,7 @@ fn broker() -> FakeBroker {
 }
 
 #[test]
-fn a_deletion_shows_its_impact_and_wants_the_name_typed() {
+fn a_deletion_shows_its_impact_and_requires_the_typed_name() {
     let broker = broker();
     let delete = |keys: &str| {
         on_terminal(&broker, 100, &["stack", "delete", "web"], &[], "Type web to continue: ", keys)
@@ -72,14 +72,14 @@ fn a_deletion_shows_its_impact_and_wants_the_name_typed() {
     );
     assert!(shown.contains("not confirmed; nothing was changed"), "{shown}");
     let (exit, _) = delete("\u{4}");
-    assert_eq!(exit, 3, "the end of input is no yes");
+    assert_eq!(exit, 3, "the end of input does not confirm");
     assert!(broker.asked().iter().all(|asked| !asked.line.starts_with("DELETE")));
     let (exit, shown) = delete("web\n");
     assert!(exit == 0 && shown.contains("stack web: deletion submitted as 50"), "{exit} {shown}");
 }
 
 #[test]
-fn a_token_that_is_typed_is_not_shown() {
+fn a_typed_token_is_not_shown() {
     let broker = broker().on("GET /api/v1/whoami", 200, crate::sample::whoami());
     let login = ["login", &broker.url];
     let (exit, shown) = on_terminal(&broker, 100, &login, &[("BROKKR_TOKEN", "")], "Token: ", "brk_typed\n");
@@ -103,7 +103,7 @@ fn colours_and_width_follow_the_terminal_unless_overridden() {
 }
 
 #[test]
-fn nothing_is_asked_where_the_answer_was_given() {
+fn no_question_is_asked_if_flags_answer_it() {
     let broker = broker().on("GET /api/v1/agents/eu-1", 200, agent("eu-1"));
     let (exit, shown) =
         on_terminal(&broker, 100, &["stack", "delete", "web", "--yes", "--expect", "2"], &[], "", "");
@@ -114,7 +114,7 @@ fn nothing_is_asked_where_the_answer_was_given() {
 }
 
 #[test]
-fn a_rollback_shows_its_reach_and_asks() {
+fn a_rollback_shows_its_impact_and_asks() {
     let mut bad = object(42);
     bad["checksum"] = "bad0000000000000000000000000000000000000000000000000000000000000".into();
     bad["message"] = "new memory limit".into();
@@ -144,7 +144,7 @@ fn a_rollback_shows_its_reach_and_asks() {
 
 /// On a terminal a status line changes below the lines; in a pipe there are only lines, and only the result on stdout.
 #[test]
-fn a_wait_moves_on_a_terminal_and_is_lines_in_a_pipe() {
+fn a_wait_is_redrawn_on_a_terminal_and_prints_lines_in_a_pipe() {
     let broker = || {
         FakeBroker::start()
             .on("PUT /api/v1/stacks/web", 200, stack(&["env=dev"]))
@@ -178,12 +178,12 @@ fn a_wait_moves_on_a_terminal_and_is_lines_in_a_pipe() {
 }
 
 #[test]
-fn a_watch_of_all_stacks_is_one_table_that_is_drawn_in_its_place() {
+fn a_watch_of_all_stacks_is_one_table_that_is_redrawn_in_place() {
     let watch =
         |more: &[(&str, &str)]| on_terminal(&broker_of_all(), 100, &["status", "--watch"], more, "", "");
     let (exit, shown) = watch(&[("NO_COLOR", "1")]);
     assert_eq!(exit, 4, "{shown}");
-    let (before, after) = shown.split_once("\u{1b}[2A\u{1b}[J").expect("two lines up, and away with them");
+    let (before, after) = shown.split_once("\u{1b}[2A\u{1b}[J").expect("moves two lines up and clears them");
     assert!(before.contains("1 pending") && !before.contains("1 failed"), "{shown:?}");
     assert!(after.starts_with("STACK") && after.contains("1 failed"), "{shown:?}");
     assert!(!shown.contains("\u{1b}[31m"), "{shown:?}");

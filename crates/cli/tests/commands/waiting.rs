@@ -1,4 +1,4 @@
-//! `brokkr wait`: bound to one version.
+//! `brokkr wait`: waits for one version.
 
 use crate::fake_broker::FakeBroker;
 use crate::sample::{STATUS, page, row, stack};
@@ -13,7 +13,7 @@ fn broker(sequence: Option<i64>, deleted: bool) -> FakeBroker {
 }
 
 #[test]
-fn the_newest_version_at_the_beginning_is_waited_for() {
+fn it_waits_for_the_version_that_is_newest_at_the_start() {
     let broker = broker(Some(42), false)
         .on(STATUS, 200, page(&[row("a", 42, 41, "healthy")]))
         .on(STATUS, 200, page(&[row("a", 42, 42, "applied")]))
@@ -34,7 +34,7 @@ fn applied_is_less_than_healthy() {
 }
 
 #[test]
-fn a_version_that_is_not_there_is_not_waited_for() {
+fn waiting_for_a_missing_version_fails() {
     broker(Some(42), false)
         .brokkr(&["wait", "web", "--sequence", "43"])
         .exits(5)
@@ -45,7 +45,7 @@ fn a_version_that_is_not_there_is_not_waited_for() {
 }
 
 #[test]
-fn a_deletion_can_be_waited_for_later() {
+fn it_can_wait_for_an_earlier_deletion() {
     let broker = broker(Some(50), true).on(STATUS, 200, page(&[row("a", 50, 42, "removing")])).on(
         STATUS,
         200,

@@ -69,7 +69,7 @@ impl Site {
 
 fn assert_explained(failed: &Output, hop: &str, words: &[&str]) -> Result<()> {
     let stderr = &failed.stderr;
-    ensure!(failed.code == 3 && stderr.contains(&format!("it stopped at {hop}\n")), "{hop}: {failed:?}");
+    ensure!(failed.code == 3 && stderr.contains(&format!("failed at step {hop}\n")), "{hop}: {failed:?}");
     for word in words {
         ensure!(stderr.contains(word), "{hop}: {word:?} is not in {stderr}");
     }

@@ -52,7 +52,7 @@ fn a_deployment_is_ready_when_every_replica_is_new_and_ready() {
             (
                 Progressing,
                 "RollingOut",
-                "1 old replica still to stop",
+                "waiting for 1 old replica to stop",
                 spec(),
                 status(json!({ "replicas": 4 })),
             ),
@@ -146,7 +146,7 @@ fn a_stateful_set_is_ready_at_its_newest_revision_or_partition() {
             (
                 Progressing,
                 "RollingOut",
-                "2 old replicas still to stop",
+                "waiting for 2 old replicas to stop",
                 spec(),
                 status(json!({ "replicas": 5, "readyReplicas": 5 })),
             ),
@@ -251,7 +251,7 @@ fn a_replica_set_is_ready_with_all_its_replicas_and_says_why_it_is_not() {
             (
                 Progressing,
                 "RollingOut",
-                "1 old replica still to stop",
+                "waiting for 1 old replica to stop",
                 spec(),
                 status(json!({ "replicas": 3 })),
             ),

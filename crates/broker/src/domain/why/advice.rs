@@ -80,7 +80,7 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
         Cause::Failed => or_roll_back("correct the manifest or its prerequisites"),
         Cause::Degraded => or_roll_back("check the messages of the objects"),
         Cause::NotReady => only("check the messages of the objects, or wait"),
-        Cause::NotReportedYet => only("wait; then check the agent's log"),
+        Cause::NotReportedYet => only("wait; if no report arrives, check the agent's log"),
         Cause::Removing => only("wait; objects that block the removal are listed as soon as they are known"),
         // These are about the agent itself, and come with advice of their own; or nothing is broken.
         Cause::AgentInactive

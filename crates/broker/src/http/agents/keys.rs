@@ -39,7 +39,7 @@ pub async fn rotate_key(State(broker): BrokerState, change: Change) -> ApiResult
             // An old key still authenticates for a while, but it must not replace the key that came after it.
             return Err(ApiError::new(
                 ErrorCode::BRK1009,
-                "a newer key is registered than the one that signed this request",
+                "this request is signed with an old key; a newer key is registered",
             ));
         } else if keys.old_public_key.as_ref() == Some(&public_key) {
             return Err(ApiError::unreadable("this key was already replaced; generate a new one"));

@@ -42,13 +42,13 @@ pub const ROUTE: &str = "/api/v1/agents/{agent}/target-state";
 /// (`If-None-Match` and `Prefer: wait=SECONDS`). Otherwise: the deployment objects with their contents, ordered by
 /// sequence id.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}/target-state", tag = "agents",
-    params(("agent" = String, Path, description = "Id; admins may give a name")),
+    params(("agent" = String, Path, description = "Id; for admins also the name")),
     responses(
         (status = 200, content(
             (Vec<TargetObject> = "application/json"),
             (brokkr_api::envelope::Envelope = "application/vnd.brokkr.target-state.v1+json"),
         )),
-        (status = 304, description = "Nothing changed within the wait"),
+        (status = 304, description = "Nothing changed during the wait"),
     ))]
 pub async fn target_state(
     State(broker): BrokerState,

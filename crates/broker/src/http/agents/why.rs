@@ -59,7 +59,7 @@ pub async fn agent_why(
     let mut stuck: Vec<_> =
         stacks.values().map(case).filter(|explained| explained.broken.is_some()).collect();
     stuck.sort_by(|one, other| one.stack_name.cmp(&other.stack_name));
-    let mut evidence = vec![format!("{} of {} stacks are not as they should be", stuck.len(), stacks.len())];
+    let mut evidence = vec![format!("{} of {} stacks are not in sync", stuck.len(), stacks.len())];
     evidence.extend(stuck.iter().take(3).filter_map(|explained| {
         let broken = explained.broken.as_ref()?;
         Some(format!("{}: not {}: {}", explained.stack_name, broken.hop, broken.message))

@@ -59,7 +59,7 @@ pub async fn fetch(replicas: &Replicas) -> PreflightData {
         client.errors(None, &largest),
         client.api_tokens_all(),
         hooks(client),
-        walk(client),
+        verify_audit(client),
     );
     PreflightData {
         server,
@@ -107,19 +107,19 @@ async fn readiness((address, client): (String, Client)) -> Ready {
 }
 
 /// Drops the IPv4 or IPv6 addresses if none of them is reachable and the other family is: then this machine has no route.
-fn reachable_families(mut asked: Vec<Ready>) -> Vec<Replica> {
+fn reachable_families(mut replicas: Vec<Ready>) -> Vec<Replica> {
     let is_v6 = |(address, _): &Ready| address.starts_with('[');
     let is_unreachable = |(_, health): &Ready| {
         matches!(health, Err(ClientError::Unreachable { .. } | ClientError::Timeout { .. }))
     };
     for family in [true, false] {
-        let answers = asked.iter().any(|one| is_v6(one) != family && one.1.is_ok());
-        if answers && asked.iter().filter(|one| is_v6(one) == family).all(is_unreachable) {
-            asked.retain(|one| is_v6(one) != family);
+        let other_family_responds = replicas.iter().any(|one| is_v6(one) != family && one.1.is_ok());
+        if other_family_responds && replicas.iter().filter(|one| is_v6(one) == family).all(is_unreachable) {
+            replicas.retain(|one| is_v6(one) != family);
         }
     }
     let replica = |(address, health): Ready| Replica { address, health: health.map_err(FetchError::from) };
-    asked.into_iter().map(replica).collect()
+    replicas.into_iter().map(replica).collect()
 }
 
 /// Reads the first page of silent, never connected and late agents, and examines some of them.
@@ -171,8 +171,8 @@ async fn refused((agent, client): (String, Client)) -> Option<String> {
 
 pub async fn hooks(client: &Client) -> Result<Vec<WebhookHealth>, ClientError> {
     let hooks = client.webhooks_all().await?;
-    let asked = hooks.into_iter().map(|hook| (hook, client.clone())).collect();
-    each(asked, hook).await.into_iter().collect()
+    let requests = hooks.into_iter().map(|hook| (hook, client.clone())).collect();
+    each(requests, hook).await.into_iter().collect()
 }
 
 async fn hook((webhook, client): (Webhook, Client)) -> Result<WebhookHealth, ClientError> {
@@ -186,23 +186,23 @@ async fn hook((webhook, client): (Webhook, Client)) -> Result<WebhookHealth, Cli
     })
 }
 
-async fn walk(client: &Client) -> Result<AuditProgress, ClientError> {
-    let mut walk = AuditProgress { links: 0, broken: None, is_complete: false };
+async fn verify_audit(client: &Client) -> Result<AuditProgress, ClientError> {
+    let mut progress = AuditProgress { links: 0, broken: None, is_complete: false };
     let mut after = None;
     for _ in 0..MOST_AUDIT_PAGES {
         let part = client.audit_verify(after).await?;
-        walk.links += part.links;
-        walk.broken = part.broken;
+        progress.links += part.links;
+        progress.broken = part.broken;
         after = part.next;
-        if walk.broken.is_some() || after.is_none() {
-            walk.is_complete = after.is_none();
+        if progress.broken.is_some() || after.is_none() {
+            progress.is_complete = after.is_none();
             break;
         }
     }
-    Ok(walk)
+    Ok(progress)
 }
 
-/// Calls `request` for each item, some concurrently, and returns the results in order.
+/// Calls `request` for each item, at most `CONCURRENCY` at a time, and returns the results in order.
 pub async fn each<T, R, Request>(items: Vec<T>, request: impl Fn(T) -> Request) -> Vec<R>
 where
     R: Send + 'static,

@@ -91,7 +91,7 @@ async fn fetch_all(replicas: &Replicas, metrics_clients: Vec<(String, Client)>) 
         proxy,
         agents: agents.map_err(FetchError::from),
         stacks: stacks.map_err(FetchError::from),
-        // Older ones are left out on purpose.
+        // Older events and entries are left out on purpose.
         events: events.map(|page| Page::whole(page.items)).map_err(FetchError::from),
         audit: audit.map(|page| Page::whole(page.items)).map_err(FetchError::from),
         metrics,
@@ -115,26 +115,27 @@ async fn agents(client: &Client) -> Result<Page<BundledAgent>, ClientError> {
 /// Reads one page of stacks, and the counts of the first ones.
 async fn stacks(client: &Client) -> Result<Page<BundledStack>, ClientError> {
     let page = client.stacks(&PageQuery::largest()).await?;
-    let asked = page.items.iter().take(MOST_WITH_COUNTS).map(|stack| (stack.id.to_string(), client.clone()));
+    let requests =
+        page.items.iter().take(MOST_WITH_COUNTS).map(|stack| (stack.id.to_string(), client.clone()));
     let summary = |(stack, client): (String, Client)| async move { client.stack_summary(&stack).await.ok() };
-    let mut summaries = each(asked.collect(), summary).await.into_iter();
+    let mut summaries = each(requests.collect(), summary).await.into_iter();
     Ok(page.map(|stack: Stack| BundledStack::new(stack, summaries.next().flatten())))
 }
 
-async fn metrics((place, client): (String, Client)) -> (String, Fetched<String>) {
+async fn metrics((address, client): (String, Client)) -> (String, Fetched<String>) {
     let text = client.metrics().await.map_err(FetchError::from);
-    (place, text)
+    (address, text)
 }
 
 /// The metrics listener needs no credentials.
-fn metrics_client(place: &Url) -> Result<(String, Client)> {
-    let mut base = place.clone();
+fn metrics_client(url: &Url) -> Result<(String, Client)> {
+    let mut base = url.clone();
     let path = base.path().trim_end_matches('/').trim_end_matches("/metrics").to_owned();
     base.set_path(&path);
     base.set_query(None);
     let client = Client::builder(base).user_agent(concat!("brokkr/", env!("CARGO_PKG_VERSION"))).build();
     let client = client.map_err(|error| Failure::new(Exit::Usage, format!("--metrics: {error}")))?;
-    Ok((place.origin().ascii_serialization(), client))
+    Ok((url.origin().ascii_serialization(), client))
 }
 
 /// Writes a new file that only its owner can read; an existing file is not replaced.

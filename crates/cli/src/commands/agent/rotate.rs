@@ -14,15 +14,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub async fn rotate(args: Rotate, client: &Client, printer: Printer) -> Result {
     let action = format!("rotate the key of the agent {}", args.agent);
-    let asked = client.ask_for_key(args.agent.as_str()).await.while_trying(&action);
-    let asked = asked.about(Noun::Agent, &args.agent)?;
-    if asked.revoked_at.is_some() {
-        let text = format!("the keys of {} are revoked, so it cannot register a new one", asked.name);
+    let requested = client.ask_for_key(args.agent.as_str()).await.while_trying(&action);
+    let requested = requested.about(Noun::Agent, &args.agent)?;
+    if requested.revoked_at.is_some() {
+        let text = format!("the keys of {} are revoked, so it cannot register a new one", requested.name);
         return Err(
-            Failure::new(Exit::Conflict, text).next(format!("brokkr agent join {} --rejoin", asked.name))
+            Failure::new(Exit::Conflict, text).next(format!("brokkr agent join {} --rejoin", requested.name))
         );
     }
-    let agent = registered(&args, asked, client, printer).await?;
+    let agent = registered(&args, requested, client, printer).await?;
     printer.done(&agent, format!("agent/{}", agent.name), || {
         format!("agent {} has a new key; the old one stays valid for an hour", agent.name)
     })

@@ -1,4 +1,4 @@
-//! Installs with kubectl, and waits for the agent to connect. Steps that are stuck are reported meanwhile.
+//! Installs with kubectl, and waits for the agent to connect. While it waits, it reports steps that are stuck.
 
 use std::time::{Duration, Instant};
 
@@ -171,7 +171,7 @@ impl Waiting<'_> {
         match stuck {
             Some(stuck) => Failure::new(
                 Exit::Failed,
-                format!("agent {name} has not joined: it stopped at {}", stuck.hop),
+                format!("agent {name} has not joined: failed at step {}", stuck.hop),
             )
             .line(stuck.reason.clone())
             .next(stuck.next.clone()),

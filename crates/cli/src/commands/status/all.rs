@@ -43,9 +43,9 @@ pub fn note_if_too_many(stacks: usize, printer: Printer) {
 }
 
 async fn lines(client: &Client, stacks: Vec<Stack>) -> Result<Vec<StackLine>, ClientError> {
-    let asked: Vec<StackId> = stacks.iter().map(|stack| stack.id).collect();
+    let ids: Vec<StackId> = stacks.iter().map(|stack| stack.id).collect();
     let mut summaries =
-        if asked.len() <= MOST_WITH_COUNTS { counts(client, &asked).await? } else { BTreeMap::new() };
+        if ids.len() <= MOST_WITH_COUNTS { counts(client, &ids).await? } else { BTreeMap::new() };
     let line = |stack: Stack| StackLine { summary: summaries.remove(&stack.id), stack };
     Ok(stacks.into_iter().map(line).collect())
 }
@@ -56,14 +56,14 @@ pub async fn counts(
     stacks: &[StackId],
 ) -> Result<BTreeMap<StackId, StackSummary>, ClientError> {
     let mut summaries = BTreeMap::new();
-    for some in stacks.chunks(CONCURRENCY) {
-        let mut asked = JoinSet::new();
-        for id in some.iter().copied() {
+    for chunk in stacks.chunks(CONCURRENCY) {
+        let mut requests = JoinSet::new();
+        for id in chunk.iter().copied() {
             let client = client.clone();
-            asked.spawn(async move { (id, client.stack_summary(&id.to_string()).await) });
+            requests.spawn(async move { (id, client.stack_summary(&id.to_string()).await) });
         }
-        while let Some(answer) = asked.join_next().await {
-            if let Ok((id, summary)) = answer {
+        while let Some(result) = requests.join_next().await {
+            if let Ok((id, summary)) = result {
                 summaries.insert(id, summary?);
             }
         }

@@ -1,7 +1,7 @@
 //! `brokkr status --watch`: all stacks, then every change. On a terminal one table that is redrawn, otherwise a row or
 //! document per change.
 //!
-//! The stream of events says which stacks' counts to read again. Changes that no agent reports (a stack is created, submitted
+//! After an event, the counts of its stack are read again. Changes that no agent reports (a stack is created, submitted
 //! to, retargeted, deleted) are found by listing the stacks on a timer.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,22 +29,22 @@ const ALL_EVERY: Duration = Duration::from_secs(30);
 const DEBOUNCE: Duration = Duration::from_millis(500);
 const EVENT_BUFFER: usize = 64;
 
-/// The stream is opened first, so that no change is missed between the list and it.
+/// Opens the stream before it reads the list, so that no change in between is missed.
 pub async fn run(client: &Client, printer: Printer) -> Result {
     let mut events = EventReader::begin(client).await.while_trying(ACTION)?;
     let mut known = KnownStacks::default();
     let mut shown = ChangeOutput::new(printer);
-    let (mut heard, mut all_due) = (EventBatch::default(), Instant::now());
+    let (mut batch, mut all_due) = (EventBatch::default(), Instant::now());
     let mut is_first = true;
     loop {
-        let wants_all = heard.is_reset || Instant::now() >= all_due;
+        let wants_all = batch.is_reset || Instant::now() >= all_due;
         if wants_all {
             all_due = Instant::now() + ALL_EVERY;
         }
-        if heard.is_reset {
+        if batch.is_reset {
             shown.warn("the broker was restored; showing the current state");
         }
-        let changed = refresh(&mut known, &heard.stacks, wants_all, client).await.while_trying(ACTION)?;
+        let changed = refresh(&mut known, &batch.stacks, wants_all, client).await.while_trying(ACTION)?;
         if std::mem::take(&mut is_first) && printer.is_for_people() {
             note_if_too_many(known.lines.len(), printer);
             if known.lines.is_empty() && matches!(shown, ChangeOutput::Rows(..)) {
@@ -55,10 +55,10 @@ pub async fn run(client: &Client, printer: Printer) -> Result {
             return Ok(());
         }
         // Events received before the error are shown first.
-        if let Some(error) = heard.end {
+        if let Some(error) = batch.end {
             return Err(error).while_trying(ACTION);
         }
-        heard = events.collect(Instant::now() + LIST_EVERY).await;
+        batch = events.collect(Instant::now() + LIST_EVERY).await;
     }
 }
 
@@ -70,10 +70,10 @@ struct KnownStacks {
 
 impl KnownStacks {
     /// Returns the stacks with counts to read: those with events and, unless there are too many, new or changed ones, or all.
-    fn to_read(&self, stacks: &[Stack], heard: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
+    fn to_read(&self, stacks: &[Stack], with_events: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
         let is_few = stacks.len() <= MOST_WITH_COUNTS;
         let is_due = |stack: &&Stack| match self.lines.get(&stack.id) {
-            _ if heard.contains(&stack.id) => true,
+            _ if with_events.contains(&stack.id) => true,
             Some(line) if line.stack != **stack => is_few || line.summary.is_some(),
             known => is_few && (wants_all || known.is_none()),
         };
@@ -81,11 +81,11 @@ impl KnownStacks {
     }
 
     /// Returns known stacks that are no longer listed; deleted ones only if they had events.
-    fn missing(&self, listed: &[Stack], heard: &BTreeSet<StackId>) -> Vec<StackId> {
+    fn missing(&self, listed: &[Stack], with_events: &BTreeSet<StackId>) -> Vec<StackId> {
         let listed: BTreeSet<StackId> = listed.iter().map(|stack| stack.id).collect();
         let is_missing = |line: &&StackLine| {
             let id = line.stack.id;
-            !listed.contains(&id) && (line.stack.deleted_at.is_none() || heard.contains(&id))
+            !listed.contains(&id) && (line.stack.deleted_at.is_none() || with_events.contains(&id))
         };
         self.lines.values().filter(is_missing).map(|line| line.stack.id).collect()
     }
@@ -104,15 +104,15 @@ impl KnownStacks {
     }
 }
 
-/// Reads the list, and the counts of stacks that may have changed. Returns the lines that have.
+/// Reads the list, and the counts of stacks that may have changed. Returns the changed lines.
 async fn refresh(
     known: &mut KnownStacks,
-    heard: &BTreeSet<StackId>,
+    with_events: &BTreeSet<StackId>,
     wants_all: bool,
     client: &Client,
 ) -> Result<Vec<StackLine>, ClientError> {
     let mut stacks = client.stacks_all().await?;
-    for id in known.missing(&stacks, heard) {
+    for id in known.missing(&stacks, with_events) {
         match client.stack(&id.to_string()).await {
             Ok(stack) => stacks.push(stack),
             // Its history is gone, too.
@@ -120,7 +120,7 @@ async fn refresh(
             Err(error) => return Err(error),
         }
     }
-    let mut summaries = counts(client, &known.to_read(&stacks, heard, wants_all)).await?;
+    let mut summaries = counts(client, &known.to_read(&stacks, with_events, wants_all)).await?;
     let mut changed = Vec::new();
     for stack in stacks {
         let last = known.lines.get(&stack.id).and_then(|line| line.summary.clone());
@@ -164,20 +164,20 @@ impl EventReader {
 
     /// Waits until `until`; after the first event, only for the rest of its burst.
     async fn collect(&mut self, until: Instant) -> EventBatch {
-        let (mut heard, mut until) = (EventBatch::default(), until);
-        while heard.end.is_none() {
+        let (mut batch, mut until) = (EventBatch::default(), until);
+        while batch.end.is_none() {
             match timeout_at(until, self.received.recv()).await {
                 Ok(Some(Ok(Message::Item(event)))) => {
-                    heard.stacks.insert(event.stack_id);
+                    batch.stacks.insert(event.stack_id);
                 }
-                Ok(Some(Ok(Message::Reset))) => heard.is_reset = true,
-                Ok(Some(Err(error))) => heard.end = Some(error),
+                Ok(Some(Ok(Message::Reset))) => batch.is_reset = true,
+                Ok(Some(Err(error))) => batch.end = Some(error),
                 // The error was returned before.
                 Ok(None) | Err(_) => break,
             }
             until = until.min(Instant::now() + DEBOUNCE);
         }
-        heard
+        batch
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(known.to_read(&listed, &none, true), [web.stack.id, api.stack.id]);
         assert_eq!(known.to_read(&listed, &BTreeSet::from([api.stack.id]), false), [api.stack.id]);
         let submitted = [line("web", 1, 43).stack, line("shop", 3, 44).stack];
-        assert_eq!(known.to_read(&submitted, &none, false).len(), 2, "another version, and a new one");
+        assert_eq!(known.to_read(&submitted, &none, false).len(), 2, "a new version, and a new stack");
         assert_eq!(known.missing(&submitted, &none), [api.stack.id]);
         let names: Vec<String> =
             known.by_name().into_iter().map(|line| line.stack.name.to_string()).collect();
