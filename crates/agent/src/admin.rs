@@ -1,7 +1,7 @@
 //! The listener for health checks and metrics. Off by default.
 //!
-//! It stores nothing: the reconciler, which owns the state, answers each request. So the listener costs nothing when
-//! idle, and an answer also proves that the reconciler works.
+//! It stores nothing: the reconciler, which owns the state, answers each request. So the listener costs
+//! nothing when idle, and an answer also proves that the reconciler works.
 
 mod health;
 

@@ -1,5 +1,5 @@
-//! A cache of the applied contents in the cluster, so that an agent that starts while the broker is unreachable can
-//! still repair them (A9).
+//! A cache of the applied contents in the cluster, so that an agent that starts while the broker is
+//! unreachable can still repair them (A9).
 //!
 //! A content is stored in Secrets of the agent's namespace, because manifests may contain secrets. It is compressed and
 //! split into parts. The first part is in the head, which lists the other parts (shards) with their digests; most
@@ -29,7 +29,8 @@ use head::{CONTENT_OF, ContentNames, Cut, Head, SEQUENCE};
 pub struct ContentCache {
     api: Api<Secret>,
     agent: AgentId,
-    /// Storing and evicting exclude each other, because a shard without a head may belong to a write in progress.
+    /// Storing and evicting exclude each other, because a shard without a head may belong to a write in
+    /// progress.
     locks: StackLocks,
 }
 

@@ -1,8 +1,8 @@
 //! Checks what a project may do in this cluster, and with which account.
 //!
-//! An administrator defines grants; a stack cannot choose one. Narrowing or deleting a grant *freezes* the objects
-//! that it covered: they are neither written nor deleted until they are granted again. This module has no I/O: the
-//! plan checks grants before each decision, and the worker before each request.
+//! An administrator defines grants; a stack cannot choose one. Narrowing or deleting a grant *freezes* the
+//! objects that it covered: they are neither written nor deleted until they are granted again. This module
+//! has no I/O: the plan checks grants before each decision, and the worker before each request.
 
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::reason::{Reason, Uncovered};

@@ -1,11 +1,12 @@
 //! Pure rules that determine whether an object is ready, progressing or failed, from its last known state.
 //!
-//! The rules are those of kstatus, so that Brokkr agrees with well-known tools, with these corrections: a Job is
-//! ready when it is complete, not when it has started. A failed Pod has failed. A claim that waits for its first
-//! consumer is ready. A StatefulSet with `OnDelete` still needs its replicas. A condition of an older generation is
-//! ignored. A paused rollout is suspended, not progressing. A custom resource without a status has a grace period.
+//! The rules are those of kstatus, so that Brokkr agrees with well-known tools, with these corrections: a Job
+//! is ready when it is complete, not when it has started. A failed Pod has failed. A claim that waits for its
+//! first consumer is ready. A StatefulSet with `OnDelete` still needs its replicas. A condition of an older
+//! generation is ignored. A paused rollout is suspended, not progressing. A custom resource without a status
+//! has a grace period.
 //!
-//! Health is only observed. Nothing waits for it except waves, which a manifest requests.
+//! Health is only observed. A delivery waits for it only with Namespaces and definitions.
 
 use brokkr_manifest::order::is_built_in;
 use jiff::Timestamp;
@@ -28,8 +29,8 @@ use crate::resource::{Kind, RECORD_GROUP};
 
 type Rule = fn(&ObjectView<'_>, Timestamp) -> Health;
 
-/// The built-in kinds with a meaningful status. All other built-in kinds are ready once they are applied. Custom
-/// resources are evaluated by their conditions.
+/// The built-in kinds with a meaningful status. All other built-in kinds are ready once they are applied.
+/// Custom resources are evaluated by their conditions.
 const RULES: &[(&str, &str, Rule)] = &[
     ("apps", "Deployment", replicas::deployment),
     ("apps", "StatefulSet", replicas::stateful_set),
@@ -53,8 +54,8 @@ fn rule(group: &str, kind: &str) -> Option<Rule> {
     RULES.iter().find(|rule| (rule.0, rule.1) == (group, kind)).map(|rule| rule.2)
 }
 
-/// Returns whether the health of this kind depends on more than its metadata. For all other kinds, the agent watches
-/// only metadata, so that the data of live Secrets never enters this process.
+/// Returns whether the health of this kind depends on more than its metadata. For all other kinds, the agent
+/// watches only metadata, so that the data of live Secrets never enters this process.
 #[must_use]
 pub fn reads_status(kind: &Kind) -> bool {
     // The agent wrote its own records, so it knows their content.
@@ -82,7 +83,8 @@ pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> 
     in_grace(object, grace, now).then(|| object.created?.checked_add(grace).ok()).flatten()
 }
 
-/// Returns a verdict if the controller has not processed the newest specification: the status is then outdated.
+/// Returns a verdict if the controller has not processed the newest specification: the status is then
+/// outdated.
 fn not_observed(object: &ObjectView<'_>) -> Option<Health> {
     let observed = object.status.get("observedGeneration").and_then(Value::as_i64);
     // These controllers always write it, so if it is absent, they have not processed the object yet.

@@ -1,8 +1,8 @@
 //! Installs the agent's own objects into a cluster: namespace, record kind, account, rights and fence.
 //!
-//! The agent never runs as cluster admin; the installation needs more rights than the agent gets. Installing again
-//! with other arguments changes the rights, and removes those that are no longer requested. The installation is
-//! complete when the fence is active.
+//! The agent never runs as cluster admin; the installation needs more rights than the agent gets. Installing
+//! again with other arguments changes the rights, and removes those that are no longer requested. The
+//! installation is complete when the fence is active.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -84,7 +84,11 @@ impl ObjectName {
 }
 
 /// Deletes roles and bindings of an earlier installation that this one does not contain.
-async fn delete_stale_rights<K>(client: &Client, namespace: &str, kept: &BTreeSet<ObjectName>) -> anyhow::Result<()>
+async fn delete_stale_rights<K>(
+    client: &Client,
+    namespace: &str,
+    kept: &BTreeSet<ObjectName>,
+) -> anyhow::Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {

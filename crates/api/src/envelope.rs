@@ -1,8 +1,9 @@
-//! The target state as agents request it: which versions to apply and which stacks to remove, without contents.
+//! The target state as agents request it: which versions to apply and which stacks to remove, without
+//! contents.
 //!
-//! The entity tag of a response is the SHA-256 of exactly its bytes. The agent computes it again and so detects a
-//! truncated response. Values that change without affecting the agent (position, spread of reconnects) are sent
-//! in headers instead.
+//! The entity tag of a response is the SHA-256 of exactly its bytes. The agent computes it again and so
+//! detects a truncated response. Values that change without affecting the agent (position, spread of
+//! reconnects) are sent in headers instead.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -16,8 +16,8 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// The oldest version that this build still understands.
 pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
 
-/// What a peer can do beyond the minimum of its protocol version. A message that needs a capability is sent only to
-/// peers that announced it.
+/// What a peer can do beyond the minimum of its protocol version. A message that needs a capability is sent
+/// only to peers that announced it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::EnumIter)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Capability {
@@ -91,7 +91,8 @@ pub mod header {
     pub const PROJECT: &str = "brokkr-project";
     /// Seconds since the broker last reached its database, if the response comes from memory.
     pub const STALE: &str = "brokkr-stale";
-    /// What the broker requests from the agent in addition: see [`super::Want`]. Agents that do not know it ignore it.
+    /// What the broker requests from the agent in addition: see [`super::Want`]. Agents that do not know it
+    /// ignore it.
     pub const WANTS: &str = "brokkr-wants";
     /// Makes a write repeatable: a repeated request with the same key gets the first result.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

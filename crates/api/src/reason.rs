@@ -1,8 +1,8 @@
 //! Why something is in its current state.
 //!
-//! A [`Reason`] is for programs: a closed set of variants with typed details. A [`Message`] is for people: text
-//! that no program may search or compare. Both are sent side by side (`reason`, `details`, `message`), because a
-//! peer that does not know a reason yet still has to show its message.
+//! A [`Reason`] is for programs: a closed set of variants with typed details. A [`Message`] is for people:
+//! text that no program may search or compare. Both are sent side by side (`reason`, `details`, `message`),
+//! because a peer that does not know a reason yet still has to show its message.
 //!
 //! | file       | contents                                               |
 //! |------------|--------------------------------------------------------|

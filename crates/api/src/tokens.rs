@@ -20,8 +20,8 @@ pub const JOIN_TOKEN_SECONDS: u32 = 3600;
 /// The maximum lifetime of a join token.
 pub const LONGEST_JOIN_TOKEN_SECONDS: u32 = 7 * 24 * 3600;
 
-/// What a user or program may do. Viewer, deployer and owner are roles in a project, admin and auditor in the whole
-/// installation. The roles have no total order; compare them with [`Role::includes`].
+/// What a user or program may do. Viewer, deployer and owner are roles in a project, admin and auditor in the
+/// whole installation. The roles have no total order; compare them with [`Role::includes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::Display, strum::EnumString, strum::EnumIter)]
@@ -113,8 +113,8 @@ pub struct RotateApiToken {
     /// How long the old token stays valid: a day by default, a week at most, and never beyond its own expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_seconds: Option<u32>,
-    /// How long the new token is valid: by default as long as the old one was from creation to expiry, 366 days at
-    /// most.
+    /// How long the new token is valid: by default as long as the old one was from creation to expiry, 366
+    /// days at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
 }

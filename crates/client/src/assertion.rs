@@ -63,7 +63,8 @@ impl Signer {
         let mut state = self.state();
         if let Some((assertion, expires)) = state.last.as_ref() {
             let left = expires - now;
-            // More than the full lifetime left means that the clock was moved back: the broker would refuse it.
+            // More than the full lifetime left means that the clock was moved back: the broker would refuse
+            // it.
             if (RENEW_SECONDS..=ASSERTION_SECONDS).contains(&left) {
                 return Ok(assertion.clone());
             }

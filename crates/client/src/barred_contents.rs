@@ -7,7 +7,8 @@ use http::Method;
 use crate::{Client, Result};
 
 impl Client {
-    /// Rolls back a stack, given by name or id: publishes the content of an earlier version and bars the current one.
+    /// Rolls back a stack, given by name or id: publishes the content of an earlier version and bars the
+    /// current one.
     pub async fn roll_back(&self, stack: &str, wanted: &RollBack) -> Result<DeploymentObject> {
         self.send(self.write(Method::POST, &["stacks", stack, "roll-back"]).json(wanted)?).await?.json()
     }

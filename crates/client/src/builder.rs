@@ -251,7 +251,8 @@ impl ClientBuilder {
         } else {
             builder.tls_certs_merge(authorities)
         };
-        // An agent mostly waits, on one connection. With HTTP/1 this costs the broker a third of what HTTP/2 costs.
+        // An agent mostly waits, on one connection. With HTTP/1 this costs the broker a third of what HTTP/2
+        // costs.
         let builder =
             if matches!(self.credential, Credential::Agent(_)) { builder.http1_only() } else { builder };
         let builder = match (self.address, self.url.host_str()) {

@@ -76,7 +76,8 @@ impl ClientError {
         }
     }
 
-    /// Returns whether to retry. An internal error of the broker is also transient, but retries would only hide it.
+    /// Returns whether to retry. An internal error of the broker is also transient, but retries would only
+    /// hide it.
     pub(crate) fn is_worth_retrying(&self) -> bool {
         match self {
             Self::Problem { problem, .. } => {
@@ -131,7 +132,8 @@ impl TransportError {
     }
 }
 
-/// Derives the stage from the text of the errors, because the libraries below do not report it in another way.
+/// Derives the stage from the text of the errors, because the libraries below do not report it in another
+/// way.
 fn stage(chain: &[String], connecting: bool) -> Stage {
     let says = |words: &[&str]| chain.iter().any(|line| words.iter().any(|word| line.contains(word)));
     if says(&["dns error", "failed to lookup address"]) {

@@ -15,7 +15,8 @@ impl Client {
         self.send(self.read(&["grants", grant])).await?.json()
     }
 
-    /// Creates or replaces a grant. `expect` confirms the number of (stack, agent) pairs that it no longer covers.
+    /// Creates or replaces a grant. `expect` confirms the number of (stack, agent) pairs that it no longer
+    /// covers.
     pub async fn put_grant(&self, grant: &str, put: &PutGrant, expect: Option<u64>) -> Result<ProjectGrant> {
         let request = self.write(Method::PUT, &["grants", grant]).query(&expecting(expect));
         self.send(request.json(put)?).await?.json()

@@ -2,8 +2,8 @@
 //!
 //! A call passes through these modules:
 //!
-//! 1. the module of a resource ([`agents`], [`stacks`], [`deployment_objects`], [`events`], [`tokens`], [`why`], …)
-//!    defines the request and the type of the response; [`streams`] are server-sent events;
+//! 1. the module of a resource ([`agents`], [`stacks`], [`deployment_objects`], [`events`], [`tokens`], …) defines
+//!    the request and the type of the response; [`streams`] are server-sent events;
 //! 2. [`retry`] sends it, and retries with the same idempotency key;
 //! 3. [`exchange`] is one request and its complete response: credential, headers, deadline, size limit;
 //! 4. [`response`] rejects responses that are not from a broker: captive portals, redirects, truncated bodies.

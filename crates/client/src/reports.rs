@@ -8,7 +8,8 @@ use http::Method;
 use crate::{Client, Result};
 
 impl Client {
-    /// Sends at most [`brokkr_api::report::BATCH`] reports. The caller can drop every report that the receipt names.
+    /// Sends at most [`brokkr_api::report::BATCH`] reports. The caller can drop every report that the receipt
+    /// names.
     pub async fn report(&self, agent: AgentId, batch: &ReportBatch) -> Result<ReportReceipt> {
         let path = ["agents", &agent.to_string(), "reports"];
         let write = self.write(Method::POST, &path);

@@ -7,8 +7,8 @@ use crate::page::given;
 use crate::{Client, PageQuery, Result};
 
 impl Client {
-    /// Lists the agents that a selector matches. With a stack, given by name or id, also counts the agents that the
-    /// stack would gain, keep and lose if this became its only selector.
+    /// Lists the agents that a selector matches. With a stack, given by name or id, also counts the agents
+    /// that the stack would gain, keep and lose if this became its only selector.
     pub async fn preview_selector(
         &self,
         selector: &Selector,

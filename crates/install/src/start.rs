@@ -1,4 +1,5 @@
-//! The start-up progress of an agent that cannot start: the failed step and the reason, written to its namespace.
+//! The start-up progress of an agent that cannot start: the failed step and the reason, written to its
+//! namespace.
 //!
 //! It is a ConfigMap, because the user who installs an agent can read ConfigMaps in every cluster, even where Pod logs are
 //! not accessible. It exists only while the agent cannot start.
@@ -75,8 +76,8 @@ impl Hop {
         !matches!(self, Self::Tls | Self::Token)
     }
 
-    /// Returns the next step for the person who installed the agent into this namespace. `reinstall` says how to install
-    /// it again.
+    /// Returns the next step for the person who installed the agent into this namespace. `reinstall` says how
+    /// to install it again.
     #[must_use]
     pub fn advice(self, namespace: &str, reinstall: &str) -> String {
         match self {

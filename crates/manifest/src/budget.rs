@@ -1,7 +1,7 @@
 //! Limits on the size and complexity of a manifest.
 //!
-//! They do not depend on the defaults of the YAML library. These allow only 1,024 documents, and a library update
-//! must not change what a broker accepts.
+//! They do not depend on the defaults of the YAML library. These allow only 1,024 documents, and a library
+//! update must not change what a broker accepts.
 
 use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy, Options};
 

@@ -1,7 +1,7 @@
 //! Canonical JSON (keys sorted by bytes, no whitespace) and its digests.
 //!
-//! Keys are sorted here, because any crate in the build may enable the feature with which `serde_json` does not sort
-//! its maps.
+//! Keys are sorted here, because any crate in the build may enable the feature with which `serde_json` does
+//! not sort its maps.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

@@ -114,7 +114,8 @@ impl FromStr for Key {
     }
 }
 
-// One string instead of four fields: inventories have ten thousand keys, and a string can be the key of a JSON map.
+// One string instead of four fields: inventories have ten thousand keys, and a string can be the key of a
+// JSON map.
 impl Serialize for Key {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -1,7 +1,8 @@
 //! Liveness and readiness of the agent.
 //!
-//! An agent stays alive and ready while the broker is unreachable: it keeps and repairs the last known state, and a
-//! restart would not help. The problem is listed as a cause instead. The format is that of the broker's `/readyz`.
+//! An agent stays alive and ready while the broker is unreachable: it keeps and repairs the last known state,
+//! and a restart would not help. The problem is listed as a cause instead. The format is that of the broker's
+//! `/readyz`.
 
 use std::time::Duration;
 
@@ -27,8 +28,8 @@ pub(super) enum Health {
 }
 
 impl Health {
-    /// Responds whether the agent is alive; if not, it must be restarted. An agent that waits for the broker or the
-    /// cluster is alive.
+    /// Responds whether the agent is alive; if not, it must be restarted. An agent that waits for the broker
+    /// or the cluster is alive.
     pub(super) fn livez(&self) -> Response<Full<Bytes>> {
         self.respond(!matches!(self, Self::Stuck))
     }

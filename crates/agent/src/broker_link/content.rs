@@ -1,5 +1,5 @@
-//! Fetches a deployment object as bytes, checks it before it is parsed, parses it with the same crate as the broker,
-//! and resolves it against the kinds that this cluster serves.
+//! Fetches a deployment object as bytes, checks it before it is parsed, parses it with the same crate as the
+//! broker, and resolves it against the kinds that this cluster serves.
 
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ impl ContentSource {
     }
 }
 
-/// Returns the failure if the cache cannot be read or written. A content must be cached before it is applied, and
-/// evicted before its record is deleted.
+/// Returns the failure if the cache cannot be read or written. A content must be cached before it is applied,
+/// and evicted before its record is deleted.
 #[must_use]
 pub fn not_cached(error: &ContentCacheError) -> Failure {
     Failure::with_words(FailureClass::Transient, Reason::ContentNotCached, error)

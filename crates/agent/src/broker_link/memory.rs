@@ -49,8 +49,8 @@ impl Memory {
         Self { api: Api::namespaced(client.clone(), namespace), data: Arc::default() }
     }
 
-    /// Raises the session count above that of every earlier run, with the resourceVersion as precondition, so that two
-    /// processes never get the same count from one cluster.
+    /// Raises the session count above that of every earlier run, with the resourceVersion as precondition, so
+    /// that two processes never get the same count from one cluster.
     pub async fn start(&self, earlier: i64) -> anyhow::Result<Remembered> {
         loop {
             let found =

@@ -47,7 +47,8 @@ fn one(pod: &Value, status: &Value) -> Option<(Specificity, Cause)> {
                 );
             }
             let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or(-1);
-            // A completed init container, or a container that exited without an error in a Pod that continues.
+            // A completed init container, or a container that exited without an error in a Pod that
+            // continues.
             if code == 0 && reason != "CrashLoopBackOff" {
                 return None;
             }

@@ -1,7 +1,7 @@
 //! Classifies refusals of the API server: retry, wait for something, read again, or stop.
 //!
-//! The class decides what the plan does. The reason and the message name the source: the server's validation, its
-//! authorization, a quota, or Brokkr's own fence.
+//! The class decides what the plan does. The reason and the message name the source: the server's validation,
+//! its authorization, a quota, or Brokkr's own fence.
 
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ struct Cause {
     field: String,
 }
 
-/// Returns the failure for a refusal. With `secret`, the server's message is left out, because it may quote values.
+/// Returns the failure for a refusal. With `secret`, the server's message is left out, because it may quote
+/// values.
 #[must_use]
 pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, secret: bool) -> Failure {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();

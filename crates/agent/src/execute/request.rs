@@ -1,5 +1,5 @@
-//! Requests to the API server, and reads with the agent's own account. Each request waits for a slot and has a
-//! deadline; there are no hidden retries.
+//! Requests to the API server, and reads with the agent's own account. Each request waits for a slot and has
+//! a deadline; there are no hidden retries.
 //!
 //! Writes for a stack need an identity to act as, see [`Cluster::acting_as`].
 

@@ -1,6 +1,7 @@
 //! Chooses the valid record of a stack, if there are two.
 //!
-//! There are two while a record that another client deleted is copied to its other name, or after a crash in between.
+//! There are two while a record that another client deleted is copied to its other name, or after a crash in
+//! between.
 
 use kube::api::DynamicObject;
 

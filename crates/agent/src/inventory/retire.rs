@@ -1,5 +1,5 @@
-//! E5: a record never disappears before its copy exists. Until then, the finalizer keeps a record that another client
-//! deleted. Deleting a record deletes no object; only a stored removal does.
+//! E5: a record never disappears before its copy exists. Until then, the finalizer keeps a record that
+//! another client deleted. Deleting a record deletes no object; only a stored removal does.
 
 use brokkr_api::AgentId;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};

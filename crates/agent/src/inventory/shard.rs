@@ -1,7 +1,7 @@
 //! Splits inventories: small ones stay in the record, larger ones are stored in shards.
 //!
-//! The shard of an entry depends only on its key. So a small change leaves most shards unchanged, and these are not
-//! written again.
+//! The shard of an entry depends only on its key. So a small change leaves most shards unchanged, and these
+//! are not written again.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::model::Entry;
 
 /// The maximum size of an inventory in the record, so that `kubectl describe` stays readable.
 const INLINE: usize = 16 * 1024;
-/// The approximate number of entries in a shard. An entry has about 100 packed bytes; a ConfigMap may have 1 MiB.
+/// The approximate number of entries in a shard. An entry has about 100 packed bytes; a ConfigMap may have 1
+/// MiB.
 const ENTRIES: usize = 1024;
 
 /// The inventory as the record holds it: either the text itself, or the names of the shards.

@@ -35,7 +35,8 @@ impl Message {
         if self.is_empty() { otherwise() } else { self }
     }
 
-    /// Returns at most `longest` characters, without NUL, which PostgreSQL cannot store. An ellipsis marks a cut.
+    /// Returns at most `longest` characters, without NUL, which PostgreSQL cannot store. An ellipsis marks a
+    /// cut.
     #[must_use]
     pub fn clipped(&self, longest: usize) -> Self {
         let mut characters = self.0.chars().filter(|character| *character != '\0');

@@ -12,7 +12,8 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Starts a server with one connection per response. An empty response closes the connection; the last one repeats.
+    /// Starts a server with one connection per response. An empty response closes the connection; the last
+    /// one repeats.
     pub async fn start(answers: Vec<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
