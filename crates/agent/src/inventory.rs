@@ -2,7 +2,7 @@
 //!
 //! It is written before the first write for a stack and at every transition, always with its resourceVersion as
 //! precondition, so that a stale writer fails. A small inventory is in the record itself; a larger one, of up to ten
-//! thousand entries, is in shards beside it.
+//! thousand entries, is in separate shards.
 //!
 //! | file          | contents                                                           |
 //! |---------------|--------------------------------------------------------------------|

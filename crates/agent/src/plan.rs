@@ -6,7 +6,7 @@
 //!
 //! From top to bottom; a file imports only files below it:
 //!
-//! | file                 | what it decides                                                        |
+//! | file                 | contents                                                               |
 //! |----------------------|------------------------------------------------------------------------|
 //! | `deliver`            | the stages of a delivery, one after the other                          |
 //! | `remove`             | the removal of a stack, until all objects are gone                     |
@@ -16,14 +16,14 @@
 //! | `preflight`          | rights and ownership before the first write                            |
 //! | `write`              | dry runs, then server-side apply, in order                             |
 //! | `stop`               | stops a delivery, and deletes its new Namespaces                       |
-//! | `record`             | what is recorded with each transition                                  |
+//! | `record`             | builds the record for each transition                                  |
 //! | `dispose`            | how to dispose of an object that is no longer needed (B6, C5, C6)      |
 //! | `view`, `conditions` | the conditions of the stack as a whole (F5)                            |
 //! | `readiness`          | which objects are not ready, and why                                   |
 //! | `absorb`             | applies the result of a step to record and progress                    |
 //! | `contest`            | drift, and objects that others change again after every repair         |
 //! | `retry`              | when a failed request is made again, and when it is reported           |
-//! | `report`             | what is reported                                                       |
+//! | `report`             | builds the reports                                                     |
 //! | `timing`             | intervals and time limits                                              |
 
 pub mod absorb;

@@ -20,7 +20,7 @@ pub struct ProjectGrant {
     pub project: String,
     /// The agents that it applies to.
     pub selector: Selector,
-    /// Names of namespaces; `*` stands for all namespaces and cluster-scoped objects.
+    /// Names of namespaces; `*` allows all namespaces and cluster-scoped objects.
     pub namespaces: Vec<String>,
     /// `Kind`, `Kind.group`, `*.group` or `*`.
     pub kinds: Vec<String>,

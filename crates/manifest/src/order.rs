@@ -18,7 +18,7 @@ pub const WAVE: &str = "brokkr.io/wave";
 /// How early an object is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rank {
-    /// Objects that others need to be accepted at all: Namespace, CustomResourceDefinition.
+    /// Objects without which the API server refuses others: Namespace, CustomResourceDefinition.
     Priority,
     /// Objects that workloads read when they start, or that limit them.
     Config,

@@ -142,7 +142,7 @@ async fn a_kind_that_moved_to_another_version_is_followed_there() {
 #[tokio::test]
 async fn a_malformed_object_does_not_hide_others() {
     let mut rig = Rig::new();
-    for (name, odd) in [
+    for (name, malformed) in [
         (
             "b",
             json!({"metadata": {"name": "b", "namespace": "shop", "uid": "2", "resourceVersion": "7",
@@ -151,7 +151,7 @@ async fn a_malformed_object_does_not_hide_others() {
         ),
         ("c", json!({"metadata": {"labels": {}}})),
     ] {
-        rig.server.world().put_raw(MAPS, name, odd);
+        rig.server.world().put_raw(MAPS, name, malformed);
     }
     rig.server.world().put_silently(MAPS, "a", "1");
     rig.server.world().put_silently(MAPS, "d", "4");
