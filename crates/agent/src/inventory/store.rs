@@ -222,7 +222,7 @@ impl Records {
         let written = match &record.version {
             None => with_deadline(self.api.create(&PostParams::default(), &object)).await?,
             Some(_) => match with_deadline(self.api.replace(name, &PostParams::default(), &object)).await {
-                // Deleted although it had a finalizer: create it again, unless it exists under its other
+                // Deleted after its finalizer was removed: create it again, unless it exists under its other
                 // name.
                 Err(error) if error.is(404) => {
                     if with_deadline(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
