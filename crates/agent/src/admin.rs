@@ -1,7 +1,7 @@
 //! The listener for health checks and metrics. Off by default.
 //!
-//! It stores nothing: each request is answered by the reconciler, which
-//! owns the state. So it costs nothing when idle, and an answer also proves that the reconciler works.
+//! It stores nothing: the reconciler, which owns the state, answers each request. So the listener costs
+//! nothing when idle, and an answer also proves that the reconciler works.
 
 mod health;
 
@@ -30,12 +30,12 @@ use health::{Health, respond};
 /// The maximum number of concurrent connections.
 const CONNECTIONS: usize = 16;
 /// The deadline of a connection, with its one request.
-const WHOLE: Duration = Duration::from_secs(30);
-const HEAD: Duration = Duration::from_secs(10);
-/// The reconciler never waits for requests: without an answer for this long it is stuck.
-const STUCK: Duration = Duration::from_secs(10);
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
+const HEADER_DEADLINE: Duration = Duration::from_secs(10);
+/// The reconciler never waits for other systems: if it does not answer within this time, it is stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// The delay after a failed accept, usually for lack of file descriptors.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A request to the reconciler, with the channel for its answer.
 pub type Asked = oneshot::Sender<Counts>;
@@ -45,7 +45,7 @@ pub type Asked = oneshot::Sender<Counts>;
 pub struct Admin {
     metrics: Metrics,
     polling_interval: Duration,
-    /// What the start waits for; none once the agent runs.
+    /// What the start currently waits for. Not used once the agent runs.
     start: Arc<watch::Sender<&'static str>>,
     reconciler: Arc<OnceLock<mpsc::UnboundedSender<Asked>>>,
 }
@@ -62,7 +62,7 @@ impl Admin {
         self.start.send_replace(what);
     }
 
-    /// The start is over: returns the receiver of requests to the reconciler.
+    /// Ends the start, and returns the receiver of requests to the reconciler.
     pub fn running(&self) -> mpsc::UnboundedReceiver<Asked> {
         let (asking, asked) = mpsc::unbounded_channel();
         let _ = self.reconciler.set(asking);
@@ -76,21 +76,21 @@ impl Admin {
 
     /// Serves for as long as the process lives.
     pub async fn serve(self, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             // Beyond the limit, peers wait in the backlog of the kernel.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let admin = self.clone();
                     tokio::spawn(async move {
-                        let _ = tokio::time::timeout(WHOLE, admin.connection(stream)).await;
-                        drop(place);
+                        let _ = tokio::time::timeout(CONNECTION_DEADLINE, admin.connection(stream)).await;
+                        drop(slot);
                     });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "failed to accept a connection to the admin listener");
-                    tokio::time::sleep(BREATH).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -104,7 +104,7 @@ impl Admin {
         // One request per connection: keep-alive is useless for a request every 30 seconds.
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD)
+            .header_read_timeout(HEADER_DEADLINE)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)
             .await;
@@ -156,7 +156,7 @@ impl Admin {
 async fn ask(reconciler: &mpsc::UnboundedSender<Asked>) -> Option<Counts> {
     let (asked, answer) = oneshot::channel();
     reconciler.send(asked).ok()?;
-    tokio::time::timeout(STUCK, answer).await.ok()?.ok()
+    tokio::time::timeout(STUCK_AFTER, answer).await.ok()?.ok()
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {

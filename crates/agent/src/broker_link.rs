@@ -1,14 +1,14 @@
-//! The broker, seen from the cluster. Every connection goes out from here.
+//! The agent's side of the protocol with the broker. The agent opens all connections.
 //!
-//! | file       | what it does                                                              |
+//! | file       | contents                                                                  |
 //! |------------|---------------------------------------------------------------------------|
-//! | `identity` | the key in the cluster, joining, the session count                          |
-//! | `holds`    | the set of stacks held, the same here and at the broker                     |
-//! | `keys`     | a new key in place of the old one, after a while or when asked              |
-//! | `memory`   | the highest position seen, kept in the cluster                              |
-//! | `poll`     | the long poll: what changed                                                 |
-//! | `content`  | one deployment object: fetched, verified, parsed, resolved                  |
-//! | `report`   | reports until they are acknowledged                                         |
+//! | `identity` | the agent's key in the cluster, and joining                               |
+//! | `holds`    | the set of held stacks, synchronised with the broker                      |
+//! | `keys`     | rotation of the key, by age or on request                                 |
+//! | `memory`   | session count, highest seen position and status, stored in the cluster    |
+//! | `poll`     | the long poll for changes of the target state                             |
+//! | `content`  | fetches, verifies, parses and resolves a deployment object                |
+//! | `report`   | sends reports until they are acknowledged                                 |
 
 pub mod content;
 pub mod holds;

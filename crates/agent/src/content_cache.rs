@@ -1,5 +1,5 @@
-//! A cache of the applied contents in the cluster, so that an agent that starts while the broker
-//! is unreachable can still repair them (A9).
+//! A cache of the applied contents in the cluster, so that an agent that starts while the broker is
+//! unreachable can still repair them (A9).
 //!
 //! A content is stored in Secrets of the agent's namespace, because manifests may contain secrets. It is compressed and
 //! split into parts. The first part is in the head, which lists the other parts (shards) with their digests; most
@@ -8,7 +8,7 @@
 //! A head belongs to one sequence id. Shards are named by their digest: the same content under another sequence id (A8)
 //! needs a new head, but reuses the shards.
 //!
-//! | file   | what it is                                              |
+//! | file   | contents                                                |
 //! |--------|---------------------------------------------------------|
 //! | `head` | splits a content into Secrets, and joins them again     |
 
@@ -29,7 +29,8 @@ use head::{CONTENT_OF, ContentNames, Cut, Head, SEQUENCE};
 pub struct ContentCache {
     api: Api<Secret>,
     agent: AgentId,
-    /// Storing and evicting exclude each other, because a shard without a head may still be in use by a write.
+    /// Storing and evicting exclude each other, because a shard without a head may belong to a write in
+    /// progress.
     locks: StackLocks,
 }
 

@@ -1,8 +1,8 @@
 //! Checks what a project may do in this cluster, and with which account.
 //!
-//! An administrator defines grants; a stack cannot choose. Narrowing or withdrawing a grant *freezes* the objects that it
-//! covered: they are neither written nor deleted until they are granted again. Without I/O: the plan checks before each
-//! decision, and the worker before each request.
+//! An administrator defines grants; a stack cannot choose one. Narrowing or deleting a grant *freezes* the
+//! objects that it covered: they are neither written nor deleted until they are granted again. This module
+//! has no I/O: the plan checks grants before each decision, and the worker before each request.
 
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::reason::{Reason, Uncovered};
@@ -179,7 +179,7 @@ mod tests {
         }
         let all = grant(&["*"], &["*"]);
         assert!(!refuses(&all, "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com"));
-        assert!(refuses(&Grant::default(), "/ConfigMap/shop/a"), "empty is nothing");
+        assert!(refuses(&Grant::default(), "/ConfigMap/shop/a"), "an empty list allows nothing");
         assert!(refused(None, [&"/ConfigMap/shop/a".parse::<Key>().unwrap()]).is_empty());
         let notes = refused(Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
         assert_eq!(notes[0].reason, Reason::NotCovered(Uncovered::Kind("Secret".into())));

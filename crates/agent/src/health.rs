@@ -1,12 +1,12 @@
-//! Is a resource ready, on its way, or broken? Pure rules over what the API server last said.
+//! Pure rules that determine whether an object is ready, progressing or failed, from its last known state.
 //!
-//! They are those of kstatus, so that Brokkr agrees with the tools that people know, with its known traps fixed:
-//! a Job is ready when it is complete rather than started, a failed Pod has failed, a claim that waits for its
-//! first consumer is fine, a StatefulSet with `OnDelete` still needs its replicas, a condition about an older
-//! generation says nothing, a paused rollout is held rather than on its way, and a custom resource that its
-//! controller has not looked at yet gets a moment.
+//! The rules are those of kstatus, so that Brokkr agrees with well-known tools, with these corrections: a Job
+//! is ready when it is complete, not when it has started. A failed Pod has failed. A claim that waits for its
+//! first consumer is ready. A StatefulSet with `OnDelete` still needs its replicas. A condition of an older
+//! generation is ignored. A paused rollout is suspended, not progressing. A custom resource without a status
+//! has a grace period.
 //!
-//! Health is an observation. Nothing waits for it but people, and edges that a manifest asks for.
+//! Health is only observed. A delivery waits for it only with Namespaces and definitions.
 
 use brokkr_manifest::order::is_built_in;
 use jiff::Timestamp;
@@ -29,8 +29,8 @@ use crate::resource::{Kind, RECORD_GROUP};
 
 type Rule = fn(&ObjectView<'_>, Timestamp) -> Health;
 
-/// The built-in kinds with a meaningful status. All other built-in kinds are ready once they are applied, and
-/// custom resources are what their conditions say.
+/// The built-in kinds with a meaningful status. All other built-in kinds are ready once they are applied.
+/// Custom resources are evaluated by their conditions.
 const RULES: &[(&str, &str, Rule)] = &[
     ("apps", "Deployment", replicas::deployment),
     ("apps", "StatefulSet", replicas::stateful_set),
@@ -54,15 +54,15 @@ fn rule(group: &str, kind: &str) -> Option<Rule> {
     RULES.iter().find(|rule| (rule.0, rule.1) == (group, kind)).map(|rule| rule.2)
 }
 
-/// Whether the health of this kind is read from more than its metadata. Everything else is watched by metadata alone,
-/// so that the data of live Secrets never enters this process.
+/// Returns whether the health of this kind depends on more than its metadata. For all other kinds, the agent
+/// watches only metadata, so that the data of live Secrets never enters this process.
 #[must_use]
 pub fn reads_status(kind: &Kind) -> bool {
-    // The agent's own records say nothing that it does not know.
+    // The agent wrote its own records, so it knows their content.
     kind.group != RECORD_GROUP && (rule(&kind.group, &kind.kind).is_some() || !is_built_in(&kind.group))
 }
 
-/// The health of one object.
+/// Returns the health of one object.
 pub fn health(object: &ObjectView<'_>, now: Timestamp) -> Health {
     if object.deletion {
         return Health::new(HealthState::Terminating, "Terminating", "being deleted");
@@ -73,7 +73,7 @@ pub fn health(object: &ObjectView<'_>, now: Timestamp) -> Health {
     rule(object.group, object.kind).unwrap_or(custom::resource)(object, now)
 }
 
-/// When the passing of time alone may change the verdict: the time to ask again, if no event comes before it.
+/// Returns when to evaluate the object again, if its health may change without an event.
 pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> {
     let grace = match (object.group, object.kind) {
         ("", "Pod") if running::is_unschedulable(object) => SCHEDULING_GRACE,
@@ -83,10 +83,11 @@ pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> 
     in_grace(object, grace, now).then(|| object.created?.checked_add(grace).ok()).flatten()
 }
 
-/// Everything else in the status is about an older specification.
+/// Returns a verdict if the controller has not processed the newest specification: the status is then
+/// outdated.
 fn not_observed(object: &ObjectView<'_>) -> Option<Health> {
     let observed = object.status.get("observedGeneration").and_then(Value::as_i64);
-    // These controllers always write it, so its absence means that they have not been here yet.
+    // These controllers always write it, so if it is absent, they have not processed the object yet.
     let always = match object.group {
         "apps" => rule(object.group, object.kind).is_some(),
         group => group.is_empty() && object.kind == "ReplicationController",

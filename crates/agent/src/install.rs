@@ -1,8 +1,8 @@
 //! Installs the agent's own objects into a cluster: namespace, record kind, account, rights and fence.
 //!
-//! The agent never runs as cluster admin; installing needs more rights than the agent will have. Installing again
-//! with other arguments changes the rights, and removes those that are no longer requested. It is done when the
-//! fence is active.
+//! The agent never runs as cluster admin; the installation needs more rights than the agent gets. Installing
+//! again with other arguments changes the rights, and removes those that are no longer requested. The
+//! installation is complete when the fence is active.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -23,8 +23,8 @@ use crate::fence::{self, Verdict};
 use crate::run::kube_client;
 
 const INSTALLER: &str = "brokkr-install";
-/// Policies take effect a moment after they are written.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The maximum time that policies may take to become active.
+const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     if arguments.print {
@@ -35,15 +35,15 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     for object in &objects {
         apply(&client, object).await?;
     }
-    let kept: BTreeSet<Place> = objects.iter().map(Place::of).collect();
-    take_away::<ClusterRoleBinding>(&client, &arguments.namespace, &kept).await?;
-    take_away::<RoleBinding>(&client, &arguments.namespace, &kept).await?;
-    take_away::<ClusterRole>(&client, &arguments.namespace, &kept).await?;
-    take_away::<Role>(&client, &arguments.namespace, &kept).await?;
+    let kept: BTreeSet<ObjectName> = objects.iter().map(ObjectName::of).collect();
+    delete_stale_rights::<ClusterRoleBinding>(&client, &arguments.namespace, &kept).await?;
+    delete_stale_rights::<RoleBinding>(&client, &arguments.namespace, &kept).await?;
+    delete_stale_rights::<ClusterRole>(&client, &arguments.namespace, &kept).await?;
+    delete_stale_rights::<Role>(&client, &arguments.namespace, &kept).await?;
     wait_for_fence(&client, &arguments.namespace).await
 }
 
-/// The reader may close the pipe early.
+/// Prints the text. A closed pipe is not an error, because the reader may need only the beginning.
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -73,9 +73,9 @@ async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
 
 /// Kind, namespace (empty for none) and name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place(String, String, String);
+struct ObjectName(String, String, String);
 
-impl Place {
+impl ObjectName {
     fn of(object: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
@@ -83,8 +83,12 @@ impl Place {
     }
 }
 
-/// Rights of an earlier installation that this one does not give.
-async fn take_away<K>(client: &Client, namespace: &str, kept: &BTreeSet<Place>) -> anyhow::Result<()>
+/// Deletes roles and bindings of an earlier installation that this one does not contain.
+async fn delete_stale_rights<K>(
+    client: &Client,
+    namespace: &str,
+    kept: &BTreeSet<ObjectName>,
+) -> anyhow::Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
@@ -92,15 +96,15 @@ where
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     let mine = ListParams::default().labels(&format!("{RIGHTS_OF}={namespace}"));
     for found in all.list(&mine).await.with_context(|| format!("list {kind}s of this agent"))? {
-        let (place, name) = (found.namespace().unwrap_or_default(), found.name_any());
-        if kept.contains(&Place(kind.to_string(), place.clone(), name.clone())) {
+        let (found_in, name) = (found.namespace().unwrap_or_default(), found.name_any());
+        if kept.contains(&ObjectName(kind.to_string(), found_in.clone(), name.clone())) {
             continue;
         }
         let resource = ApiResource::erase::<K>(&());
-        let api: Api<DynamicObject> = if place.is_empty() {
+        let api: Api<DynamicObject> = if found_in.is_empty() {
             Api::all_with(client.clone(), &resource)
         } else {
-            Api::namespaced_with(client.clone(), &place, &resource)
+            Api::namespaced_with(client.clone(), &found_in, &resource)
         };
         api.delete(&name, &Default::default()).await.with_context(|| format!("delete {kind} {name}"))?;
         println!("{kind} {name} deleted");
@@ -129,11 +133,11 @@ async fn wait_for_fence(client: &Client, namespace: &str) -> anyhow::Result<()> 
             println!("the admission policy is active");
             return Ok(());
         };
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > FENCE_TIMEOUT {
             bail!(
                 "the admission policy is not active after {} s: {wrong}. Brokkr needs Kubernetes 1.30 or newer, with \
                  ValidatingAdmissionPolicy",
-                PATIENCE.as_secs()
+                FENCE_TIMEOUT.as_secs()
             );
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,10 +1,10 @@
-//! The agent: one per cluster. Pulls its target state, applies it, repairs drift, reports.
+//! The agent, one for each cluster. It pulls its target state, applies it, repairs drift and sends reports.
 //!
 //! ```text
 //! broker_link → plan (pure) → execute (writes) ⇄ observe (watches) → broker_link/report
 //! ```
 //!
-//! Start at [`run`] for the wiring, at [`reconcile`] for the loop, and at [`plan`] for every decision.
+//! Start at [`run`] for the wiring, at [`reconcile`] for the loop, and at [`plan`] for the decisions.
 
 pub mod admin;
 pub mod args;

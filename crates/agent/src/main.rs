@@ -1,10 +1,10 @@
-//! Entry point: parse the arguments, install the crypto provider, run.
+//! Entry point: installs the crypto provider, parses the arguments and runs the command.
 
 use brokkr_agent::args::{Arguments, Command};
 use brokkr_agent::{install, run};
 use clap::Parser as _;
 
-/// Returns memory to the system: a list of ten thousand objects is large, but short-lived.
+/// An allocator that returns memory to the system: a list of ten thousand objects is large, but short-lived.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

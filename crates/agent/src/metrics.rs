@@ -1,8 +1,8 @@
 //! The metrics of the agent.
 //!
-//! No metric has a label per stack or object: the number of series does not depend on what the agent
-//! manages. Current values are collected on request (see
-//! `admin.rs`). `docs/metrics.md` explains each; a test compares.
+//! No metric has a label for stacks or objects, so the number of series does not grow with them. Current
+//! values are collected on request (see `admin.rs`). `docs/metrics.md` explains each metric; a test compares
+//! the page with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,35 +22,35 @@ use crate::model::{ApplyReason, Step, StepResult};
 use crate::reconcile::counts::Counts;
 use crate::reconcile::passes::Outcome;
 
-/// Seconds. A reconciliation may wait for a namespace for days.
+/// Buckets in seconds. A reconciliation may wait for a namespace for days.
 const PASSES: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
-/// Seconds. A request is abandoned after 30.
+/// Buckets in seconds. A request is abandoned after 30.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct OutcomeLabels {
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CarriedOut {
+struct StepLabels {
     step: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     verb: &'static str,
     status: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InState {
+struct StateLabels {
     state: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Said {
+struct ConditionLabels {
     condition: String,
     status: String,
 }
@@ -59,17 +59,17 @@ struct Said {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     started: Instant,
-    reconciles: Family<Ended, Counter>,
+    reconciles: Family<OutcomeLabels, Counter>,
     durations: Histogram,
-    steps: Family<CarriedOut, Counter>,
-    requests: Family<Answered, Counter>,
+    steps: Family<StepLabels, Counter>,
+    requests: Family<RequestLabels, Counter>,
     request_durations: Histogram,
     repairs: Counter,
     polls_failed: Counter,
     reports_waiting: Gauge,
     key_since: Gauge,
     key_life: Gauge,
-    /// When the broker last answered a poll, in milliseconds since the start.
+    /// When the broker last answered a poll, in milliseconds after the start.
     answered: Arc<AtomicU64>,
 }
 
@@ -95,7 +95,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts a finished reconciliation.
     pub fn reconciled(&self, outcome: Outcome, took: Duration) {
-        self.reconciles.get_or_create(&Ended { outcome: outcome.into() }).inc();
+        self.reconciles.get_or_create(&OutcomeLabels { outcome: outcome.into() }).inc();
         self.durations.observe(took.as_secs_f64());
     }
 
@@ -105,7 +105,7 @@ impl Metrics {
             StepResult::Failed(failure) => failure.class.into(),
             _ => "done",
         };
-        self.steps.get_or_create(&CarriedOut { step: step.name(), outcome }).inc();
+        self.steps.get_or_create(&StepLabels { step: step.name(), outcome }).inc();
         if let (Step::Apply { why, .. }, StepResult::Applied { seen, .. }) = (step, answer) {
             let put_back = match why {
                 ApplyReason::Deliver => false,
@@ -118,19 +118,19 @@ impl Metrics {
         }
     }
 
-    /// The API server answered, or did not.
+    /// Counts a request to the API server; `status` is none if there was no response.
     pub fn asked(&self, verb: &'static str, status: Option<StatusCode>, took: Duration) {
-        self.requests.get_or_create(&Answered { verb, status: status_class(status) }).inc();
+        self.requests.get_or_create(&RequestLabels { verb, status: status_class(status) }).inc();
         self.request_durations.observe(took.as_secs_f64());
     }
 
-    /// The broker answered a poll.
+    /// Records that the broker answered a poll.
     pub fn heard(&self) {
         let since = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.answered.store(since, Ordering::Relaxed);
     }
 
-    /// A poll failed.
+    /// Counts a failed poll.
     pub fn unheard(&self) {
         self.polls_failed.inc();
     }
@@ -208,15 +208,15 @@ impl Metrics {
 
 /// Registers the counts of the reconciler.
 pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
-    let stacks = Family::<InState, Gauge>::default();
+    let stacks = Family::<StateLabels, Gauge>::default();
     for (state, count) in &counts.stacks {
-        stacks.get_or_create(&InState { state: (*state).into() }).set(*count);
+        stacks.get_or_create(&StateLabels { state: (*state).into() }).set(*count);
     }
     registry.register("stacks", "Stacks, by phase", stacks);
-    let conditions = Family::<Said, Gauge>::default();
+    let conditions = Family::<ConditionLabels, Gauge>::default();
     for ((condition, status), count) in &counts.conditions {
-        let said = Said { condition: condition.to_string(), status: status.to_string() };
-        conditions.get_or_create(&said).set(*count);
+        let labels = ConditionLabels { condition: condition.to_string(), status: status.to_string() };
+        conditions.get_or_create(&labels).set(*count);
     }
     registry.register("stack_conditions", "Stacks, by condition and status", conditions);
     gauge(registry, "objects", "Objects that the stacks own", counts.objects);
@@ -231,7 +231,7 @@ pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
     );
 }
 
-/// Conflicts and overload are expected, and counted apart from other refusals.
+/// Returns the label for a status. Conflicts and overload are expected, and so counted separately.
 fn status_class(status: Option<StatusCode>) -> &'static str {
     match status.map(|status| status.as_u16()) {
         None => "none",

@@ -1,4 +1,4 @@
-//! The data that decisions are made on, and the steps that they lead to.
+//! The input of decisions, and the resulting steps.
 //!
 //! | file        | contents                                                        |
 //! |-------------|-----------------------------------------------------------------|

@@ -1,18 +1,18 @@
-//! What is live in the cluster, as far as it is ours: one watch per kind, one compact index.
+//! Observes the live objects with our label: one watch per kind feeds one compact index.
 //!
-//! No object is kept. An event is reduced to a [`SeenObject`](crate::model::SeenObject) as it is decoded:
-//! who owns it, the hash of our managedFields entry, and the verdict on its health.
-
+//! Whole objects are not stored. An event is reduced to a [`SeenObject`](crate::model::SeenObject) while it
+//! is decoded: its owner, the hash of our managedFields entry, and its health.
 //!
-//! | file      | what it does                                                    |
-//! |-----------|-----------------------------------------------------------------|
-//! | `watch`   | which watches run                                                |
-//! | `follow`  | one watch: list, watch, recover                                  |
-//! | `ask`     | the requests of a watch, and what a refusal means                |
-//! | `served`  | whether and how a kind is served                                 |
-//! | `tracked`, `digest` | an object, reduced while it is decoded                 |
-//! | `timing`   | how long to wait for what                                        |
-//! | `index`   | what is live, by key                                             |
+//! | file                | contents                                                         |
+//! |---------------------|------------------------------------------------------------------|
+//! | `watch`             | starts and stops watches                                         |
+//! | `follow`            | one watch: list, watch, recover                                  |
+//! | `request`           | the requests of a watch, and the meaning of refusals             |
+//! | `served`            | whether and in which version a kind is served                    |
+//! | `change`            | the changes that watches report                                  |
+//! | `tracked`, `digest` | reduce an object while it is decoded                             |
+//! | `timing`            | intervals and time limits of a watch                             |
+//! | `index`             | the live objects, by key                                         |
 
 mod change;
 mod digest;

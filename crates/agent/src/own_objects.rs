@@ -15,13 +15,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The label of the agent's own objects. Not `brokkr.io/agent`, which watches select by.
+/// The label of the agent's own objects. Watches select by another label, `brokkr.io/agent`.
 pub const KEPT_BY: &str = "brokkr.io/kept-by";
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
 /// The number of locks. Stacks that share a lock wait for each other.
-const TURNS: usize = 64;
+const LOCKS: usize = 64;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -54,16 +54,16 @@ pub fn labels(agent: AgentId, of: &str, stack: StackId) -> BTreeMap<String, Stri
     [(KEPT_BY.to_owned(), agent.to_string()), (of.to_owned(), stack.to_string())].into()
 }
 
-/// Returns the last part of an id: the first part is a timestamp, which ids of the same moment share.
+/// Returns the last part of an id, because the first part is a timestamp, which several ids may share.
 #[must_use]
 pub fn tail(stack: StackId) -> String {
     let id = stack.0.simple().to_string();
     id[id.len() - 12..].to_owned()
 }
 
-/// One lock per group of stacks: changes to the stored objects of one stack are made one after another.
+/// Locks for stacks, so that the stored objects of one stack are changed by one task at a time.
 #[derive(Clone)]
-pub struct StackLocks(Arc<[Mutex<()>; TURNS]>);
+pub struct StackLocks(Arc<[Mutex<()>; LOCKS]>);
 
 impl Default for StackLocks {
     fn default() -> Self {
@@ -73,7 +73,7 @@ impl Default for StackLocks {
 
 impl StackLocks {
     pub async fn lock(&self, stack: StackId) -> MutexGuard<'_, ()> {
-        self.0[usize::from(stack.0.as_bytes()[15]) % TURNS].lock().await
+        self.0[usize::from(stack.0.as_bytes()[15]) % LOCKS].lock().await
     }
 }
 

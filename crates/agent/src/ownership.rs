@@ -1,8 +1,8 @@
 //! The ownership metadata that Brokkr puts on every object that it applies.
 //!
-//! Watches select by the label; the annotations name the stack that owns the object. The `id`
-//! annotation names the resource itself, because controllers copy labels and annotations onto
-//! children, and a copy must not look like ours.
+//! Watches select by the label; the annotations name the stack that owns the object. The `id` annotation
+//! names the resource itself, because controllers copy labels and annotations to child objects, and these
+//! must not look like ours.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -18,21 +18,21 @@ pub const CHECKSUM: &str = "brokkr.io/checksum";
 pub const SEQUENCE: &str = "brokkr.io/sequence";
 pub const ID: &str = "brokkr.io/id";
 pub const PRUNE: &str = "brokkr.io/prune";
-/// `recreate`: the object may be deleted and created again where an immutable field changes.
+/// `recreate`: the object may be deleted and created again if an immutable field changes.
 pub const REPLACE: &str = "brokkr.io/replace";
 
-/// What is written on every resource of one deployment object.
+/// The ownership metadata of every resource of one deployment object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub agent: AgentId,
     pub stack: StackId,
     pub checksum: Checksum,
-    /// Changes only together with the checksum: equal content again writes nothing.
+    /// Changes only together with the checksum, so that a new version with the same content causes no writes.
     pub sequence: SequenceId,
 }
 
-/// Returns the body of an apply: the manifest's object, our metadata, and the uid where the object must exist
-/// already (the server then refuses to create another one).
+/// Returns the body of an apply: the object of the manifest with our metadata. With a uid, the server refuses
+/// the apply unless the object still has this uid.
 #[must_use]
 pub fn apply_metadata(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&Uid>) -> Value {
     let Some(root) = body.as_object_mut() else { return body };
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b4_every_applied_resource_carries_stack_id_and_checksum_beside_what_the_user_wrote() {
+    fn b4_every_applied_resource_has_stack_id_and_checksum_in_addition_to_the_users_metadata() {
         let key: Key = "/ConfigMap/shop/settings".parse().unwrap();
         let stamp = Stamp {
             agent: AgentId::generate(),

@@ -6,25 +6,25 @@
 //!
 //! From top to bottom; a file imports only files below it:
 //!
-//! | file                 | what it decides                                                        |
+//! | file                 | contents                                                               |
 //! |----------------------|------------------------------------------------------------------------|
 //! | `deliver`            | the stages of a delivery, one after the other                          |
-//! | `remove`             | the removal of a stack, until everything is seen to be gone            |
+//! | `remove`             | the removal of a stack, until all objects are gone                     |
 //! | `steady`             | repairs of drift, sweeps and health once everything is applied         |
-//! | `prune`              | deletes what the new object no longer contains                         |
+//! | `prune`              | deletes objects that the new version no longer contains                |
 //! | `prerequisites`      | Namespaces and definitions before everything else                      |
 //! | `preflight`          | rights and ownership before the first write                            |
 //! | `write`              | dry runs, then server-side apply, in order                             |
-//! | `stop`               | stops a delivery; takes new Namespaces back                            |
-//! | `record`             | what is recorded with each transition                                  |
-//! | `dispose`            | what may be done with one object that should go (B6, C5, C6)           |
+//! | `stop`               | stops a delivery, and deletes its new Namespaces                       |
+//! | `record`             | builds the record for each transition                                  |
+//! | `dispose`            | how to dispose of an object that is no longer needed (B6, C5, C6)      |
 //! | `view`, `conditions` | the conditions of the stack as a whole (F5)                            |
 //! | `readiness`          | which objects are not ready, and why                                   |
-//! | `absorb`             | what the result of a step changes                                      |
-//! | `contest`            | drift, and objects that others change as often as they are repaired    |
+//! | `absorb`             | applies the result of a step to record and progress                    |
+//! | `contest`            | drift, and objects that others change again after every repair         |
 //! | `retry`              | when a failed request is made again, and when it is reported           |
-//! | `report`             | what is reported                                                       |
-//! | `timing`             | how long to wait for what                                              |
+//! | `report`             | builds the reports                                                     |
+//! | `timing`             | intervals and time limits                                              |
 
 pub mod absorb;
 pub mod conditions;

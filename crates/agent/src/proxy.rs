@@ -5,16 +5,17 @@
 
 use hyper_util::client::proxy::matcher::Matcher;
 
-/// Removes the proxy of the environment where `NO_PROXY` matches. A proxy in the kubeconfig stays.
+/// Removes the proxy of the environment if `NO_PROXY` matches the API server. A proxy in the kubeconfig
+/// stays.
 pub fn past_no_proxy(config: &mut kube::Config) {
     let named = std::env::var("HTTPS_PROXY").or_else(|_| std::env::var("https_proxy"));
     let named = named.ok().and_then(|url| url.parse().ok());
-    if is_passed_by(config, named.as_ref(), &Matcher::from_env()) {
+    if is_bypassed(config, named.as_ref(), &Matcher::from_env()) {
         config.proxy_url = None;
     }
 }
 
-fn is_passed_by(config: &kube::Config, named: Option<&http::Uri>, environment: &Matcher) -> bool {
+fn is_bypassed(config: &kube::Config, named: Option<&http::Uri>, environment: &Matcher) -> bool {
     named.is_some()
         && config.proxy_url.as_ref() == named
         && environment.intercept(&config.cluster_url).is_none()
@@ -26,25 +27,25 @@ mod tests {
 
     const PROXY: &str = "http://proxy.example:3128";
 
-    fn is_passed(server: &str, taken: &str, no_proxy: &str) -> bool {
+    fn bypasses(server: &str, proxy: &str, no_proxy: &str) -> bool {
         let mut config = kube::Config::new(server.parse().unwrap());
-        config.proxy_url = Some(taken.parse().unwrap());
+        config.proxy_url = Some(proxy.parse().unwrap());
         let environment = Matcher::builder().https(PROXY).no(no_proxy).build();
-        is_passed_by(&config, Some(&PROXY.parse().unwrap()), &environment)
+        is_bypassed(&config, Some(&PROXY.parse().unwrap()), &environment)
     }
 
     #[test]
-    fn no_proxy_is_held_against_the_api_servers_address() {
-        assert!(is_passed("https://10.0.0.1:6443", PROXY, "10.0.0.0/8"));
-        assert!(is_passed("https://api.cluster.example", PROXY, ".cluster.example"));
-        assert!(!is_passed("https://192.168.0.1:6443", PROXY, "10.0.0.0/8"));
+    fn no_proxy_is_compared_with_the_api_servers_address() {
+        assert!(bypasses("https://10.0.0.1:6443", PROXY, "10.0.0.0/8"));
+        assert!(bypasses("https://api.cluster.example", PROXY, ".cluster.example"));
+        assert!(!bypasses("https://192.168.0.1:6443", PROXY, "10.0.0.0/8"));
         assert!(
-            !is_passed("https://10.0.0.1:6443", PROXY, "proxy.example"),
-            "the proxy's own name is no reason"
+            !bypasses("https://10.0.0.1:6443", PROXY, "proxy.example"),
+            "the proxy's own name does not matter"
         );
         assert!(
-            !is_passed("https://10.0.0.1:6443", "http://bastion:3128", "10.0.0.0/8"),
-            "named by the kubeconfig"
+            !bypasses("https://10.0.0.1:6443", "http://bastion:3128", "10.0.0.0/8"),
+            "the proxy is from the kubeconfig"
         );
     }
 }

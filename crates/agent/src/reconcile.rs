@@ -1,4 +1,4 @@
-//! The reconciler: one task that decides, for every stack of this agent.
+//! The reconciler: one task that decides for all stacks of this agent.
 //!
 //! It applies messages of the broker, changes from the watches and results of its own requests to its
 //! [`ReconcilerState`], makes a plan for each affected stack, and has the worker execute it. Nothing here waits
@@ -108,7 +108,8 @@ impl Reconciler {
         reconciler
     }
 
-    /// Resumes a stack of the last run: watched at once, reported again, and continued when the broker answers.
+    /// Resumes a stack of the last run: watches its kinds, sends its pending reports again, and continues
+    /// when the broker answers.
     fn resume(&mut self, record: Record) {
         self.watches.ensure(record.inventory.values().map(|entry| &entry.kind));
         self.send(record.reports.clone());
@@ -164,7 +165,8 @@ impl Reconciler {
         }
     }
 
-    /// F1: finds what no event reported. Lists again, checks every object once, and stops watches that no stack needs.
+    /// F1: finds changes that no event reported. Lists all kinds again, checks every object once, and stops
+    /// watches that no stack needs.
     fn sweep(&mut self) {
         let mut kinds = self.state.sweep();
         kinds.insert(wire::kind().name());
@@ -213,7 +215,7 @@ impl Reconciler {
         }
     }
 
-    /// Logs objects that carry our metadata and are in no record. They are not changed.
+    /// Logs objects with our metadata that are in no record. They are not changed.
     fn report_orphans(&mut self) {
         for orphan in self.state.orphans() {
             if !self.orphans.insert(orphan.uid.clone()) {
@@ -251,7 +253,7 @@ impl Reconciler {
         }
     }
 
-    /// Definitions and namespaces are watched only while a stack waits for one.
+    /// Watches definitions and namespaces while a stack waits for one.
     fn watch_prerequisite(&mut self, id: StackId, on: &BTreeSet<Prerequisite>) {
         for prerequisite in [Prerequisite::Definition, Prerequisite::Namespace] {
             let waiting = self.blocked_on.entry(prerequisite).or_default();

@@ -1,4 +1,4 @@
-//! How a kind of resource is addressed at the API server.
+//! Kinds of resources, and their paths at the API server.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,8 +13,8 @@ use crate::intern::Interner;
 /// The API group of the agent's own records.
 pub const RECORD_GROUP: &str = "brokkr.io";
 
-/// One served kind. Kept with each inventory entry, so that a restart needs no discovery to find
-/// again what it owns; so it is a pointer to what all entries of that kind share.
+/// One served kind. Each inventory entry has it, so that the agent needs no discovery after a restart to find
+/// its objects. It is a pointer, because all entries of the kind share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "Served", into = "Served")]
 pub struct Kind(Arc<Served>);
@@ -50,7 +50,7 @@ impl Deref for Kind {
 }
 
 impl Kind {
-    /// Identity of the kind across versions: what watches and keys are grouped by.
+    /// Returns the identity of the kind without the version, by which watches and keys are grouped.
     #[must_use]
     pub fn name(&self) -> KindName {
         KindName { group: self.group.clone(), kind: self.kind.clone() }
@@ -61,7 +61,7 @@ impl Kind {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `/apis/apps/v1/namespaces/shop/deployments/web`
+    /// Returns a path such as `/apis/apps/v1/namespaces/shop/deployments/web`.
     #[must_use]
     pub fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
@@ -84,7 +84,7 @@ impl Kind {
         self.path(key.namespace.as_deref(), Some(&key.name))
     }
 
-    /// Whether its objects have Pods.
+    /// Returns whether its objects have Pods.
     #[must_use]
     pub fn has_pods(&self) -> bool {
         match self.group.as_str() {
@@ -102,7 +102,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Group and kind, whatever the version.
+/// Group and kind, without the version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KindName {
     pub group: String,
@@ -146,7 +146,7 @@ pub fn object_ref(key: &Key) -> ObjectRef {
     }
 }
 
-/// Whether an object is in this Namespace, or of the kind that this definition makes known.
+/// Returns whether an object is in this Namespace, or in the group of this definition.
 #[must_use]
 pub fn is_contained_in(object: &Key, prerequisite: &Key) -> bool {
     let name = KindName::of(prerequisite);

@@ -1,4 +1,4 @@
-//! The wiring: identity, stored state and tasks. Reads top to bottom.
+//! The wiring: identity, stored state and tasks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,13 +30,13 @@ use crate::{fence, proxy};
 
 /// The capacity of the channel for changes: a flood slows the watches down instead of filling the memory.
 const CHANGES: usize = 4096;
-/// An earlier run of this agent has finished its writes by then.
+/// After this time, an earlier run of this agent has finished its writes.
 const EARLIER_RUN_ENDS: Duration = Duration::from_secs(90);
 
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     start_logging(arguments.log_json);
-    // From the beginning: the first process of a container gets only signals that it handles, and a start that
-    // waits could only be killed.
+    // Signals are handled from the beginning: the first process of a container gets only signals that it
+    // handles, so a waiting start could otherwise only be killed.
     tokio::select! {
         done = Box::pin(work(arguments)) => done,
         signal = stopped() => {
@@ -51,11 +51,11 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let admin = Admin::new(metrics.clone(), arguments.polling_interval);
     if let Some(address) = arguments.admin_listen {
         let listener = Admin::bind(address).await?;
-        // Before the start waits for anything: /readyz shows what it waits for.
+        // Before the first wait, so that /readyz shows what the start waits for.
         tokio::spawn(admin.clone().serve(listener));
     }
     let requests = kube_client(arguments.kubeconfig.as_deref()).await?;
-    // A client of their own, so that watches never delay writes.
+    // A separate client, so that watches never delay writes.
     let watching = kube_client(arguments.kubeconfig.as_deref()).await?;
 
     let anonymous = broker_client(&arguments, Credential::None)?;
@@ -84,7 +84,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         start.retry_until_done(Hop::Token, "increment the session count", || memory.start(earlier)).await;
     let session = remembered.session;
     let contents = ContentCache::new(&requests, &arguments.namespace, agent);
-    // Including stacks with unreadable records: they are not changed, and still held.
+    // Including stacks with unreadable records, which are not changed, but still held.
     let stacks = records.stacks();
     start
         .retry_until_done(Hop::Rights, "remove cached content of unknown stacks", || async {
@@ -156,7 +156,7 @@ fn start_logging(json: bool) {
     if json { builder.json().init() } else { builder.init() }
 }
 
-/// The client makes no retries: callers do.
+/// Returns a client without retries, because callers retry.
 pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
     let mut config = match kubeconfig {
         Some(path) => {

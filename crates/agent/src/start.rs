@@ -1,5 +1,5 @@
-//! The start of the agent: it waits for the broker and for the API server, and what it waits for is
-//! written to the cluster, where `brokkr agent join` reads it (see [`brokkr_install::start`]).
+//! The start of the agent: it waits for the broker and the API server. What it waits for is written to the
+//! cluster, where `brokkr agent join` reads it (see [`brokkr_install::start`]).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Start {
         Self { maps: Api::namespaced(client.clone(), namespace), admin }
     }
 
-    /// Retries until it succeeds. An error that does not show its hop is attributed to `step`.
+    /// Retries until the attempt succeeds. An error that does not show its hop is attributed to `step`.
     pub async fn retry_until_done<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         step: Hop,
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn unreachable(stage: Stage, proxy: Option<&str>) -> anyhow::Error {
-        let source = TransportError { reason: "so".to_owned(), stage, certificate: false };
+        let source = TransportError { reason: "refused".to_owned(), stage, certificate: false };
         let url = "https://brokkr.example/".parse().unwrap();
         let error = ClientError::Unreachable {
             url,
@@ -168,6 +168,6 @@ mod tests {
         }
         assert_eq!(hop(&anyhow!("no fence is active"), Hop::Fence), Hop::Fence);
         let line = one_line(&unreachable(Stage::Connect, None));
-        assert_eq!(line, "join the broker: cannot reach https://brokkr.example/: so");
+        assert_eq!(line, "join the broker: cannot reach https://brokkr.example/: refused");
     }
 }

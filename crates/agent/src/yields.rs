@@ -1,17 +1,20 @@
-//! Fields that a manifest yields (`brokkr.io/yield`): what of them goes into an apply to an object that is there.
+//! Decides which yielded fields (`brokkr.io/yield`) are part of an apply to an existing object.
 //!
-//! To leave such a field out is not enough: the server drops a field that its only owner no longer sends, and
-//! `spec.replicas` would fall back to 1. So it depends on who owns it now. If another manager does, it is left out. If
-//! only we do, it is sent as it is. Either way its value stays, whatever the manifest says.
+//! Omitting them is not enough: the server removes a field that its only owner no longer sends, and
+//! `spec.replicas` would fall back to 1. So it depends on the current owner. If another manager owns the
+//! field, it is omitted. If only we own it, it is sent with its live value. In both cases its value stays,
+//! whatever the manifest says.
 //!
-//! Between the read and the apply another manager may take it over; therefore the apply carries the version that was seen.
+//! Another manager may take the field over between the read and the apply. So the apply contains the
+//! resourceVersion of the read.
 
 use brokkr_manifest::yields::FieldPath;
 use serde_json::{Map, Value, json};
 
 use crate::ownership::FIELD_MANAGER;
 
-/// The body to apply to the `live` object. With its resourceVersion, so that it is refused if that changed.
+/// Returns the body to apply to the `live` object, with its resourceVersion, so that the server refuses the
+/// apply if the object has changed.
 #[must_use]
 pub fn yielded(mut body: Value, live: &Value, paths: &[FieldPath]) -> Value {
     for path in paths {
@@ -26,8 +29,8 @@ pub fn yielded(mut body: Value, live: &Value, paths: &[FieldPath]) -> Value {
     body
 }
 
-/// What we have to send of the live value so that nothing of it changes. Maps are taken apart, since each of
-/// their fields may have an owner of its own.
+/// Returns the part of the live value that must be sent so that nothing changes. Maps are split, because each
+/// of their fields may have another owner.
 fn keep(live: &Value, names: &[String]) -> Option<Value> {
     let value = names.iter().try_fold(live, |value, name| value.get(name))?;
     if let (Value::Object(fields), false) = (value, is_whole(live, names)) {
@@ -42,7 +45,7 @@ fn keep(live: &Value, names: &[String]) -> Option<Value> {
     (ours && !theirs).then(|| value.clone())
 }
 
-/// Whether this map is owned as one thing.
+/// Returns whether this map is owned as a whole.
 fn is_whole(live: &Value, names: &[String]) -> bool {
     entries(live).any(|entry| find(&entry["fieldsV1"], names).is_some_and(is_leaf))
 }
@@ -60,7 +63,7 @@ fn entries(live: &Value) -> impl Iterator<Item = &Value> {
     live.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A tree of fields contains the path, or owns something above it as one thing.
+/// Returns whether a tree of fields contains the path, or owns a field above it as a whole.
 fn owns(fields: &Value, names: &[String]) -> bool {
     (1..=names.len()).any(|depth| {
         find(fields, &names[..depth]).is_some_and(|found| depth == names.len() || is_leaf(found))
@@ -75,7 +78,7 @@ fn is_leaf(fields: &Value) -> bool {
     fields.as_object().is_some_and(Map::is_empty)
 }
 
-/// Removes the field, and the maps around it that are empty without it.
+/// Removes the field, and the enclosing maps that become empty.
 fn take(value: &mut Value, names: &[String]) {
     let Some((last, above)) = names.split_last() else { return };
     let parent = above.iter().try_fold(&mut *value, |parent, name| parent.get_mut(name));
@@ -118,7 +121,7 @@ mod tests {
         json!({"metadata": {"resourceVersion": "41", "managedFields": entries}, "spec": spec})
     }
 
-    /// The `spec` that would be applied.
+    /// Returns the `spec` that would be applied.
     #[track_caller]
     fn sends(manifest: &Value, live: &Value) -> Value {
         let sent = yielded(manifest.clone(), live, &paths(manifest).unwrap());
@@ -136,7 +139,7 @@ mod tests {
         let scaler = entry("autoscaler", json!({"f:spec": {"f:replicas": {}}}));
         let scaled = live(json!({"replicas": 7, "paused": false}), &[ours, scaler.clone()]);
         assert_eq!(sends(&manifest, &scaled), json!({"paused": false}));
-        // Shared: without ours it is still theirs.
+        // Shared: if we omit it, the other manager still owns it.
         let both = entry(FIELD_MANAGER, json!({"f:spec": {"f:replicas": {}}}));
         assert_eq!(
             sends(&manifest, &live(json!({"replicas": 2}), &[both, scaler])),
@@ -145,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_alone_is_sent_as_it_is_and_not_as_the_manifest_has_it() {
+    fn fields_that_only_we_own_are_sent_with_their_live_value() {
         let ours = entry(FIELD_MANAGER, json!({"f:spec": {"f:replicas": {}, "f:paused": {}}}));
         let other = entry("kubectl", json!({"f:spec": {"f:minReadySeconds": {}}}));
         let object = live(json!({"replicas": 2, "paused": false}), &[ours, other]);
         let newer = manifest(REPLICAS, json!({"replicas": 5, "paused": true}));
         assert_eq!(sends(&newer, &object), json!({"replicas": 2, "paused": true}));
-        // No longer in the manifest: to leave it out would drop it.
+        // No longer in the manifest: the server would remove it if we omitted it.
         let without = manifest(REPLICAS, json!({"paused": true}));
         assert_eq!(sends(&without, &object), json!({"replicas": 2, "paused": true}));
     }
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_are_taken_apart_by_owner_unless_they_are_owned_as_one() {
+    fn maps_are_split_by_owner_unless_they_are_owned_as_a_whole() {
         let manifest = manifest("spec.limits", json!({"limits": {"a": 1, "b": 1}, "paused": true}));
         let ours = entry(FIELD_MANAGER, json!({"f:spec": {"f:limits": {".": {}, "f:a": {}}}}));
         let theirs = entry("tuner", json!({"f:spec": {"f:limits": {"f:b": {}, "f:c": {}}}}));

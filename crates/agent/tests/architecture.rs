@@ -9,7 +9,7 @@ const LAYERS: &[&[&str]] = &[
     &["crate"],
     // Entry points and wiring.
     &["run", "install", "start"],
-    // The loop, and what carries its decisions out.
+    // The loop, and the execution of its decisions.
     &["reconcile"],
     &["diagnose", "broker_link"],
     // The listener for health checks, and the metrics that everything below counts with.
@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     // Decisions. Pure: no client, no clock, no await.
     &["plan"],
     &["grant"],
-    // The cluster as it is watched and as it is recorded.
+    // The observed and the recorded state of the cluster.
     &["observe", "inventory", "content_cache", "fence", "yields"],
     // Data.
     &["model"],
@@ -53,7 +53,7 @@ fn no_modules_import_each_other_in_a_circle() {
     assert_eq!(modules().cycles(|_| true), Vec::<Vec<String>>::new());
 }
 
-/// The plan is pure: it must not even be able to reach what talks to a server.
+/// The plan is pure: it must not import modules that send requests.
 #[test]
 fn the_plan_imports_only_data_and_the_grant() {
     let modules = modules();

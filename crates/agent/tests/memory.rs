@@ -1,4 +1,4 @@
-//! What one live object costs: ten thousand of them, and everything else, have to fit into 64 MiB.
+//! The memory of one live object: ten thousand of them, and everything else, must fit into 64 MiB.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 const OBJECTS: u32 = 10_000;
 
-/// Resident memory of this process. Counting what the allocator hands out would need unsafe code, and would
-/// not show what the allocator itself takes.
+/// Returns the resident memory of this process. Counting allocations would need unsafe code, and would not
+/// include the overhead of the allocator.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
@@ -33,7 +33,7 @@ fn deployment() -> Kind {
     })
 }
 
-/// A Deployment as the API server sends it, without the parts that are skipped anyway.
+/// Returns a Deployment as the API server sends it, without the parts that the agent skips.
 fn live(key: &Key, agent: AgentId, stack: StackId, number: u32) -> Vec<u8> {
     json!({
         "metadata": {
@@ -61,7 +61,7 @@ fn live(key: &Key, agent: AgentId, stack: StackId, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_live_object_and_its_line_in_the_inventory_cost_a_few_hundred_bytes() {
+fn a_live_object_and_its_inventory_entry_cost_a_few_hundred_bytes() {
     let kind = deployment();
     let (agent, stack) = (AgentId::generate(), StackId::generate());
     let part = Arc::new(Part { kind: kind.name(), namespace: None, of: 1 });
@@ -87,7 +87,7 @@ fn a_live_object_and_its_line_in_the_inventory_cost_a_few_hundred_bytes() {
                 index.absorb(Change::Present(key, Box::new(seen)));
             }
         };
-    // Whatever is needed only once is there before anything is measured.
+    // One-time allocations happen before the measurement.
     fill(&mut Index::default(), None, 0..500);
 
     index.absorb(Change::Listing(part.clone()));

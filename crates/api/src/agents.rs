@@ -1,4 +1,4 @@
-//! Agents: joining, sessions, what they hold, what targets them.
+//! Agents: joining, sessions, the stacks that they hold, and the stacks that target them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -29,29 +29,29 @@ pub struct Agent {
     pub created_at: Timestamp,
     /// When the agent last asked for its target state.
     pub last_seen_at: Option<Timestamp>,
-    /// Whether it is there, judged by how often it asks.
+    /// Whether the agent polls as often as expected.
     pub presence: Presence,
-    /// Of which version it was when it last started, as it said.
+    /// The version that the agent reported when it last started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How often the agent has started; two with the same count both hold.
+    /// How often the agent has started. If two processes have the same count, neither writes.
     pub session_count: i64,
     pub session_tied: bool,
-    /// Since when it has the key with which it proves who it is. Left out by brokers before 0.2.
+    /// When the agent registered its current key. Absent from brokers before 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_since: Option<Timestamp>,
-    /// It was asked for a new key and has not registered one yet.
+    /// When the agent was asked for a new key; absent once it has registered one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotation_asked_at: Option<Timestamp>,
-    /// Since when its keys are refused. A join token for it lets it in again.
+    /// When the agent's keys were revoked. It can join again with a new join token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
-    /// It was given up: its cluster did not come back, and nothing is owed there.
+    /// Set if the agent was abandoned: its cluster is lost, and nothing there needs to be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<Abandoned>,
 }
 
-/// Who gave an agent up, when and why.
+/// Who abandoned an agent, when and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Abandoned {
     pub at: Timestamp,
@@ -68,7 +68,7 @@ pub struct AbandonAgent {
     pub reason: String,
 }
 
-/// Changes what is given, leaves the rest. Labels and annotations are replaced as a whole.
+/// Changes the given fields of an agent. Labels and annotations are replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPatch {
@@ -80,7 +80,7 @@ pub struct AgentPatch {
     pub annotations: Option<Labels>,
 }
 
-/// A join token, with the public half of the key that the agent made in its cluster.
+/// Registers an agent with a join token and the public half of the key that it generated in its cluster.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterAgent {
@@ -97,7 +97,7 @@ pub struct RegisteredAgent {
     pub installation_id: InstallationId,
 }
 
-/// The public half of a new key, that the agent has made and stored.
+/// The public half of a new key that the agent has generated and stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateKey {
@@ -108,20 +108,20 @@ pub struct RotateKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RotatedKey {
     pub public_key: String,
-    /// Until when the key before it is good, too.
+    /// Until when the previous key is also valid.
     pub old_key_until: Option<Timestamp>,
 }
 
-/// Asks for a join token for an agent that exists: it keeps its id, labels and targets and gets a new key.
+/// Requests a join token for an existing agent, which keeps its id, labels and targets and gets a new key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RejoinAgent {
-    /// How long the token can be used: an hour if not given, a week at most.
+    /// How long the token is valid: an hour by default, a week at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
 }
 
-/// Opens a session: the highest count serves.
+/// Opens a session. Only the session with the highest count may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenSession {
@@ -132,11 +132,11 @@ pub struct OpenSession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionVerdict {
-    /// This session is the highest: it may write.
+    /// This session has the highest count: it may write.
     Serves,
-    /// A higher one exists: stop writing.
+    /// A session with a higher count exists: stop writing.
     Superseded,
-    /// Another process has the same count: both hold, and it is an alert.
+    /// Another process has the same count: neither may write, and an alert is raised.
     Tied,
 }
 

@@ -1,4 +1,4 @@
-//! The audit log: who did what, from where, and what came of it; chained per project.
+//! The audit log: who did what, from where, and with what result. Entries are hash-chained per project.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -35,10 +35,10 @@ pub struct AuditEntry {
     pub path: String,
     /// Where the request came from.
     pub address: String,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     pub status: u16,
     pub request_id: String,
-    /// Digests of what was there before and after, where there is something to compare.
+    /// Digests of the resource before and after the change, if there is something to compare.
     pub before: Option<Checksum>,
     pub after: Option<Checksum>,
 }
@@ -61,7 +61,7 @@ pub struct AuditVerdict {
     pub last: Option<AuditHead>,
     /// The first invalid link.
     pub broken: Option<BrokenLink>,
-    /// Give this as `after` to walk on; none at the end.
+    /// Pass this as `after` to continue; null at the end.
     pub next: Option<i64>,
 }
 

@@ -1,8 +1,9 @@
-//! The target state as agents ask for it: what to have and what to remove, without contents.
+//! The target state as agents request it: which versions to apply and which stacks to remove, without
+//! contents.
 //!
-//! The entity tag of an answer is the SHA-256 of exactly its bytes; the agent computes it again, so
-//! an answer that was cut off on its way shows. What may change without meaning anything to the
-//! agent (position, spread of reconnects) travels in headers instead.
+//! The entity tag of a response is the SHA-256 of exactly its bytes. The agent computes it again and so
+//! detects a truncated response. Values that change without affecting the agent (position, spread of
+//! reconnects) are sent in headers instead.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -28,15 +29,15 @@ pub struct TargetStack {
     pub project: String,
     pub stack_id: StackId,
     pub stack_name: String,
-    /// The object to have; for a removal, the object that the removal goes with.
+    /// The version to apply; for a removal, the version that the removal refers to.
     pub sequence_id: SequenceId,
-    /// Of exactly the submitted bytes. For a deletion marker, of no bytes.
+    /// SHA-256 of exactly the submitted bytes. For a deletion marker, of no bytes.
     pub checksum: Checksum,
     /// The digest of the parsed objects. An agent that parses the content differently refuses it.
     pub parsed_digest: Checksum,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removal: Option<Removal>,
-    /// What the project may do on this agent. None until there are grants: the agent's own role applies.
+    /// What the project may do on this agent. Absent without grants: then the agent's own permissions apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
     /// Approvals of held prunes.
@@ -47,16 +48,16 @@ pub struct TargetStack {
     pub released_at: Timestamp,
 }
 
-/// Why a stack that the agent holds has to go.
+/// Why the agent must remove a stack that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::Display)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Removal {
     /// The stack was deleted: there is a deletion marker.
     Deleted,
-    /// The stack was deleted and its resources are to stay: they lose our marks and keep their values.
+    /// The stack was deleted, but its resources stay in the cluster, without Brokkr's marks.
     Released,
-    /// The stack lives, and no longer targets this agent.
+    /// The stack still exists, but no longer targets this agent.
     Untargeted,
 }
 

@@ -1,4 +1,4 @@
-//! Events: what agents reported, as the API lists them.
+//! Events: the reports of agents, as the API lists them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Grants: which agents a project may use, for what, and as whom.
+//! Grants: which agents a project may use, for what, and as which account.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::selector::Selector;
 
 /// The agent acts as itself only for the project `default`: no grant may name its own account.
 const OWN_ACCOUNT: &str = "brokkr-agent";
-/// Namespaces, or kinds, in one grant.
+/// The maximum number of namespaces, and of kinds, in one grant.
 pub const MOST_LINES: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -18,9 +18,9 @@ pub struct ProjectGrant {
     pub id: GrantId,
     pub name: Name,
     pub project: String,
-    /// The agents that it is about.
+    /// The agents that it applies to.
     pub selector: Selector,
-    /// Names of namespaces; `*` is all of them and what is in none.
+    /// Names of namespaces; `*` allows all namespaces and cluster-scoped objects.
     pub namespaces: Vec<String>,
     /// `Kind`, `Kind.group`, `*.group` or `*`.
     pub kinds: Vec<String>,
@@ -31,7 +31,7 @@ pub struct ProjectGrant {
     pub updated_at: Timestamp,
 }
 
-/// Makes a grant, or replaces what it says. Its project stays.
+/// Creates a grant, or replaces an existing one. The project of a grant cannot change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutGrant {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_says_something_and_names_an_account_that_the_fence_holds_for() {
+    fn an_empty_grant_or_an_account_that_the_fence_does_not_restrict_is_refused() {
         assert_eq!(grant().check(), Ok(()));
         for account in [
             "",

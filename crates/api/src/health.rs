@@ -1,20 +1,20 @@
-//! How a replica of the broker is, as `/livez` and `/readyz` tell it.
+//! The health of a broker replica, as `/livez` and `/readyz` return it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How a replica is.
+/// The health of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// Whether it does everything that it should.
+    /// Whether the replica is fully functional.
     pub whole: bool,
-    /// What it cannot do, why, and what that means.
+    /// The parts that do not work, with cause and consequence.
     pub causes: Vec<Trouble>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Trouble {
-    /// The part that is in trouble.
+    /// The part that does not work.
     pub part: String,
     pub detail: String,
 }

@@ -1,4 +1,4 @@
-//! Typed ids. One registry, so that ids of different nouns never mix.
+//! Typed ids, so that ids of different kinds of resources cannot be mixed up.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Reads and writes an id as the value in it.
+/// Parses and prints an id as its inner value.
 macro_rules! text_of_inner {
     ($name:ident($inner:ty)) => {
         impl fmt::Display for $name {
@@ -34,7 +34,7 @@ macro_rules! uuid_ids {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// A new id, ordered by time of creation.
+            /// Returns a new id. Ids are ordered by time of creation.
             #[must_use]
             pub fn generate() -> Self {
                 Self(Uuid::now_v7())
@@ -46,23 +46,23 @@ macro_rules! uuid_ids {
 }
 
 uuid_ids! {
-    /// One cluster's Brokkr.
+    /// The agent of one cluster.
     AgentId,
     /// A named set of resources that is delivered together.
     StackId,
-    /// What a project may do on some agents.
+    /// A grant: what a project may do on some agents.
     GrantId,
     /// An API token or join token (not its secret).
     TokenId,
-    /// One run of an agent process: tells two processes with the same session count apart.
+    /// One run of an agent process; distinguishes two processes with the same session count.
     InstanceId,
     /// This broker installation; the audience of every agent assertion.
     InstallationId,
-    /// One event. Derived by the sender, so that a report made again is the same event.
+    /// One event. Derived by the sender, so that a repeated report is the same event.
     EventId,
-    /// One receiver of what happens in a project.
+    /// One webhook: a receiver of the events of a project.
     WebhookId,
-    /// One message to one webhook: its `webhook-id`, the same however often it is sent.
+    /// One message to one webhook: its `webhook-id`, which is the same for every attempt.
     DeliveryId,
 }
 
@@ -88,7 +88,7 @@ impl EventId {
     }
 }
 
-/// The version number of a deployment object, over the whole broker. Grows; never reused.
+/// The version number of a deployment object, unique in the installation. It only grows and is never reused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_made_again_has_the_same_id_and_any_other_has_another() {
+    fn a_repeated_report_has_the_same_id_and_a_different_report_has_another() {
         let (agent, stack) = (AgentId::generate(), StackId::generate());
         let at = jiff::Timestamp::from_microsecond(1_700_000_000_000_001).unwrap();
         let later = jiff::Timestamp::from_microsecond(1_700_000_000_000_002).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_survives_text() {
+    fn a_checksum_can_be_printed_and_parsed() {
         let checksum = Checksum::of(b"kind: ConfigMap");
         assert_eq!(checksum.to_string().parse::<Checksum>().unwrap(), checksum);
         assert!("xyz".parse::<Checksum>().is_err());

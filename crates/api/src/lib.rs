@@ -1,4 +1,4 @@
-//! The types that cross the wire between broker, agent, command line and tests.
+//! The types that broker, agent, command line and tests exchange.
 //!
 //! Types only: serde and schema, no I/O. Broker and agent both depend on this crate and never on each other.
 //!
@@ -16,7 +16,7 @@
 //! | [`page`]      | keyset paging                                                            |
 //! | [`grants`]    | which agents a project may use, for what, and as which account           |
 //! | [`system`]    | the installation: epoch, hold, and conflicts after a restore             |
-//! | others        | one file per noun of the API                                             |
+//! | others        | one file for each type of resource of the API                            |
 
 pub mod agents;
 pub mod approvals;

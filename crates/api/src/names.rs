@@ -1,4 +1,4 @@
-//! Names people choose, and labels. Checked once, when they enter.
+//! Names and labels that users choose. They are validated once, when a request is parsed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use utoipa::ToSchema;
 /// Key-value pairs that selectors match. Keys and values follow Kubernetes' rules for labels.
 pub type Labels = BTreeMap<String, String>;
 
-/// The project that owns everything until there are more.
+/// The project that exists from the start.
 pub const DEFAULT_PROJECT: &str = "default";
 
-/// The name of an agent or a stack: lower-case letters, digits and `-`, at most 63, as a DNS label.
+/// The name of an agent or a stack: a DNS label of at most 63 lower-case letters, digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct Name(String);
@@ -70,9 +70,9 @@ pub enum BadLabel {
     Large(usize),
 }
 
-/// Labels are in the memory of every replica, for every agent.
+/// The maximum number of labels: every replica has the labels of every agent in memory.
 pub const MOST_LABELS: usize = 64;
-/// Of all annotations together, as in Kubernetes.
+/// The maximum size of all annotations together, as in Kubernetes.
 pub const ANNOTATION_BYTES: usize = 256 * 1024;
 
 fn is_qualified(text: &str) -> bool {
@@ -109,7 +109,7 @@ pub fn check_labels(labels: &Labels) -> Result<(), BadLabel> {
     })
 }
 
-/// Checks a whole set of annotations: keys are those of labels, values may be anything within limits.
+/// Checks a whole set of annotations: keys as for labels, and a total size. Values are free text.
 pub fn check_annotations(annotations: &Labels) -> Result<(), BadLabel> {
     let bytes = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ANNOTATION_BYTES {
@@ -118,7 +118,7 @@ pub fn check_annotations(annotations: &Labels) -> Result<(), BadLabel> {
     annotations.keys().try_for_each(|key| check_label_key(key))
 }
 
-/// Reads `key=value`, as flags give labels.
+/// Parses a label of the form `key=value`, as used in flags.
 pub fn parse_label(text: &str) -> Result<(String, String), BadLabel> {
     let (key, value) = text.split_once('=').ok_or_else(|| BadLabel::Form(text.to_owned()))?;
     check_label_key(key)?;

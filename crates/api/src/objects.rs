@@ -17,7 +17,7 @@ pub struct DeploymentObject {
     /// SHA-256 of the parsed objects in canonical form.
     pub parsed_digest: Checksum,
     pub is_deletion_marker: bool,
-    /// Of a deletion: the resources stay in the clusters, without Brokkr's marks.
+    /// For a deletion marker: the resources stay in the clusters, without Brokkr's marks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_resources: bool,
     /// How many resources it contains.
@@ -123,7 +123,7 @@ pub struct BarredContent {
     pub created_at: Timestamp,
 }
 
-/// What differs between two versions of a stack. Values of Secrets are never in it.
+/// The differences between two versions of a stack. It never contains values of Secrets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
     pub from: SequenceId,
@@ -132,9 +132,9 @@ pub struct Diff {
     pub removed: usize,
     pub changed: usize,
     pub unchanged: usize,
-    /// In the order of group, kind, namespace and name.
+    /// Ordered by group, kind, namespace and name.
     pub resources: Vec<ResourceDiff>,
-    /// There is more than is shown.
+    /// There are more differences than are shown.
     pub truncated: bool,
 }
 
@@ -145,7 +145,7 @@ pub struct ResourceDiff {
     pub namespace: Option<String>,
     pub name: String,
     pub change: ResourceChange,
-    /// For a changed resource.
+    /// The changed fields of a changed resource.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldDiff>,
 }
@@ -161,13 +161,13 @@ pub enum ResourceChange {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldDiff {
-    /// As people write it: `spec.template.spec.containers[web].image`.
+    /// For example `spec.template.spec.containers[web].image`.
     pub path: String,
-    /// Left out where the field was not there.
+    /// Absent if the field was added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
     pub before: Option<serde_json::Value>,
-    /// Left out where the field is not there.
+    /// Absent if the field was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
     pub after: Option<serde_json::Value>,

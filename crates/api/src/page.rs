@@ -1,24 +1,24 @@
-//! Keyset paging: every list is bounded, and reading on never skips or repeats.
+//! Keyset paging: every list is bounded, and reading the next page never skips or repeats items.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The most that one page holds.
+/// The maximum number of items on a page.
 pub const LARGEST_PAGE: u32 = 500;
-/// What a page holds when nothing is asked for.
+/// The number of items on a page if the request does not set a limit.
 pub const DEFAULT_PAGE: u32 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Give this as `after` to read on; none at the end.
+    /// Pass this as `after` to read the next page; null at the end.
     pub next: Option<String>,
-    /// How many there are on all pages, if that was asked for.
+    /// The number of items on all pages, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
 
-/// The order of a list. A minus turns it round.
+/// The order of a list. A minus sign reverses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum Sort {
     #[default]
@@ -46,19 +46,19 @@ impl Sort {
 }
 
 impl<T> Page<T> {
-    /// All there is, on one page.
+    /// Returns a page with all items.
     #[must_use]
     pub fn whole(items: Vec<T>) -> Self {
         Self { items, next: None, total: None }
     }
 
-    /// The same page of something else.
+    /// Converts every item of the page.
     #[must_use]
-    pub fn map<U>(self, other: impl FnMut(T) -> U) -> Page<U> {
-        Page { items: self.items.into_iter().map(other).collect(), next: self.next, total: self.total }
+    pub fn map<U>(self, convert: impl FnMut(T) -> U) -> Page<U> {
+        Page { items: self.items.into_iter().map(convert).collect(), next: self.next, total: self.total }
     }
 
-    /// Cuts a list that was read with one item more than `limit` to a page.
+    /// Makes a page from a list that was read with a limit of one more than `limit`.
     #[must_use]
     pub fn cut(mut items: Vec<T>, limit: usize, cursor: impl Fn(&T) -> String) -> Self {
         let more = items.len() > limit;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_names_where_to_read_on_only_if_there_is_more() {
+    fn a_page_has_a_cursor_only_if_there_are_more_items() {
         let page = Page::cut(vec![1, 2, 3], 2, ToString::to_string);
         assert_eq!((page.items, page.next), (vec![1, 2], Some("2".to_owned())));
         let last = Page::cut(vec![3], 2, ToString::to_string);

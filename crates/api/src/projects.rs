@@ -1,4 +1,4 @@
-//! Projects: who owns stacks, tokens and webhooks.
+//! Projects: owners of stacks, tokens and webhooks, with quotas.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use utoipa::ToSchema;
 
 use crate::names::Name;
 
-/// How much a project may have.
+/// Limits of a project, or their current use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Quotas {
-    /// Living stacks.
+    /// Stacks that are not deleted.
     pub stacks: u64,
-    /// Deployment objects submitted within one hour of the clock.
+    /// Deployment objects submitted within one clock hour.
     pub submissions_per_hour: u64,
     /// Bytes of stored deployment objects.
     pub stored_bytes: u64,
@@ -28,7 +28,7 @@ pub struct Project {
     pub used: Quotas,
 }
 
-/// Makes a project, or changes the quotas that are given.
+/// Creates a project, or changes the given quotas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutProject {

@@ -1,4 +1,4 @@
-//! Versions, capabilities, headers, media types and position: common to all requests.
+//! Versions, capabilities, headers, media types and position, which all requests share.
 //!
 //! They are part of the protocol from its first version, because adding them later would require upgrading every agent.
 
@@ -16,8 +16,8 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// The oldest version that this build still understands.
 pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
 
-/// What a peer can do beyond the minimum of its protocol version. Nothing that needs one is sent to a peer that did not
-/// announce it.
+/// What a peer can do beyond the minimum of its protocol version. A message that needs a capability is sent
+/// only to peers that announced it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::EnumIter)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Capability {
@@ -27,12 +27,12 @@ pub enum Capability {
     ReasonDetails,
 }
 
-/// A set of capabilities, as [`header::CAPABILITIES`] carries it. Names that this build does not know are ignored.
+/// The set of capabilities in [`header::CAPABILITIES`]. Names that this build does not know are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(u32);
 
 impl Capabilities {
-    /// All capabilities of this build.
+    /// Returns all capabilities of this build.
     #[must_use]
     pub fn own() -> Self {
         Capability::iter().collect()
@@ -43,7 +43,7 @@ impl Capabilities {
         self.0 & 1 << capability as u32 != 0
     }
 
-    /// The set in a header value.
+    /// Parses a header value.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         text.split(',').filter_map(|name| name.trim().parse().ok()).collect()
@@ -64,16 +64,16 @@ impl fmt::Display for Capabilities {
     }
 }
 
-/// How long a replica that is behind the agent's position waits to catch up before it says 503.
+/// How long a replica that is behind the agent's position waits to catch up before it returns 503.
 pub const CATCH_UP_SECONDS: u64 = 5;
-/// The longest wait that a long poll may ask for.
+/// The longest wait that a long poll may request.
 pub const LONGEST_WAIT_SECONDS: u64 = 300;
-/// The longest life of an agent's assertion.
+/// The maximum lifetime of an agent's assertion.
 pub const ASSERTION_SECONDS: i64 = 300;
-/// One submission, at most.
+/// The maximum size of one submission.
 pub const SUBMISSION_BYTES: usize = 8 * 1024 * 1024;
 
-/// Names of headers, lower case as HTTP/2 wants them.
+/// Names of headers, in lower case as HTTP/2 requires.
 pub mod header {
     /// Protocol version, a number.
     pub const PROTOCOL: &str = "brokkr-protocol";
@@ -89,40 +89,41 @@ pub mod header {
     pub const SPREAD: &str = "brokkr-reconnect-spread";
     /// The project of the request. Only admins and auditors need it; others have one project.
     pub const PROJECT: &str = "brokkr-project";
-    /// How many seconds ago the broker last saw its database, if that is a while: the answer is from memory.
+    /// Seconds since the broker last reached its database, if the response comes from memory.
     pub const STALE: &str = "brokkr-stale";
-    /// What the broker asks of the agent beside the poll: see [`super::Want`]. Agents that do not know it go on.
+    /// What the broker requests from the agent in addition: see [`super::Want`]. Agents that do not know it
+    /// ignore it.
     pub const WANTS: &str = "brokkr-wants";
-    /// Makes a write repeatable: the same key gets the first result again.
+    /// Makes a write repeatable: a repeated request with the same key gets the first result.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
     /// Why a version is submitted, percent-encoded UTF-8: see [`crate::objects::Provenance`].
     pub const MESSAGE: &str = "brokkr-message";
     /// The Git commit that a submitted version comes from.
     pub const COMMIT: &str = "brokkr-commit";
-    /// Names one request in logs and problem documents.
+    /// Identifies one request in logs and problem documents.
     pub const REQUEST_ID: &str = "x-request-id";
 }
 
-/// Value of [`header::WANTS`]: what the broker asks the agent for.
+/// Value of [`header::WANTS`]: what the broker requests from the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Want {
-    /// A new key in place of the agent's.
+    /// A new key that replaces the agent's current one.
     Key,
 }
 
-/// What agents ask for at `target-state`; anything else gets the plain array with contents.
+/// The media type that agents accept at `target-state`; any other gets the plain array with contents.
 pub const ENVELOPE_MEDIA_TYPE: &str = "application/vnd.brokkr.target-state.v1+json";
-/// Deployment objects travel as the bytes that were submitted.
+/// The media type of deployment objects, which are sent as the submitted bytes.
 pub const YAML_MEDIA_TYPE: &str = "application/yaml";
-/// RFC 9457.
+/// The media type of problem documents (RFC 9457).
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
-/// How far an answer has seen: comparable between replicas.
+/// How much of the database a response reflects; comparable between replicas.
 ///
-/// `horizon` is a PostgreSQL transaction id: nothing in the answer was written at or above it, and a
-/// replica that has taken in everything below it knows at least as much. After a restore the horizon
-/// may go back; then the epoch is raised, which orders first.
+/// `horizon` is a PostgreSQL transaction id: nothing in the response was written at or above it, and a
+/// replica that has read everything below it knows at least as much. A restore may lower the horizon.
+/// Then the epoch is raised, which is compared first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     pub epoch: i64,
@@ -148,8 +149,8 @@ impl FromStr for Position {
     }
 }
 
-/// One run of an agent: a count kept in its cluster and raised at each start, and a random id of
-/// the process, so that two processes with the same count (a cloned cluster) can be distinguished.
+/// One run of an agent: a count that is stored in its cluster and increased at each start, and a random id of
+/// the process, which distinguishes two processes with the same count (a cloned cluster).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Session {
     pub count: i64,
@@ -171,7 +172,7 @@ impl FromStr for Session {
     }
 }
 
-/// The digest of the set of stacks that an agent holds. Order and repetition do not matter.
+/// Returns the digest of the set of stacks that an agent holds. Order and duplicates do not matter.
 #[must_use]
 pub fn holds_digest(stacks: impl IntoIterator<Item = StackId>) -> Checksum {
     let mut stacks: Vec<_> = stacks.into_iter().collect();
@@ -184,7 +185,7 @@ pub fn holds_digest(stacks: impl IntoIterator<Item = StackId>) -> Checksum {
     Checksum(hash.finalize().into())
 }
 
-/// Compares two entity tags weakly: proxies that compress add `W/`.
+/// Compares two entity tags weakly, because proxies that compress add `W/`.
 #[must_use]
 pub fn same_etag(left: &str, right: &str) -> bool {
     let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_of_a_newer_peer_are_ignored() {
+    fn unknown_capabilities_of_a_newer_peer_are_ignored() {
         let peer = Capabilities::parse("reason-details, time-travel");
         assert!(peer.has(Capability::ReasonDetails));
         assert!(!peer.has(Capability::KeyRotation));

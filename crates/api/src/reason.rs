@@ -1,12 +1,12 @@
-//! Why something is in the state that it is in.
+//! Why something is in its current state.
 //!
-//! A [`Reason`] is what programs decide on: a closed set of variants with typed details. A [`Message`] is what people
-//! read: text that no program may search or compare. Both cross the wire side by side (`reason`, `details`,
-//! `message`), because a peer that does not know a reason yet still has to show its message.
+//! A [`Reason`] is for programs: a closed set of variants with typed details. A [`Message`] is for people:
+//! text that no program may search or compare. Both are sent side by side (`reason`, `details`, `message`),
+//! because a peer that does not know a reason yet still has to show its message.
 //!
 //! | file       | contents                                               |
 //! |------------|--------------------------------------------------------|
-//! | `object`   | [`ObjectRef`]: which Kubernetes object is meant         |
+//! | `object`   | [`ObjectRef`]: a reference to a Kubernetes object       |
 //! | `message`  | [`Message`]: text without string methods                |
 //! | `wire`     | `reason` and `details` as JSON; unknown reasons         |
 //! | `sentence` | the English sentence of each reason, made in one place  |
@@ -27,7 +27,7 @@ use crate::why::Hop;
 
 /// Why a step failed, waits, or succeeded: one word and typed details.
 ///
-/// The words are part of the API. Where Kubernetes has a word for it, that word is used.
+/// The words are part of the API. Where Kubernetes has a word for a reason, that word is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(remote = "Self", tag = "reason", content = "details")]
 pub enum Reason {
@@ -40,7 +40,7 @@ pub enum Reason {
     // ── The content ──
     /// The broker did not deliver the content.
     FetchFailed,
-    /// The content is not the one that was announced.
+    /// The content does not have the announced checksum.
     ChecksumMismatch {
         expected: Checksum,
         found: Checksum,
@@ -94,7 +94,7 @@ pub enum Reason {
     /// Brokkr's admission policy in the cluster refused the write.
     Fenced,
 
-    // ── Answers of the API server ──
+    // ── Responses of the API server ──
     Invalid {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         fields: Vec<String>,
@@ -166,15 +166,15 @@ pub enum Reason {
     Finalizer {
         finalizers: Vec<String>,
     },
-    /// Another stack is about to take the object over.
+    /// Another stack is about to take over the object.
     HandOver {
         stack: String,
     },
-    /// Another stack's newest content is not known yet and may name the object.
+    /// The newest content of another stack is not known yet and may contain the object.
     OtherContentPending,
     /// The content of a namespace or definition could not be listed.
     CannotInspect,
-    /// The object was seen to be absent; `uid` is the one it had.
+    /// The object no longer exists; `uid` is the one that it had.
     Gone {
         uid: String,
     },
@@ -195,7 +195,7 @@ pub enum Reason {
     WritesSuspended,
     AgentInactive,
 
-    // ── Health, in Kubernetes' own words ──
+    // ── Health, in the words of Kubernetes ──
     Missing,
     NotReady,
     ErrImagePull,
@@ -284,7 +284,7 @@ pub enum Prerequisite {
 }
 
 impl Reason {
-    /// The word for programs.
+    /// Returns the word for programs.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
@@ -298,13 +298,13 @@ impl Reason {
         *self == Self::None
     }
 
-    /// This reason, or another one where it says nothing.
+    /// Returns this reason, or `otherwise` if this one is `None`.
     #[must_use]
     pub fn or(self, otherwise: Self) -> Self {
         if self.is_none() { otherwise } else { self }
     }
 
-    /// The reason that Kubernetes, or one of its controllers, gives in this word.
+    /// Returns the reason for a word of Kubernetes or one of its controllers.
     #[must_use]
     pub fn from_kubernetes(word: &str) -> Self {
         match word {
@@ -332,7 +332,7 @@ impl Reason {
         }
     }
 
-    /// Whether an image cannot be pulled.
+    /// Returns whether an image cannot be pulled.
     #[must_use]
     pub fn is_image_pull(&self) -> bool {
         matches!(
@@ -346,7 +346,7 @@ impl Reason {
         )
     }
 
-    /// The hop that a delivery which failed for this reason has not passed; none if the reason does not tell.
+    /// Returns the hop at which a delivery fails for this reason; none if the reason does not determine it.
     #[must_use]
     pub fn hop(&self) -> Option<Hop> {
         match self {
@@ -393,7 +393,7 @@ impl Reason {
         }
     }
 
-    /// What has to appear in the cluster before a step that failed for this reason can succeed.
+    /// Returns what has to appear in the cluster before a step that failed for this reason can succeed.
     #[must_use]
     pub fn waits_for(&self) -> Option<Prerequisite> {
         match self {

@@ -1,4 +1,4 @@
-//! What agents report: transitions only, in batches, each with an id of its own.
+//! The reports of agents: only transitions, in batches, each with its own id.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::ids::{AgentId, EventId, SequenceId, StackId};
 use crate::reason::{Message, ObjectRef, Reason};
 
-/// At most this many reports in one batch.
+/// The maximum number of reports in one batch.
 pub const BATCH: usize = 500;
-/// At most this many objects named in one report; the message says how many more there are.
+/// The maximum number of objects in one report; the message says how many more there are.
 pub const NOTES: usize = 20;
 
 /// What happened to a stack on an agent.
@@ -34,14 +34,14 @@ pub enum Transition {
     Blocked,
     /// All resources of the stack are gone, or were released.
     Removed,
-    /// One of a newer agent: stored and shown, never interpreted.
+    /// A value from a newer agent: stored and shown, never interpreted.
     #[serde(untagged)]
     #[strum(default, to_string = "{0}")]
     Other(String),
 }
 
 impl Transition {
-    /// All that this program knows.
+    /// All transitions that this program knows.
     pub const KNOWN: [Self; 7] = [
         Self::Applied,
         Self::Healthy,
@@ -62,7 +62,7 @@ impl PartialSchema for Transition {
 
 impl ToSchema for Transition {}
 
-/// The schema of a set of words that newer peers may extend.
+/// Returns the schema of a set of words that newer peers may extend.
 fn open_set(description: &str, examples: &[&str]) -> RefOr<Schema> {
     utoipa::openapi::ObjectBuilder::new()
         .schema_type(utoipa::openapi::schema::Type::String)
@@ -95,7 +95,7 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// What either of them knows; the other where both do.
+    /// Merges two sets of hops. If both have a time, the one of `other` wins.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Hops {
         }
     }
 
-    /// The chain in its order, with names.
+    /// Returns the hops in order, with their names.
     #[must_use]
     pub fn chain(&self) -> [(&'static str, Option<Timestamp>); 9] {
         [
@@ -143,14 +143,14 @@ pub enum ConditionKind {
     Contested,
     /// A prune waits for an approval, or is blocked.
     PrunePending,
-    /// One of a newer agent: stored and shown, never interpreted.
+    /// A value from a newer agent: stored and shown, never interpreted.
     #[serde(untagged)]
     #[strum(to_string = "{0}")]
     Other(String),
 }
 
 impl ConditionKind {
-    /// All that this program knows, in the order in which they are shown.
+    /// All conditions that this program knows, in the order in which they are shown.
     pub const KNOWN: [Self; 6] =
         [Self::Accepted, Self::Applied, Self::Ready, Self::Drifted, Self::Contested, Self::PrunePending];
 }
@@ -207,7 +207,7 @@ pub struct Report {
     pub stack_id: StackId,
     pub sequence_id: SequenceId,
     pub transition: Transition,
-    /// When it happened, as the agent stored it in its cluster before sending.
+    /// When the transition happened. The agent stores this time in its cluster before it sends the report.
     pub at: Timestamp,
     #[serde(default)]
     pub hops: Hops,
@@ -221,7 +221,7 @@ pub struct Report {
     /// The conditions of the stack on this agent, as of this report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Reports of this stack before this one that were dropped, because the broker could not be reached for so long.
+    /// Earlier reports of this stack that were dropped, because the broker was unreachable for too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u32,
     /// Resources that are ready, of `total`.
@@ -232,7 +232,7 @@ pub struct Report {
     pub total: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
@@ -251,12 +251,12 @@ pub struct ReportBatch {
     pub reports: Vec<Report>,
 }
 
-/// What is accepted or a duplicate is durable. The agent forgets what is in any of the lists.
+/// The result of a batch. Accepted reports and duplicates are durable. The agent forgets every listed report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReportReceipt {
     pub accepted: Vec<EventId>,
     pub duplicates: Vec<EventId>,
-    /// Not what it claims to be, and not stored: the id does not follow from the content.
+    /// Refused and not stored, because the id does not match the content.
     #[serde(default)]
     pub refused: Vec<EventId>,
 }

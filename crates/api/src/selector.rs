@@ -22,7 +22,7 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    /// Whether it holds for an object, given the value of each of its labels.
+    /// Returns whether the requirement holds, given a lookup of label values.
     #[must_use]
     pub fn holds<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         let among = |value: &str, values: &[String]| values.iter().any(|one| one == value);
@@ -42,7 +42,7 @@ pub struct Selector {
     requirements: Vec<Requirement>,
 }
 
-/// Longer selectors are refused: each is looked at for every agent that it may concern.
+/// The maximum length of a selector, because each is matched against many agents.
 pub const LONGEST_SELECTOR: usize = 4096;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Selector {
         self.holds(|key| labels.get(key).map(String::as_str))
     }
 
-    /// As `matches`, however the labels are kept.
+    /// As `matches`, with a lookup of label values.
     #[must_use]
     pub fn holds<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(&value_of))
@@ -220,15 +220,15 @@ impl utoipa::PartialSchema for Selector {
 }
 impl ToSchema for Selector {}
 
-/// Whom a selector would reach.
+/// The agents that a selector matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SelectorPreview {
-    /// How many agents.
+    /// The number of agents.
     pub agents: u64,
     /// The agents that the stack of the request would gain, keep and lose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackPreview>,
-    /// The agents by name, page by page.
+    /// The agents, ordered by name, in pages.
     #[serde(flatten)]
     pub page: Page<SelectedAgent>,
 }
@@ -239,7 +239,7 @@ pub struct SelectedAgent {
     pub name: Name,
 }
 
-/// What another selector would make of the agents that a stack reaches.
+/// How another selector would change the set of agents that a stack targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StackPreview {
     pub gained: u64,
@@ -273,9 +273,9 @@ mod tests {
             ("env=prod,region=us", false),
             ("*", true),
         ];
-        for (text, wanted) in cases {
+        for (text, expected) in cases {
             let selector: Selector = text.parse().unwrap();
-            assert_eq!(selector.matches(&prod_eu), wanted, "{text}");
+            assert_eq!(selector.matches(&prod_eu), expected, "{text}");
             let again: Selector = selector.to_string().parse().unwrap();
             assert_eq!(again, selector, "{text} survives being printed");
         }

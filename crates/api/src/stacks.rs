@@ -23,7 +23,7 @@ pub struct Stack {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// Creates the stack if there is none of that name; changes what is given, leaves the rest.
+/// Creates the stack if there is none of that name, or changes the given fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutStack {
@@ -37,7 +37,7 @@ pub struct PutStack {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StackTargets {
-    /// Agents by name. Ids are accepted, too.
+    /// Names of agents. Ids are also accepted.
     #[serde(default)]
     pub agents: Vec<String>,
     #[serde(default)]

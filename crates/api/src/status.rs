@@ -41,9 +41,9 @@ pub struct StackStatus {
     pub stack_name: String,
     pub agent_id: AgentId,
     pub agent_name: String,
-    /// What the agent should have (for a removal, the object that it goes with).
+    /// The version that the agent should have; for a removal, the version that the removal refers to.
     pub wanted_sequence_id: Option<SequenceId>,
-    /// What the agent last reported about.
+    /// The version of the agent's last report.
     pub sequence_id: Option<SequenceId>,
     pub state: State,
     pub ready: u32,
@@ -82,7 +82,7 @@ pub struct StackSummary {
     pub sequences: Vec<SequenceCounts>,
 }
 
-/// Agents by what they last reported.
+/// Number of agents for each state in their last reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StateCounts {
     pub applied: u64,
@@ -97,7 +97,7 @@ pub struct StateCounts {
 }
 
 impl StateCounts {
-    /// All agents except those that no longer have it.
+    /// Returns the number of agents that still have the stack.
     #[must_use]
     pub fn present(&self) -> u64 {
         self.applied + self.healthy + self.degraded + self.failed + self.blocked + self.unknown

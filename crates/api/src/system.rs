@@ -11,7 +11,7 @@ use crate::objects::DeploymentObject;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct System {
     pub installation: InstallationId,
-    /// Version of the replica that answers.
+    /// Version of the replica that sent this response.
     pub version: String,
     pub protocol: u32,
     pub oldest_protocol: u32,

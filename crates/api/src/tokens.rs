@@ -20,8 +20,8 @@ pub const JOIN_TOKEN_SECONDS: u32 = 3600;
 /// The maximum lifetime of a join token.
 pub const LONGEST_JOIN_TOKEN_SECONDS: u32 = 7 * 24 * 3600;
 
-/// What a person or machine may do: viewer, deployer and owner in a project, admin and auditor over the
-/// installation. There is no order between all of them: ask [`Role::includes`].
+/// What a user or program may do. Viewer, deployer and owner are roles in a project, admin and auditor in the
+/// whole installation. The roles have no total order; compare them with [`Role::includes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::Display, strum::EnumString, strum::EnumIter)]
@@ -31,7 +31,7 @@ pub enum Role {
     Viewer,
     /// Also submits, targets, rolls back and deletes stacks of its project, lifts bars and approves prunes.
     Deployer,
-    /// Also gives tokens, manages webhooks and reads the audit log of its project.
+    /// Also creates tokens, manages webhooks and reads the audit log of its project.
     Owner,
     /// Everything, in every project.
     Admin,
@@ -40,7 +40,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether this role may do all that the other one may.
+    /// Returns whether this role has all permissions of the other one.
     #[must_use]
     pub fn includes(self, other: Self) -> bool {
         match self {
@@ -52,33 +52,33 @@ impl Role {
         }
     }
 
-    /// Returns whether it is a role for the whole installation, and so in every project.
+    /// Returns whether the role applies to the whole installation, and so to every project.
     #[must_use]
     pub fn is_over_installation(self) -> bool {
         matches!(self, Self::Admin | Self::Auditor)
     }
 
-    /// Returns whether it may create tokens with this role, which cannot exceed its own.
+    /// Returns whether this role may create tokens with the given role, which cannot exceed its own.
     #[must_use]
     pub fn may_give(self, role: Self) -> bool {
         matches!(self, Self::Owner | Self::Admin) && self.includes(role)
     }
 
-    /// Returns whether it may read the values of Secrets. Roles that may replace them also may read them.
+    /// Returns whether it may read the values of Secrets. A role that may replace them may also read them.
     #[must_use]
     pub fn reads_secrets(self) -> bool {
         self.includes(Self::Deployer)
     }
 }
 
-/// Asks for an API token in the project that the caller acts in.
+/// Requests an API token in the project of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateApiToken {
-    /// For people: what the token is for. It shows in histories and in the audit log.
+    /// The purpose of the token. Histories and the audit log show it.
     pub name: Name,
     pub role: Role,
-    /// How long it is valid: 90 days if not given, 366 at most.
+    /// How long it is valid: 90 days by default, 366 days at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
 }
@@ -90,14 +90,14 @@ pub struct ApiToken {
     pub project: String,
     pub name: String,
     pub role: Role,
-    /// The token that made it; none for the first one.
+    /// The token that created it; null for the first one.
     pub created_by: Option<String>,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
 }
 
-/// An API token that was just made.
+/// An API token that was just created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewApiToken {
     /// Shown once, stored only as a hash.
@@ -106,38 +106,38 @@ pub struct NewApiToken {
     pub info: ApiToken,
 }
 
-/// Asks for a token in the place of another one: same name, role and project.
+/// Requests a token that replaces another one, with the same name, role and project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateApiToken {
-    /// For how long the old one is still good, too: a day if not given, a week at most. Never longer than it was before.
+    /// How long the old token stays valid: a day by default, a week at most, and never beyond its own expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_seconds: Option<u32>,
-    /// How long the new one is valid: as long as the old one was from its making to its end if not given, 366 days at
-    /// most.
+    /// How long the new token is valid: by default as long as the old one was from creation to expiry, 366
+    /// days at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
 }
 
-/// An API token that was just made in the place of another one.
+/// An API token that was just created to replace another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RotatedApiToken {
     /// Shown once, stored only as a hash.
     pub token: String,
     #[serde(flatten)]
     pub info: ApiToken,
-    /// The old one, with the end that it has now.
+    /// The old token, with its new expiry.
     pub replaces: ApiToken,
 }
 
-/// Asks for a token with which one agent can join: one use, bound to name and labels.
+/// Requests a join token for one agent. It can be used once and is bound to name and labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateJoinToken {
     pub agent_name: Name,
     #[serde(default)]
     pub labels: Labels,
-    /// How long it can be used: an hour if not given, a week at most.
+    /// How long it is valid: an hour by default, a week at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
 }
@@ -158,7 +158,7 @@ pub struct JoinTokenInfo {
     pub id: TokenId,
     pub agent_name: String,
     pub labels: Labels,
-    /// The agent that gets a new key by it, if it is for one that exists.
+    /// The existing agent that gets a new key with this token, if any.
     pub rejoins: Option<AgentId>,
     /// The agent that used it.
     pub used_by: Option<AgentId>,
@@ -171,7 +171,7 @@ pub struct JoinTokenInfo {
 pub struct WhoAmI {
     pub token_id: TokenId,
     pub name: String,
-    /// The project that the token acts in: its own; or, for admins and auditors, the one that they named.
+    /// The project of the token; for admins and auditors, the project that the request names.
     pub project: String,
     pub role: Role,
     pub expires_at: Option<Timestamp>,
@@ -196,14 +196,14 @@ mod tests {
 
     #[test]
     fn a_token_cannot_get_a_role_above_its_creators() {
-        for giver in Role::iter() {
+        for creator in Role::iter() {
             for given in Role::iter() {
-                let expected = match giver {
+                let expected = match creator {
                     Role::Admin => true,
                     Role::Owner => !given.is_over_installation(),
                     Role::Viewer | Role::Deployer | Role::Auditor => false,
                 };
-                assert_eq!(giver.may_give(given), expected, "{giver} gives {given}");
+                assert_eq!(creator.may_give(given), expected, "{creator} creates {given}");
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::ids::{DeliveryId, WebhookId};
 use crate::names::Name;
 use crate::selector::Selector;
 
-/// A filter names at most this many stacks, and as many agents.
+/// The maximum number of stacks, and of agents, in a filter.
 pub const FILTER_NAMES: usize = 100;
 
 /// The type of a message. Outcomes are sent as agents report them. An alert is sent once when a problem lasts longer than
@@ -151,30 +151,30 @@ pub struct Webhook {
 pub struct WebhookWithSecret {
     #[serde(flatten)]
     pub webhook: Webhook,
-    /// `whsec_…`: what receivers verify signatures with.
+    /// `whsec_…`: receivers verify signatures with it.
     pub secret: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateSecret {
-    /// For how long messages are signed with the old secret, too; a day if not given, a week at most.
+    /// How long messages are also signed with the old secret: a day by default, a week at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_seconds: Option<u32>,
 }
 
-/// What came of one attempt to send.
+/// The result of one attempt to send a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
     pub delivered: bool,
-    /// What the receiver answered, if it did.
+    /// The HTTP status of the receiver's response, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Why it was not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub millis: u32,
-    /// The first bytes of the answer.
+    /// The first bytes of the response.
     pub answer: String,
 }
 
@@ -186,7 +186,7 @@ pub enum DeliveryState {
     /// Waits for its next attempt.
     Pending,
     Delivered,
-    /// A dead letter: given up, can be sent again.
+    /// A dead letter: the broker no longer retries it, but it can be sent again.
     Dead,
 }
 
@@ -197,16 +197,16 @@ pub struct Delivery {
     pub event: WebhookEvent,
     pub state: DeliveryState,
     pub created_at: Timestamp,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// When it is tried next.
+    /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<Attempt>,
-    /// What is sent.
+    /// The body of the message.
     #[schema(value_type = Object)]
     pub body: serde_json::Value,
 }

@@ -10,7 +10,7 @@ use crate::reason::{Message, Reason};
 use crate::report::{Hops, Transition};
 use crate::status::State;
 
-/// Whether an agent is there, judged by how often it asks.
+/// Whether an agent polls as often as expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::Display, strum::EnumString, strum::EnumIter)]
@@ -164,18 +164,18 @@ pub struct StackWhy {
     pub agent_id: AgentId,
     pub agent_name: String,
     pub state: State,
-    /// What the agent should have (for a removal, the object that it goes with).
+    /// The version that the agent should have; for a removal, the version that the removal refers to.
     pub wanted_sequence_id: Option<SequenceId>,
-    /// What it last reported about.
+    /// The version of the agent's last report.
     pub sequence_id: Option<SequenceId>,
     pub hops: Hops,
-    /// None: everything is as it should be.
+    /// The first hop that is not passed; null if all are.
     pub broken: Option<Broken>,
-    /// What speaks for it, most telling first.
+    /// Facts that support the explanation, most important first.
     pub evidence: Vec<String>,
 }
 
-/// Why an agent is not as it should be, or that it is.
+/// Explains the state of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentWhy {
     pub agent_id: AgentId,
@@ -183,14 +183,14 @@ pub struct AgentWhy {
     pub status: AgentStatus,
     pub presence: Presence,
     pub last_seen_at: Option<Timestamp>,
-    /// The last times that it fell silent or came back, newest first.
+    /// The last times that it stopped or resumed polling, newest first.
     pub events: Vec<AgentEvent>,
-    /// What is wrong with the agent itself; none if nothing is.
+    /// The problem of the agent itself; null if there is none.
     pub broken: Option<Broken>,
     pub evidence: Vec<String>,
-    /// Stacks that are not as they should be on it; 100 at most.
+    /// Stacks with problems on the agent; 100 at most.
     pub stacks: Vec<StackWhy>,
-    /// How many stacks it should have, or holds.
+    /// The number of stacks that it should have or holds.
     pub affected_stacks: u64,
 }
 
@@ -199,7 +199,7 @@ pub struct AgentWhy {
 pub struct SequenceHops {
     pub sequence_id: SequenceId,
     pub hops: Hops,
-    /// What was reported, oldest first.
+    /// The agent's reports, oldest first.
     pub reports: Vec<ReportedTransition>,
 }
 
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_of_a_newer_broker_is_read_as_one_that_is_not_known() {
+    fn an_unknown_cause_of_a_newer_broker_is_read_as_other() {
         assert_eq!(serde_json::from_str::<Cause>("\"moon_phase\"").unwrap(), Cause::Other);
         assert_eq!(serde_json::from_str::<Cause>("\"unknown_kind\"").unwrap(), Cause::UnknownKind);
     }

@@ -31,11 +31,11 @@ struct Claims {
 pub(crate) struct Signer {
     agent_id: AgentId,
     installation_id: InstallationId,
-    hand: Mutex<Hand>,
+    state: Mutex<SigningState>,
 }
 
 /// The key, and the last assertion with its expiry.
-struct Hand {
+struct SigningState {
     key: EncodingKey,
     last: Option<(String, i64)>,
 }
@@ -45,25 +45,26 @@ impl Signer {
         Self {
             agent_id: identity.agent_id,
             installation_id: identity.installation_id,
-            hand: Mutex::new(Hand { key: identity.key.signing_key(), last: None }),
+            state: Mutex::new(SigningState { key: identity.key.signing_key(), last: None }),
         }
     }
 
     /// Signs with another key from now on.
     pub(crate) fn sign_with(&self, key: &AgentKey) {
-        *self.hand() = Hand { key: key.signing_key(), last: None };
+        *self.state() = SigningState { key: key.signing_key(), last: None };
     }
 
-    fn hand(&self) -> MutexGuard<'_, Hand> {
-        self.hand.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SigningState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns an assertion that is valid at `now`, in seconds of the broker's clock.
     pub(crate) fn assertion(&self, now: i64) -> Result<String> {
-        let mut hand = self.hand();
-        if let Some((assertion, expires)) = hand.last.as_ref() {
+        let mut state = self.state();
+        if let Some((assertion, expires)) = state.last.as_ref() {
             let left = expires - now;
-            // More than a whole life left means that the clock was moved back: the broker would not take it.
+            // More than the full lifetime left means that the clock was moved back: the broker would refuse
+            // it.
             if (RENEW_SECONDS..=ASSERTION_SECONDS).contains(&left) {
                 return Ok(assertion.clone());
             }
@@ -77,9 +78,9 @@ impl Signer {
             iat: issued,
             exp: expires,
         };
-        let assertion = jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, &hand.key)
+        let assertion = jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, &state.key)
             .map_err(|_| ClientError::Unsendable { what: "the agent's key cannot sign" })?;
-        hand.last = Some((assertion.clone(), expires));
+        state.last = Some((assertion.clone(), expires));
         Ok(assertion)
     }
 }

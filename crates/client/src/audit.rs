@@ -1,4 +1,4 @@
-//! The audit log of a project: its entries, and whether its chain holds.
+//! The audit log of a project: its entries, and the verification of its chain.
 
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict};
 use brokkr_api::page::Page;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::page::given;
 use crate::{Client, PageQuery, Result};
 
-/// Which entries.
+/// Selects entries. An empty field does not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     /// `token:ID`, `agent:ID`, or the name of a token.
@@ -20,24 +20,24 @@ pub struct AuditQuery {
 }
 
 impl Client {
-    /// Newest first.
+    /// Reads one page of entries, newest first.
     pub async fn audit(&self, query: &AuditQuery, page: &PageQuery) -> Result<Page<AuditEntry>> {
-        let asked = given([
+        let pairs = given([
             query.who.clone().map(|who| ("who", who)),
             query.what.clone().map(|what| ("what", what)),
             query.kind.map(|kind| ("kind", kind.to_string())),
             query.since.map(|since| ("since", since.to_string())),
             query.until.map(|until| ("until", until.to_string())),
         ]);
-        self.page(&["audit"], &asked, page).await
+        self.page(&["audit"], &pairs, page).await
     }
 
-    /// The newest link of the project's chain.
+    /// Reads the newest link of the project's chain.
     pub async fn audit_head(&self) -> Result<AuditHead> {
         self.send(self.read(&["audit", "head"])).await?.json()
     }
 
-    /// Walks a part of the chain, from behind link `after` on; `next` of the answer is where to walk on.
+    /// Verifies a part of the chain after the link `after`. Pass `next` of the result as `after` to continue.
     pub async fn audit_verify(&self, after: Option<i64>) -> Result<AuditVerdict> {
         let after = given([after.map(|after| ("after", after.to_string()))]);
         self.send(self.read(&["audit", "verify"]).query(&after)).await?.json()

@@ -75,7 +75,7 @@ pub enum BuildError {
 }
 
 impl Client {
-    /// Starts a client for the broker at `url`, without `/api/v1`; a path before that is kept.
+    /// Returns a builder for a client of the broker at `url`, which may have a path but not `/api/v1`.
     #[must_use]
     pub fn builder(url: Url) -> ClientBuilder {
         ClientBuilder {
@@ -110,7 +110,7 @@ impl Client {
         Self { retry, ..self.clone() }
     }
 
-    /// How far the broker's clock is ahead of this one; zero unless they differ by more than 2 s.
+    /// Returns how far the broker's clock is ahead of the local one; zero if they differ by at most 2 s.
     #[must_use]
     pub fn clock_offset(&self) -> SignedDuration {
         self.clock.offset()
@@ -151,7 +151,7 @@ impl Client {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The capabilities that the broker last announced; none before its first response to an agent.
+    /// Returns the capabilities that the broker last announced; none before its first response to an agent.
     pub(crate) fn broker_capabilities(&self) -> Capabilities {
         *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,7 +215,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to this address instead of resolving the broker's name: one replica of several.
+    /// Connects to this address instead of resolving the broker's name, to reach one of several replicas.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.address = Some(address);
@@ -251,7 +251,8 @@ impl ClientBuilder {
         } else {
             builder.tls_certs_merge(authorities)
         };
-        // An agent waits most of the time, on one connection. That costs a broker a third on HTTP/1.
+        // An agent mostly waits, on one connection. With HTTP/1 this costs the broker a third of what HTTP/2
+        // costs.
         let builder =
             if matches!(self.credential, Credential::Agent(_)) { builder.http1_only() } else { builder };
         let builder = match (self.address, self.url.host_str()) {

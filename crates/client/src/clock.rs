@@ -17,7 +17,7 @@ pub struct Clock {
 impl Clock {
     /// Reads the time of a response; returns whether the offset changed.
     pub(crate) fn learn(&self, headers: &HeaderMap) -> bool {
-        // What a cache hands out carries the date of long ago.
+        // A response from a cache has the date of its creation.
         if headers.contains_key(header::AGE) {
             return false;
         }
@@ -57,19 +57,19 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_no_difference_and_an_hour_is() {
+    fn an_offset_of_a_second_is_ignored_and_one_of_an_hour_is_not() {
         let clock = Clock::default();
         assert!(!clock.learn(&at(1)));
         assert_eq!(clock.offset().as_secs(), 0);
         assert!(clock.learn(&at(-3600)));
         assert!((clock.offset().as_secs() + 3600).abs() <= 1);
-        assert!(!clock.learn(&at(-3600)), "the same again moves nothing");
-        assert!(clock.learn(&at(0)), "and back");
+        assert!(!clock.learn(&at(-3600)), "the same offset is no change");
+        assert!(clock.learn(&at(0)), "the offset returns to zero");
         assert_eq!(clock.offset().as_secs(), 0);
     }
 
     #[test]
-    fn an_answer_out_of_a_cache_tells_no_time() {
+    fn the_date_of_a_cached_response_is_ignored() {
         let clock = Clock::default();
         let mut headers = at(-3600);
         headers.insert(header::AGE, "3600".parse().unwrap());

@@ -35,7 +35,7 @@ impl Client {
         self.send(call).await?.json()
     }
 
-    /// Exactly the bytes that were submitted. The caller compares their checksum with the envelope's.
+    /// Fetches exactly the bytes that were submitted. The caller compares their checksum with the envelope's.
     pub async fn deployment_object(&self, sequence: SequenceId) -> Result<Bytes> {
         let path = ["deployment-objects", &sequence.to_string()];
         let mut call = self.call(Method::GET, &path).accept(YAML_MEDIA_TYPE);
@@ -45,17 +45,17 @@ impl Client {
         Ok(answer.body)
     }
 
-    /// The versions of a stack, by name or id.
+    /// Reads one page of the versions of a stack, given by name or id.
     pub async fn history(&self, stack: &str, page: &PageQuery) -> Result<Page<DeploymentObject>> {
         self.page(&["stacks", stack, "deployment-objects"], &[], page).await
     }
 
-    /// The newest of them.
+    /// Reads the newest versions of a stack, at most `most`.
     pub async fn history_up_to(&self, stack: &str, most: usize) -> Result<Page<DeploymentObject>> {
         self.up_to(most, &["stacks", stack, "deployment-objects"], &[]).await
     }
 
-    /// What differs between two versions of a stack, by name or id.
+    /// Compares two versions of a stack, given by name or id.
     pub async fn diff(&self, stack: &str, from: SequenceId, to: SequenceId) -> Result<Diff> {
         let pairs = [("from", from.to_string()), ("to", to.to_string())];
         self.send(self.read(&["stacks", stack, "diff"]).query(&pairs)).await?.json()

@@ -23,7 +23,7 @@ pub enum ClientError {
         source: TransportError,
         /// The proxy from the environment, without its credentials.
         proxy: Option<String>,
-        /// How long it was tried.
+        /// How long the client tried.
         after: Duration,
     },
     #[error("no response from {url} within {} s", after.as_secs())]
@@ -36,13 +36,13 @@ pub enum ClientError {
     Unsendable { what: &'static str },
 }
 
-/// An error below HTTP, from the innermost cause.
+/// An error below HTTP, with the text of the innermost cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct TransportError {
     pub reason: String,
     pub stage: Stage,
-    /// The certificate was refused, so that a retry does not help.
+    /// The certificate was refused, so a retry does not help.
     pub certificate: bool,
 }
 
@@ -64,7 +64,7 @@ pub enum Stage {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later without being changed.
+    /// Returns whether the same request may succeed later without changes.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -76,7 +76,8 @@ impl ClientError {
         }
     }
 
-    /// Returns whether to retry. An internal error of the broker is transient, too, but retries would only hide it.
+    /// Returns whether to retry. An internal error of the broker is also transient, but retries would only
+    /// hide it.
     pub(crate) fn is_worth_retrying(&self) -> bool {
         match self {
             Self::Problem { problem, .. } => {
@@ -94,7 +95,7 @@ impl ClientError {
         self
     }
 
-    /// The problem's code, if the broker gave one.
+    /// Returns the code of the problem, if the broker sent one.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -103,7 +104,7 @@ impl ClientError {
         }
     }
 
-    /// How long the broker asked to wait, if it did.
+    /// Returns how long the broker asked the client to wait, if it did.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -131,7 +132,8 @@ impl TransportError {
     }
 }
 
-/// The libraries below report their stages only as text.
+/// Derives the stage from the text of the errors, because the libraries below do not report it in another
+/// way.
 fn stage(chain: &[String], connecting: bool) -> Stage {
     let says = |words: &[&str]| chain.iter().any(|line| words.iter().any(|word| line.contains(word)));
     if says(&["dns error", "failed to lookup address"]) {
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_done_about_it_is_said_reworded() {
+    fn errors_of_the_libraries_are_reworded() {
         let now = "2026-03-01T12:00:00.5Z".parse().unwrap();
         let early = "invalid peer certificate: certificate not valid yet: verification time 5 (UNIX), but certificate \
                      is not valid before 9 (4 seconds in future)";

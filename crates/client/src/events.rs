@@ -1,4 +1,4 @@
-//! Events: what happened, newest first.
+//! Events, newest first.
 
 use brokkr_api::SequenceId;
 use brokkr_api::events::Event;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::page::given;
 use crate::{Client, PageQuery, Result};
 
-/// Which events. What is left out does not restrict; a stream is restricted by stack and agent only.
+/// Selects events. An empty field does not restrict. Streams use only stack and agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// By name or id.
@@ -24,7 +24,7 @@ pub struct EventQuery {
 
 impl Client {
     pub async fn events(&self, query: &EventQuery, page: &PageQuery) -> Result<Page<Event>> {
-        let asked = given([
+        let pairs = given([
             query.stack.clone().map(|stack| ("stack", stack)),
             query.agent.clone().map(|agent| ("agent", agent)),
             query.sequence_id.map(|sequence| ("sequence_id", sequence.to_string())),
@@ -32,6 +32,6 @@ impl Client {
             query.since.map(|since| ("since", since.to_string())),
             query.until.map(|until| ("until", until.to_string())),
         ]);
-        self.page(&["events"], &asked, page).await
+        self.page(&["events"], &pairs, page).await
     }
 }

@@ -1,4 +1,4 @@
-//! Grants: which agents a project may use. By name.
+//! Grants, by name: which agents a project may use.
 
 use brokkr_api::grants::{ProjectGrant, PutGrant};
 use http::Method;
@@ -15,13 +15,14 @@ impl Client {
         self.send(self.read(&["grants", grant])).await?.json()
     }
 
-    /// Makes a grant, or replaces what it says; with the number of stacks on agents that it no longer covers.
+    /// Creates or replaces a grant. `expect` confirms the number of (stack, agent) pairs that it no longer
+    /// covers.
     pub async fn put_grant(&self, grant: &str, put: &PutGrant, expect: Option<u64>) -> Result<ProjectGrant> {
         let request = self.write(Method::PUT, &["grants", grant]).query(&expecting(expect));
         self.send(request.json(put)?).await?.json()
     }
 
-    /// Withdraws a grant: what agents hold by it is frozen.
+    /// Deletes a grant. Agents keep the stacks that it covered, but no longer change them.
     pub async fn delete_grant(&self, grant: &str, expect: Option<u64>) -> Result<()> {
         let request = self.write(Method::DELETE, &["grants", grant]).query(&expecting(expect));
         self.send(request).await.map(|_| ())

@@ -1,20 +1,20 @@
-//! What a replica tells of itself, beside the API: whether it is ready, and its metrics.
+//! Endpoints of a replica outside the API: readiness and metrics.
 
 use brokkr_api::health::Health;
 
 use crate::response::InvalidResponse;
 use crate::{Client, Result};
 
-/// Metrics of the largest installation are a fraction of this.
+/// The maximum size of a response; the metrics of the largest installation have a fraction of it.
 const METRICS_BYTES: usize = 16 * 1024 * 1024;
 
 impl Client {
-    /// Whether requests may come to the replica that answers, and what is in trouble there.
+    /// Reads whether the replica is ready for requests, and which of its parts do not work.
     pub async fn ready(&self) -> Result<Health> {
         self.send(self.read_beside("readyz").accept("application/json")).await?.json()
     }
 
-    /// The metrics of a replica, as text. Only the listener for them has these (`--admin-listen`).
+    /// Reads the metrics of a replica as text. Only the admin listener (`--admin-listen`) serves them.
     pub async fn metrics(&self) -> Result<String> {
         let mut call = self.read_beside("metrics");
         call.limit = METRICS_BYTES;
@@ -23,7 +23,7 @@ impl Client {
             return Err(InvalidResponse::WebPage { status: answer.status.as_u16() }.at(&answer.url));
         }
         let unreadable =
-            || InvalidResponse::Unreadable { reason: "it is no text".to_owned() }.at(&answer.url);
+            || InvalidResponse::Unreadable { reason: "it is not valid UTF-8".to_owned() }.at(&answer.url);
         String::from_utf8(answer.body.to_vec()).map_err(|_| unreadable())
     }
 }

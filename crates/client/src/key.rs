@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_without_being_quoted() {
+    fn an_invalid_key_is_refused_and_the_error_does_not_quote_it() {
         for text in ["", "secret", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----"] {
             let error = AgentKey::from_pkcs8_pem(text).unwrap_err();
             assert!(!error.to_string().contains("secret"));

@@ -2,7 +2,7 @@
 //!
 //! A call passes through these modules:
 //!
-//! 1. a noun ([`agents`], [`stacks`], [`deployment_objects`], [`events`], [`tokens`], [`why`], …: one file each) defines
+//! 1. the module of a resource ([`agents`], [`stacks`], [`deployment_objects`], [`events`], [`tokens`], …) defines
 //!    the request and the type of the response; [`streams`] are server-sent events;
 //! 2. [`retry`] sends it, and retries with the same idempotency key;
 //! 3. [`exchange`] is one request and its complete response: credential, headers, deadline, size limit;

@@ -12,7 +12,7 @@ pub const ALL: usize = usize::MAX;
 /// Selects a part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageQuery {
-    /// The size of the page; the broker's default if not given.
+    /// The size of the page; the broker's default if absent.
     pub limit: Option<u32>,
     /// The `next` of the previous page.
     pub after: Option<String>,
@@ -34,12 +34,12 @@ impl PageQuery {
 /// A parameter of a query.
 pub(crate) type Pair = (&'static str, String);
 
-/// Returns the parameters that are given.
+/// Returns the parameters that are not `None`.
 pub(crate) fn given<const N: usize>(pairs: [Option<Pair>; N]) -> Vec<Pair> {
     pairs.into_iter().flatten().collect()
 }
 
-/// Returns `expect`, where it is given.
+/// Returns the parameter `expect`, if there is one.
 pub(crate) fn expecting(expect: Option<u64>) -> Vec<Pair> {
     given([expect.map(|number| ("expect", number.to_string()))])
 }
@@ -65,7 +65,7 @@ impl Client {
         self.up_to(ALL, path, pairs).await.map(|page| page.items)
     }
 
-    /// Reads pages until there are `most` items, or to the end; then there is no `next`.
+    /// Reads pages until there are `most` items or the list ends. At its end, the result has no `next`.
     pub(crate) async fn up_to<T>(&self, most: usize, path: &[&str], pairs: &[Pair]) -> Result<Page<T>>
     where
         T: DeserializeOwned,
@@ -78,7 +78,7 @@ impl Client {
             let page = self.page(path, pairs, &query).await?;
             items.extend(page.items);
             match page.next {
-                // A broker that names the same place again would be asked for ever.
+                // A broker that returns the same cursor again would cause an endless loop.
                 next if next.is_some() && next == query.after => {
                     return Err(InvalidResponse::EndlessPages.at(self.base()));
                 }

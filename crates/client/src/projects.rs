@@ -6,7 +6,7 @@ use http::Method;
 use crate::{Client, Result};
 
 impl Client {
-    /// The projects that the caller may see.
+    /// Lists the projects that the caller may see.
     pub async fn projects_all(&self) -> Result<Vec<Project>> {
         self.all(&["projects"], &[]).await
     }
@@ -15,12 +15,12 @@ impl Client {
         self.send(self.read(&["projects", project])).await?.json()
     }
 
-    /// Makes the project if there is none of that name; changes the quotas that are given.
+    /// Creates the project if there is none of that name, or changes the given quotas.
     pub async fn put_project(&self, project: &str, put: &PutProject) -> Result<Project> {
         self.send(self.write(Method::PUT, &["projects", project]).json(put)?).await?.json()
     }
 
-    /// Refused as long as the project has something in it.
+    /// Deletes a project. The broker refuses this unless the project is empty.
     pub async fn delete_project(&self, project: &str) -> Result<()> {
         self.send(self.write(Method::DELETE, &["projects", project])).await.map(|_| ())
     }

@@ -8,7 +8,8 @@ use http::Method;
 use crate::{Client, Result};
 
 impl Client {
-    /// Sends at most [`brokkr_api::report::BATCH`] reports. Reports named in the receipt are durable and can be dropped.
+    /// Sends at most [`brokkr_api::report::BATCH`] reports. The caller can drop every report that the receipt
+    /// names.
     pub async fn report(&self, agent: AgentId, batch: &ReportBatch) -> Result<ReportReceipt> {
         let path = ["agents", &agent.to_string(), "reports"];
         let write = self.write(Method::POST, &path);
@@ -21,7 +22,7 @@ impl Client {
     }
 }
 
-/// The report for a broker that stores no details. Its id does not depend on them.
+/// Returns the report for a broker that stores no details. Its id does not depend on them.
 fn without_details(report: &Report) -> Report {
     let mut report = report.clone();
     report.reason = report.reason.without_details();

@@ -33,7 +33,7 @@ impl IdempotencyKey {
 
 type Notice = Arc<dyn Fn(Retry<'_>) + Send + Sync>;
 
-/// How long failed requests are retried. Not at all by default: an agent has its own schedule.
+/// How long failed requests are retried. By default they are not, because an agent has its own schedule.
 #[derive(Clone, Default)]
 pub struct RetryPolicy {
     limit: Duration,

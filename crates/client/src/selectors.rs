@@ -7,7 +7,8 @@ use crate::page::given;
 use crate::{Client, PageQuery, Result};
 
 impl Client {
-    /// With a stack, by name or id, also what it would gain, keep and lose if this became its one selector.
+    /// Lists the agents that a selector matches. With a stack, given by name or id, also counts the agents
+    /// that the stack would gain, keep and lose if this became its only selector.
     pub async fn preview_selector(
         &self,
         selector: &Selector,
@@ -15,8 +16,8 @@ impl Client {
         page: &PageQuery,
     ) -> Result<SelectorPreview> {
         let stack = stack.map(|stack| ("stack", stack.to_owned()));
-        let asked = given([Some(("selector", selector.to_string())), stack]);
-        let call = self.read(&["selectors", "preview"]).query(&asked).query(&page.pairs());
+        let pairs = given([Some(("selector", selector.to_string())), stack]);
+        let call = self.read(&["selectors", "preview"]).query(&pairs).query(&page.pairs());
         self.send(call).await?.json()
     }
 }

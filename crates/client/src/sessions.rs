@@ -13,8 +13,8 @@ impl Client {
         self.send(self.write(Method::POST, &path).json(session)?).await?.json()
     }
 
-    /// Tells the broker the complete set that the agent holds. Durable when this returns; the position is the
-    /// first from which on answers know of it.
+    /// Sends the complete set of stacks that the agent holds. The set is durable when this returns; responses
+    /// from the returned position on reflect it.
     pub async fn put_holds(&self, agent: AgentId, session: Session, holds: &Holds) -> Result<Position> {
         let path = ["agents", &agent.to_string(), "holds"];
         let call = self.write(Method::PUT, &path).brokkr_header(header::SESSION, session).json(holds)?;

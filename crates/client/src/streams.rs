@@ -48,7 +48,7 @@ pub struct Stream<T> {
     last_id: Option<String>,
     open: Option<Open>,
     waiting: VecDeque<Raw>,
-    /// Since when reading has failed, and the pause before the next attempt.
+    /// When reading started to fail.
     lost: Option<Instant>,
     pause: Duration,
     item: PhantomData<T>,
@@ -113,7 +113,7 @@ impl<T: DeserializeOwned> Stream<T> {
                 match raw.event.as_str() {
                     "reset" => return Ok(Message::Reset),
                     "event" | "status" => return self.read(&raw.data).map(Message::Item),
-                    // A newer broker may have more to tell.
+                    // A newer broker may send other types of messages.
                     _ => continue,
                 }
             }
@@ -128,7 +128,7 @@ impl<T: DeserializeOwned> Stream<T> {
                     }
                     (self.lost, self.pause) = (None, FIRST_PAUSE);
                 }
-                // A replica that ends says goodbye in the same way: another one goes on.
+                // A replica that shuts down ends the stream in the same way. Another replica continues it.
                 Ok(Ok(None) | Err(_)) => self.close(InvalidResponse::CutOff.at(&url)).await?,
                 Err(_) => self.close(ClientError::Timeout { url, after: SILENCE }).await?,
             }
@@ -189,7 +189,7 @@ impl<T: DeserializeOwned> Stream<T> {
             answer.await.map_err(|_| ClientError::Timeout { url: url.clone(), after: ORDINARY_TIME })?;
         let answer = answer.and_then(Response::accepted)?;
         answer.demand_media_type(MEDIA_TYPE)?;
-        // A success of that type was returned above.
+        // Not reached: a successful response of that type was returned above.
         Err(InvalidResponse::CutOff.at(&url))
     }
 }

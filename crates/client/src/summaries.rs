@@ -1,4 +1,4 @@
-//! A stack over all agents in figures, and each mistake once.
+//! Summaries over all agents: the progress of a stack, and errors grouped by reason.
 
 use brokkr_api::page::Page;
 use brokkr_api::status::{ErrorGroup, StackSummary};
@@ -6,12 +6,12 @@ use brokkr_api::status::{ErrorGroup, StackSummary};
 use crate::{Client, PageQuery, Result};
 
 impl Client {
-    /// How many agents a stack reaches, and how far they are. By name or id.
+    /// Reads the progress of a stack, given by name or id, on all agents.
     pub async fn stack_summary(&self, stack: &str) -> Result<StackSummary> {
         self.send(self.read(&["stacks", stack, "status", "summary"])).await?.json()
     }
 
-    /// What is wrong now: with one stack, by name or id, or with all of them.
+    /// Reads the current errors of one stack, given by name or id, or of all stacks.
     pub async fn errors(&self, stack: Option<&str>, page: &PageQuery) -> Result<Page<ErrorGroup>> {
         let path = match stack {
             Some(stack) => vec!["stacks", stack, "errors"],

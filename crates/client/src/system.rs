@@ -10,12 +10,12 @@ impl Client {
         self.send(self.read(&["system"])).await?.json()
     }
 
-    /// Stacks on which agents are ahead of the broker's database.
+    /// Lists stacks on which agents are ahead of the broker's database.
     pub async fn system_ahead_all(&self) -> Result<Vec<UnsettledStack>> {
         self.all(&["system", "ahead"], &[]).await
     }
 
-    /// Stacks that agents hold and the broker's database does not know.
+    /// Lists stacks that agents hold and the broker's database does not know.
     pub async fn system_unknown_all(&self) -> Result<Vec<UnsettledStack>> {
         self.all(&["system", "unknown"], &[]).await
     }

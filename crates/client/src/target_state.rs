@@ -100,7 +100,8 @@ impl Client {
             };
         }
         let (envelope, etag) = self.envelope_of(&answer, agent)?;
-        // Contents are fetched next: a replica that lags must catch up first, or it would not know them.
+        // The agent fetches contents next. Another replica must catch up first, because it may not know them
+        // yet.
         self.remember_written(position);
         Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread, wants })
     }
@@ -121,7 +122,7 @@ impl Client {
         if known.is_some_and(|known| known != envelope.installation) {
             return Err(InvalidResponse::OtherInstallation { found: envelope.installation }.at(&answer.url));
         }
-        // Our own form of the tag: what a proxy made of it need not be what the broker compares.
+        // Use the computed tag, because a proxy may have changed the tag that it received from the broker.
         Ok((envelope, format!("\"{computed}\"")))
     }
 }

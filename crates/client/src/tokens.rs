@@ -14,7 +14,7 @@ impl Client {
         self.send(self.write(Method::POST, &["join-tokens"]).json(wanted)?).await?.json()
     }
 
-    /// Lists them, oldest first, without secrets.
+    /// Lists the tokens, oldest first, without secrets.
     pub async fn join_tokens_all(&self) -> Result<Vec<JoinTokenInfo>> {
         self.all(&["join-tokens"], &[]).await
     }
@@ -29,7 +29,7 @@ impl Client {
         self.send(self.write(Method::POST, &["api-tokens"]).json(wanted)?).await?.json()
     }
 
-    /// Lists them, oldest first, without secrets.
+    /// Lists the tokens, oldest first, without secrets.
     pub async fn api_tokens_all(&self) -> Result<Vec<ApiToken>> {
         self.all(&["api-tokens"], &[]).await
     }

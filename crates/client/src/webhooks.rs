@@ -47,7 +47,7 @@ impl Client {
         self.send(self.write(Method::POST, &["webhooks", webhook, "test"])).await?.json()
     }
 
-    /// Messages to a webhook, newest first.
+    /// Reads one page of the messages to a webhook, newest first.
     pub async fn deliveries(
         &self,
         webhook: &str,

@@ -1,16 +1,16 @@
-//! Why something is not as it should be, as the broker tells it. By name or id throughout.
+//! Explanations of the state of stacks and agents. All methods take names or ids.
 
 use brokkr_api::why::{AgentWhy, StackWhy};
 
 use crate::{Client, Result};
 
 impl Client {
-    /// Why a stack is not as it should be on an agent, or that it is.
+    /// Explains the state of a stack on an agent.
     pub async fn stack_why(&self, stack: &str, agent: &str) -> Result<StackWhy> {
         self.send(self.read(&["stacks", stack, "agents", agent, "why"])).await?.json()
     }
 
-    /// Why an agent is not as it should be, with its stacks that are stuck.
+    /// Explains the state of an agent and of its stacks with problems.
     pub async fn agent_why(&self, agent: &str) -> Result<AgentWhy> {
         self.send(self.read(&["agents", agent, "why"])).await?.json()
     }

@@ -23,8 +23,8 @@ pub const FENCE: &str = "brokkr-agent-fence";
 /// The Secret with the agent's key and ids, in its namespace. The agent creates it.
 pub const IDENTITY: &str = "brokkr-agent-identity";
 
-/// Whether the agent may impersonate a service account of this name: the fence covers only names that start with
-/// `brokkr-`. The agent's own account is excluded.
+/// Returns whether the agent may impersonate a service account of this name: the fence covers only names that
+/// start with `brokkr-`. The agent's own account is excluded.
 #[must_use]
 pub fn may_be_impersonated(name: &str) -> bool {
     name != ACCOUNT

@@ -9,7 +9,7 @@ use crate::{DOCUMENT_START, NAMESPACE, may_be_impersonated, read};
 /// Label of the roles that depend on flags; the value is the namespace of the agent.
 pub const RIGHTS_OF: &str = "brokkr.io/rights-of";
 
-/// Flags that say where an agent may write, shared by all commands that install one.
+/// Flags for the permissions of an agent, shared by all commands that install one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Rights {
     /// Scope of the agent's own role

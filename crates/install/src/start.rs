@@ -1,4 +1,5 @@
-//! The start-up progress that an agent which cannot start writes to its namespace: the failed step and the reason.
+//! The start-up progress of an agent that cannot start: the failed step and the reason, written to its
+//! namespace.
 //!
 //! It is a ConfigMap, because the user who installs an agent can read ConfigMaps in every cluster, even where Pod logs are
 //! not accessible. It exists only while the agent cannot start.
@@ -57,7 +58,7 @@ impl Progress {
             .collect()
     }
 
-    /// Returns none if no agent wrote the data.
+    /// Parses the data of the ConfigMap; none if no agent wrote it.
     #[must_use]
     pub fn from_data(data: &BTreeMap<String, String>) -> Option<Self> {
         Some(Self {
@@ -69,13 +70,14 @@ impl Progress {
 }
 
 impl Hop {
-    /// Returns whether waiting may help: the network and the broker can recover, but a refusal stays.
+    /// Returns whether waiting may help: the network and the broker can recover, but a refusal is permanent.
     #[must_use]
     pub fn may_recover(self) -> bool {
         !matches!(self, Self::Tls | Self::Token)
     }
 
-    /// Returns the next step for the person who installed the agent into this namespace. `reinstall` says how to install it again.
+    /// Returns the next step for the person who installed the agent into this namespace. `reinstall` says how
+    /// to install it again.
     #[must_use]
     pub fn advice(self, namespace: &str, reinstall: &str) -> String {
         match self {
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_survives_a_round_trip() {
+    fn progress_is_the_same_after_it_was_written_and_read() {
         for hop in Hop::iter() {
             let progress = Progress { hop, reason: "because".to_owned(), at: Timestamp::UNIX_EPOCH };
             assert_eq!(Progress::from_data(&progress.data()), Some(progress));

@@ -1,7 +1,7 @@
 //! Limits on the size and complexity of a manifest.
 //!
-//! They do not depend on the defaults of the YAML library: these stop at 1,024 documents, and a library update must
-//! not change what a broker accepts.
+//! They do not depend on the defaults of the YAML library. These allow only 1,024 documents, and a library
+//! update must not change what a broker accepts.
 
 use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy, Options};
 
@@ -10,7 +10,7 @@ use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy, Opt
 pub struct Budget {
     /// Bytes of the manifest as submitted.
     pub total_bytes: usize,
-    /// Bytes of one object as canonical JSON. etcd's limit is 1.5 MiB, including what controllers add.
+    /// Bytes of one object as canonical JSON. etcd's limit is 1.5 MiB, including fields that controllers add.
     pub object_bytes: usize,
     /// Objects in one manifest, after lists are flattened.
     pub objects: usize,

@@ -1,7 +1,7 @@
 //! Canonical JSON (keys sorted by bytes, no whitespace) and its digests.
 //!
-//! Keys are sorted here, because a feature that any crate in the build may enable makes `serde_json` keep its maps
-//! unsorted.
+//! Keys are sorted here, because any crate in the build may enable the feature with which `serde_json` does
+//! not sort its maps.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -11,17 +11,17 @@ use crate::Object;
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
-/// The checksum of a manifest exactly as it was submitted.
+/// Returns the checksum of a manifest exactly as it was submitted.
 pub fn checksum(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
-/// The digest of one object in its normal form.
+/// Returns the digest of one object in its normal form.
 pub fn digest(body: &Value) -> Digest {
     checksum(&to_bytes(body))
 }
 
-/// The digest of all objects as one canonical array, ordered by key.
+/// Returns the digest of all objects as one canonical array, ordered by key.
 pub fn digest_of_all(objects: &[Object]) -> Digest {
     let mut sorted: Vec<_> = objects.iter().map(|object| (object.identity.key(), object)).collect();
     sorted.sort_by(|left, right| left.0.cmp(&right.0));
@@ -35,7 +35,7 @@ pub fn digest_of_all(objects: &[Object]) -> Digest {
     hasher.finalize().into()
 }
 
-/// A value as canonical JSON.
+/// Returns a value as canonical JSON.
 pub fn to_bytes(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     write(value, &mut out);
@@ -100,7 +100,7 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// A digest as 64 lower-case hexadecimal digits.
+/// Returns a digest as 64 lower-case hexadecimal digits.
 pub fn to_hex(digest: &Digest) -> String {
     digest
         .iter()
@@ -109,7 +109,7 @@ pub fn to_hex(digest: &Digest) -> String {
         .collect()
 }
 
-/// Reads 64 hexadecimal digits, in either case; anything else is `None`.
+/// Parses 64 hexadecimal digits, in either case; returns `None` for anything else.
 pub fn from_hex(text: &str) -> Option<Digest> {
     let digits = text.as_bytes();
     if digits.len() != 64 {
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn canonical_strings_survive_a_round_trip(text in any::<String>()) {
+        fn a_canonical_string_parses_to_the_same_string(text in any::<String>()) {
             let bytes = to_bytes(&Value::String(text.clone()));
             prop_assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), Value::String(text));
         }

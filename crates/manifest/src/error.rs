@@ -29,7 +29,7 @@ impl ManifestErrors {
         self.errors.is_empty()
     }
 
-    /// Whether reading stopped early, so that there may be more problems than these.
+    /// Returns whether parsing stopped early, so that there may be more problems.
     pub fn stopped(&self) -> bool {
         self.stopped
     }

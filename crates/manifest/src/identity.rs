@@ -21,7 +21,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// `apps/v1`, or `v1` in the core group.
+    /// Returns `apps/v1`, or `v1` in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
@@ -114,7 +114,8 @@ impl FromStr for Key {
     }
 }
 
-// One string rather than four fields: inventories hold ten thousand of these, and it can be the key of a JSON map.
+// One string instead of four fields: inventories have ten thousand keys, and a string can be the key of a
+// JSON map.
 impl Serialize for Key {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -159,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_survives_a_round_trip(
+        fn a_printed_or_serialised_key_parses_to_the_same_key(
             group in "[a-z.]{0,12}", kind in "[A-Z][a-z]{0,8}",
             namespace in proptest::option::of("[a-z-]{1,12}"), name in "[a-z.:-]{1,12}",
         ) {

@@ -42,14 +42,14 @@ pub use redact::redacted;
 pub struct Object {
     /// Which resource this is.
     pub identity: Identity,
-    /// The object in its normal form (see [`normal`]): this is what is applied.
+    /// The object in its normal form (see [`normal`]), in which it is applied.
     pub body: Value,
     /// SHA-256 of the body as canonical JSON.
     pub digest: Digest,
 }
 
 impl Object {
-    /// The value of an annotation, if it is set.
+    /// Returns the value of an annotation, if it is set.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.body.get("metadata")?.get("annotations")?.get(name)?.as_str()
     }

@@ -18,7 +18,7 @@ pub const WAVE: &str = "brokkr.io/wave";
 /// How early an object is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rank {
-    /// Objects that others need to be accepted at all: Namespace, CustomResourceDefinition.
+    /// Objects without which the API server refuses others: Namespace, CustomResourceDefinition.
     Priority,
     /// Objects that workloads read when they start, or that limit them.
     Config,
@@ -38,14 +38,14 @@ impl Rank {
             | ("networking.k8s.io", "NetworkPolicy") => Self::Config,
             // PriorityClass, StorageClass, IngressClass, RuntimeClass, GatewayClass…
             (_, kind) if kind.ends_with("Class") => Self::Config,
-            // Policies too: one that is applied early could refuse the rest of its own stack.
+            // Also policies: one that is applied early could refuse the rest of its own stack.
             ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", _) => Self::Late,
             _ => Self::Workload,
         }
     }
 }
 
-/// The rank of an object.
+/// Returns the rank of an object.
 pub fn rank(identity: &Identity) -> Rank {
     Rank::of(&identity.group, &identity.kind)
 }
@@ -87,8 +87,9 @@ fn explicit_wave(object: &Object) -> Option<i64> {
 
 /// Groups resources in the order of their deletion; a group is gone before the next one is deleted.
 ///
-/// This is the reverse of applying, with two additions: custom resources are deleted before the workloads of the stack,
-/// because one of these may be the controller that removes their finalizers, and definitions before namespaces.
+/// This is the reverse of applying, with two additions. Custom resources are deleted before the workloads of
+/// the stack, because one of these may be the controller that removes their finalizers. Definitions are
+/// deleted before namespaces.
 pub fn deletion_stages(keys: impl IntoIterator<Item = Key>) -> Vec<Vec<Key>> {
     let mut stages: BTreeMap<DeletionRank, Vec<Key>> = BTreeMap::new();
     for key in keys {

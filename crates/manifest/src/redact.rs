@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_value_of_a_secret_survives_and_every_key_does() {
+    fn the_values_of_a_secret_are_hidden_and_its_keys_are_kept() {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_shown_as_they_are() {
+    fn other_kinds_are_not_changed() {
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" }, "data": { "a": "b" } });
         assert_eq!(redacted(&map), map);
         let other = json!({ "apiVersion": "example.com/v1", "kind": "Secret", "data": { "a": "b" } });

@@ -139,7 +139,7 @@ fn malformed(field: &str, rule: &'static str) -> Problem {
 
 fn split_api_version(api_version: &str) -> (&str, &str) {
     match api_version.split_once('/') {
-        // `/v1` must not be taken for the core group.
+        // `/v1` is not the core group: return a group that is invalid.
         Some(("", _)) => ("/", ""),
         Some((group, version)) => (group, version),
         None => ("", api_version),

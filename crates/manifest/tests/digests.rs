@@ -38,7 +38,7 @@ fn the_digest_is_sha256_of_the_canonical_array() {
     assert_eq!(manifest.objects[0].digest, checksum(&written[1..written.len() - 1]));
 }
 
-/// Documents with distinct names, and the same ones in another order.
+/// Generates documents with distinct names, and the same documents in another order.
 fn documents() -> impl Strategy<Value = (Vec<String>, Vec<String>)> {
     let data = proptest::collection::btree_map("[a-z]{1,6}", "\\PC{0,12}", 0..4);
     let named = proptest::collection::btree_map("[a-z]{1,8}", data, 1..12);
@@ -66,14 +66,14 @@ proptest! {
     }
 
     #[test]
-    fn a_body_read_again_is_the_same_object((documents, _) in documents()) {
+    fn a_parsed_body_parses_to_the_same_object((documents, _) in documents()) {
         for object in read(&documents.join("\n---\n")).objects {
             prop_assert_eq!(&read(&object.body.to_string()).objects[0], &object);
         }
     }
 
     #[test]
-    fn no_input_makes_the_reader_panic(text in "[-a-z0-9:{}\\[\\]&*!|>'\"%@` \n#,?<~.]{0,200}", bytes in any::<Vec<u8>>()) {
+    fn no_input_makes_the_parser_panic(text in "[-a-z0-9:{}\\[\\]&*!|>'\"%@` \n#,?<~.]{0,200}", bytes in any::<Vec<u8>>()) {
         let _ = parse(text.as_bytes(), &Budget::default());
         let _ = parse(&bytes, &Budget::default());
     }

@@ -1,7 +1,7 @@
 //! Liveness and readiness of the agent.
 //!
-//! An unreachable broker makes an agent neither dead nor unready: it keeps and repairs the last known state, and restarting it
-//! would not help. It is listed as a cause instead, in the form of the broker's own
+//! An agent stays alive and ready while the broker is unreachable: it keeps and repairs the last known state,
+//! and a restart would not help. The problem is listed as a cause instead. The format is that of the broker's
 //! `/readyz`.
 
 use std::time::Duration;
@@ -14,26 +14,27 @@ use serde_json::json;
 
 use crate::reconcile::counts::Counts;
 
-/// Polls wait for up to five minutes: a broker that was silent for longer is unreachable.
-const AWAY: Duration = Duration::from_secs(360);
+/// Polls wait for up to five minutes: a broker that has not responded for longer is unreachable.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(360);
 
 /// The health of the agent.
 pub(super) enum Health {
-    /// What it waits for.
+    /// With what it waits for.
     Starting(&'static str),
     /// The reconciler does not answer.
     Stuck,
-    /// What the reconciler says, and how long the broker has been silent.
+    /// With the counts of the reconciler, and the time since the last response of the broker.
     Running(Box<Counts>, Duration),
 }
 
 impl Health {
-    /// Alive: if not, it has to be restarted. Waiting for the broker or the cluster is no reason for that.
+    /// Responds whether the agent is alive; if not, it must be restarted. An agent that waits for the broker
+    /// or the cluster is alive.
     pub(super) fn livez(&self) -> Response<Full<Bytes>> {
         self.respond(!matches!(self, Self::Stuck))
     }
 
-    /// Ready: it has joined, and reconciles its target state.
+    /// Responds whether the agent is ready: it has joined, and reconciles its target state.
     pub(super) fn readyz(&self) -> Response<Full<Bytes>> {
         self.respond(self.is_ready())
     }
@@ -42,9 +43,9 @@ impl Health {
         matches!(self, Self::Running(counts, _) if counts.has_target_state && counts.writes_suspended.is_none())
     }
 
-    fn respond(&self, well: bool) -> Response<Full<Bytes>> {
+    fn respond(&self, ok: bool) -> Response<Full<Bytes>> {
         let causes = self.causes();
-        let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let causes: Vec<_> =
             causes.iter().map(|(part, detail)| json!({"part": part, "detail": detail})).collect();
         let body = json!({"whole": causes.is_empty(), "causes": causes});
@@ -68,7 +69,7 @@ fn running(counts: &Counts, silence: Duration) -> Vec<(&'static str, String)> {
     }
     if !counts.has_target_state {
         causes.push(("broker", "has not sent a target state yet".to_owned()));
-    } else if silence > AWAY {
+    } else if silence > UNREACHABLE_AFTER {
         let silence = silence.as_secs();
         causes.push((
             "broker",

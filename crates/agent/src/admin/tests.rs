@@ -1,4 +1,4 @@
-//! What the listener answers, over a socket.
+//! The responses of the listener, over a socket.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -18,7 +18,7 @@ impl Rig {
         Self { admin, address }
     }
 
-    /// The answer as it came: head and body.
+    /// Returns the complete response, with headers.
     async fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: agent\r\n\r\n").as_bytes()).await.unwrap();
@@ -27,7 +27,7 @@ impl Rig {
         answer
     }
 
-    /// A reconciler that always answers the same.
+    /// Starts a reconciler that always answers with these counts.
     fn answering(&self, counts: Counts) {
         let mut asked = self.admin.running();
         tokio::spawn(async move {
@@ -39,7 +39,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn while_it_starts_it_is_alive_and_says_what_it_waits_for() {
+async fn a_starting_agent_is_alive_and_says_what_it_waits_for() {
     let rig = Rig::start().await;
     rig.admin.starting("join the broker");
     assert!(rig.get("/livez").await.starts_with("HTTP/1.1 200"));
@@ -51,7 +51,7 @@ async fn while_it_starts_it_is_alive_and_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn it_is_ready_once_it_has_a_target_state_and_not_while_another_process_serves() {
+async fn an_agent_is_ready_with_a_target_state_unless_its_writes_are_suspended() {
     let rig = Rig::start().await;
     rig.answering(Counts { has_target_state: true, active: true, ..Counts::none() });
     let ready = rig.get("/readyz").await;
@@ -73,7 +73,7 @@ async fn it_is_ready_once_it_has_a_target_state_and_not_while_another_process_se
 }
 
 #[tokio::test]
-async fn a_reconciler_that_is_gone_makes_it_dead() {
+async fn an_agent_without_a_reconciler_is_not_alive() {
     let rig = Rig::start().await;
     drop(rig.admin.running());
     let alive = rig.get("/livez").await;
@@ -81,7 +81,7 @@ async fn a_reconciler_that_is_gone_makes_it_dead() {
 }
 
 #[tokio::test]
-async fn there_are_as_many_series_before_it_runs_as_afterwards() {
+async fn the_number_of_series_is_the_same_before_and_after_the_start() {
     let rig = Rig::start().await;
     let count = |text: &str| text.lines().filter(|line| line.starts_with("brokkr_agent_")).count();
     let before = count(&rig.get("/metrics").await);

@@ -1,5 +1,5 @@
-//! One deployment object: fetched as bytes, checked before it is parsed, read with the same crate as
-//! the broker's, and resolved against what this cluster serves.
+//! Fetches a deployment object as bytes, checks it before it is parsed, parses it with the same crate as the
+//! broker, and resolves it against the kinds that this cluster serves.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl ContentSource {
         })?;
         let found = Checksum::of(&bytes);
         if found != target.checksum {
-            // The answer may be truncated or altered: it is fetched again, and never applied.
+            // The response may be truncated or altered: the content is fetched again, and never applied.
             let reason = Reason::ChecksumMismatch { expected: target.checksum, found };
             return Err(Failure::new(FailureClass::Transient, reason));
         }
@@ -70,7 +70,8 @@ impl ContentSource {
     }
 }
 
-/// The content must be cached before it is applied, and evicted before its record is deleted.
+/// Returns the failure if the cache cannot be read or written. A content must be cached before it is applied,
+/// and evicted before its record is deleted.
 #[must_use]
 pub fn not_cached(error: &ContentCacheError) -> Failure {
     Failure::with_words(FailureClass::Transient, Reason::ContentNotCached, error)
@@ -91,7 +92,7 @@ async fn read(
         return Err(Failure::new(FailureClass::Permanent, Reason::ParsedDifferently));
     }
     let objects = kinds.resolve_all(cluster, &manifest).await.map_err(|error| match error {
-        // Its definition may come with another stack.
+        // Another stack may bring its definition.
         ResolveError::UnknownKind { kind } => {
             Failure::new(FailureClass::Missing, Reason::UnknownKind { kind })
         }

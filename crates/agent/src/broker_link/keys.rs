@@ -1,8 +1,8 @@
 //! Replaces the agent's key after two thirds of its lifetime, or when the broker asks for it.
 //!
-//! The new key is first stored in the cluster beside the old one, then registered with a request signed by the old one,
-//! and then replaces the old one. The broker accepts both for an hour. After a crash, the Secret shows which steps are
-//! done, and the rest are repeated: registering the same key twice is harmless.
+//! The new key is first stored in the cluster next to the old one, then registered with a request signed by
+//! the old one, and then replaces the old one. The broker accepts both for an hour. After a crash, the Secret
+//! shows which steps are done, and the others are repeated: registering the same key twice is harmless.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// `broker` and all its clones sign with the new key once there is one.
+    /// Creates the rotation. After each rotation, `broker` and all its clones sign with the new key.
     #[must_use]
     pub fn new(
         client: &Client,
@@ -139,7 +139,8 @@ impl Keys {
         Ok((next, written.context("store the new key")?.metadata.resource_version))
     }
 
-    /// Writes only if the Secret still has the version that was read, because another process may rotate the key too.
+    /// Writes only if the Secret still has the version that was read, because another process may also rotate
+    /// the key.
     async fn write(&self, version: Option<String>, mut change: Value) -> anyhow::Result<Secret> {
         change["metadata"] = json!({ "resourceVersion": version });
         Ok(with_deadline(self.secrets.patch(IDENTITY, &PatchParams::default(), &Patch::Merge(change)))

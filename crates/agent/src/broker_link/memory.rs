@@ -49,8 +49,8 @@ impl Memory {
         Self { api: Api::namespaced(client.clone(), namespace), data: Arc::default() }
     }
 
-    /// Raises the session count by one, above that of every earlier run, with the resourceVersion as precondition: two processes never
-    /// get the same count from one cluster.
+    /// Raises the session count above that of every earlier run, with the resourceVersion as precondition, so
+    /// that two processes never get the same count from one cluster.
     pub async fn start(&self, earlier: i64) -> anyhow::Result<Remembered> {
         loop {
             let found =
@@ -124,7 +124,7 @@ fn read(data: &Data) -> Remembered {
     }
 }
 
-/// Opens a session at the broker; the one with the highest count serves.
+/// Opens a session at the broker. Only the session with the highest count may write.
 pub async fn open_session(
     broker: &Broker,
     agent: AgentId,

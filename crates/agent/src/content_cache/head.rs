@@ -1,4 +1,4 @@
-//! A content in Secrets: split into parts, the first one in the head, which names the others.
+//! Splits a content into Secrets: the first part is in the head, which names the others.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -31,7 +31,7 @@ pub struct Head {
     bytes: usize,
     /// The digest of the part in the head itself.
     first: Checksum,
-    /// The Secrets with the others, in order. Their names carry the digest of what is in them.
+    /// The Secrets with the other parts, in order. Their names contain the digest of the part.
     pub shards: Vec<Shard>,
 }
 
@@ -148,7 +148,7 @@ mod tests {
         (Head::of(&cut.head.metadata).unwrap(), cut)
     }
 
-    /// Does not compress, so that there are shards.
+    /// Returns random bytes, which cannot be compressed, so that there are shards.
     fn large() -> Vec<u8> {
         let mut bytes = vec![0; 2_500_000];
         rand::rng().fill(bytes.as_mut_slice());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_of_any_size_come_back() {
+    fn contents_of_any_size_are_split_and_joined() {
         for content in [b"".to_vec(), b"kind: ConfigMap".to_vec(), large()] {
             let (head, Cut { head: first, shards }) = cut(&content);
             assert_eq!(shards.len(), content.len() / PART_BYTES);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_incomplete_counts_as_absent() {
+    fn a_damaged_or_incomplete_content_counts_as_absent() {
         let (head, Cut { head: first, shards }) = cut(&large());
         assert_eq!(head.join(first.clone(), shards[..1].to_vec()), None);
         let swapped = vec![shards[1].clone(), shards[0].clone()];

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::evidence::{Specificity, name, newest, text};
 use crate::model::Cause;
 
-/// The most telling cause among the containers of a Pod, those that run first included.
+/// Returns the most specific cause among the containers of a Pod, including init containers.
 pub(super) fn cause(pod: &Value) -> Option<(Specificity, Cause)> {
     let found = statuses(pod).filter_map(|status| one(pod, status));
     found.min_by_key(|(weight, _)| *weight)
@@ -47,7 +47,8 @@ fn one(pod: &Value, status: &Value) -> Option<(Specificity, Cause)> {
                 );
             }
             let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or(-1);
-            // An init container that is done, or a Pod that lives on after a clean end.
+            // A completed init container, or a container that exited without an error in a Pod that
+            // continues.
             if code == 0 && reason != "CrashLoopBackOff" {
                 return None;
             }
@@ -58,7 +59,7 @@ fn one(pod: &Value, status: &Value) -> Option<(Specificity, Cause)> {
     }
 }
 
-/// Runs, and is not ready: a probe does not succeed.
+/// Returns the failing probe of a container that runs but is not ready.
 pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Specificity, Cause)> {
     let status = statuses(pod)
         .find(|status| status.pointer("/state/running").is_some() && status["ready"] == Value::Bool(false))?;
@@ -76,7 +77,7 @@ pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Specificity, Cause
     Some((Specificity::Probe, Cause::new(reason, &message)))
 }
 
-/// How it ended, now or before its last restart.
+/// Returns how the container ended, now or before its last restart.
 fn ended(status: &Value) -> Option<&Value> {
     status.pointer("/state/terminated").or_else(|| status.pointer("/lastState/terminated"))
 }
@@ -104,7 +105,7 @@ fn with_words(what: &str, words: &str) -> String {
     if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
 }
 
-/// Where programs say why they die: the last line of what they leave behind.
+/// Returns the last line of a termination message, which usually has the error.
 fn last_line(message: &str) -> &str {
     message.trim_end().rsplit('\n').next().unwrap_or_default().trim()
 }

@@ -1,11 +1,11 @@
-//! Which Pods are a workload's, as a query of the API server.
+//! Selects the Pods of a workload with a query to the API server.
 
 use brokkr_manifest::Key;
 use serde_json::Value;
 
 use crate::resource::Kind;
 
-/// The query that selects the Pods of this workload; none for kinds that have no Pods.
+/// Returns the query that selects the Pods of this workload; none for kinds without Pods.
 pub(super) fn pods_of(kind: &Kind, key: &Key, body: &Value) -> Option<String> {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => {
@@ -14,7 +14,7 @@ pub(super) fn pods_of(kind: &Kind, key: &Key, body: &Value) -> Option<String> {
         ("", "ReplicationController") => {
             Some(query("labelSelector", &equalities(body["spec"]["selector"].as_object()?)))
         }
-        // The API server makes up the selector of a Job; the label is written by its controller.
+        // The API server generates the selector of a Job; its controller sets this label.
         ("batch", "Job") => Some(query("labelSelector", &format!("job-name={}", key.name))),
         ("", "Pod") => Some(query("fieldSelector", &format!("metadata.name={}", key.name))),
         _ => None,
@@ -25,7 +25,7 @@ pub(super) fn events_of(name: &str) -> String {
     query("fieldSelector", &format!("involvedObject.name={name}"))
 }
 
-/// A selector without a single requirement would select every Pod of the namespace.
+/// Returns none for a selector without requirements, which would select every Pod of the namespace.
 fn labels(selector: &Value) -> Option<String> {
     let mut requirements = Vec::new();
     if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {
@@ -52,7 +52,7 @@ fn equalities(labels: &serde_json::Map<String, Value>) -> String {
     pairs.collect::<Vec<_>>().join(",")
 }
 
-/// Percent-encoded: selectors contain `=`, `,`, spaces and parentheses.
+/// Returns the parameter percent-encoded, because selectors contain `=`, `,`, spaces and parentheses.
 fn query(parameter: &str, value: &str) -> String {
     let mut encoded = format!("{parameter}=");
     for byte in value.bytes() {

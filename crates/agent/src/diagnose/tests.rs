@@ -77,7 +77,7 @@ fn an_image_that_cannot_be_pulled_is_named() {
         "ImagePullBackOff",
         "pod web-1, container app: image registry.example/shop/web:7 cannot be pulled",
     );
-    // The init container is reported, although the other one waits too.
+    // The init container is reported, although the other container also waits.
     let mut first = pod("web-1", "Pending", waiting("PodInitializing", ""));
     first["status"]["initContainerStatuses"] = json!([
         {"name": "migrate", "image": "m:1", "state": {"waiting": {"reason": "InvalidImageName", "message": "bad"}}},
@@ -196,10 +196,10 @@ fn the_most_specific_cause_comes_first_and_ready_or_deleted_pods_have_none() {
         let found = cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }).unwrap();
         assert_eq!(found.reason, Reason::ImagePullBackOff);
     }
-    let mut leaving = pulling;
-    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut deleted = pulling;
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     // It crashed once, long ago, and is ready now.
-    let mut well = pod(
+    let mut ready = pod(
         "web-3",
         "Running",
         json!({
@@ -207,9 +207,9 @@ fn the_most_specific_cause_comes_first_and_ready_or_deleted_pods_have_none() {
             "lastState": {"terminated": {"exitCode": 1}},
         }),
     );
-    well["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    ready["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
     let young = pod("web-4", "Pending", waiting("ContainerCreating", ""));
-    let pods = [leaving, well, young];
+    let pods = [deleted, ready, young];
     assert_eq!(cause(&workload(), &Evidence { pods: &pods, ..Evidence::default() }), None);
 }
 

@@ -1,7 +1,7 @@
-//! What a refusal of the API server means: try again, wait for something, read again, or stop.
+//! Classifies refusals of the API server: retry, wait for something, read again, or stop.
 //!
-//! The class decides what the plan does; the reason and the message are for people, so they name the source: the
-//! server's validation, its authorization, a quota, or Brokkr's own fence.
+//! The class decides what the plan does. The reason and the message name the source: the server's validation,
+//! its authorization, a quota, or Brokkr's own fence.
 
 use std::time::Duration;
 
@@ -40,13 +40,14 @@ struct Cause {
     field: String,
 }
 
-/// `secret` keeps the server's words about a Secret out of reports: they may quote its values.
+/// Returns the failure for a refusal. With `secret`, the server's message is left out, because it may quote
+/// values.
 #[must_use]
 pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, secret: bool) -> Failure {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let wait = Duration::from_secs(status.details.retry_after_seconds);
     let (class, reason) = classify(code, &status);
-    // The fence quotes no values, whatever it is about.
+    // Messages of the fence never quote values.
     let message = match fence::refusal_message(&status.message) {
         Some(words) => reason.message_with(words),
         None if class == FailureClass::Immutable => reason.message(),
@@ -64,24 +65,24 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
     use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
     let says = |words: &str| status.message.contains(words);
     if let Some(words) = fence::refusal_message(&status.message) {
-        // A moment after joining the API server may not have seen the agent's id yet.
+        // Shortly after joining, the API server may not know the agent's id yet.
         let class = if words.contains("not known to its fence yet") { Transient } else { Permanent };
         return (class, Reason::Fenced);
     }
-    // The server's own word, where no better reason is known.
+    // The server's own word, if no better reason is known.
     let own = || match status.reason.as_str() {
         "" => Reason::HttpStatus { code: code.as_u16() },
         word => Reason::from_kubernetes(word),
     };
     let invalid = || Reason::Invalid { fields: status.fields() };
     match code.as_u16() {
-        // How server-side apply refuses a field that the kind does not have.
+        // Server-side apply refuses a field that the kind does not have with this message.
         500 if says("field not declared in schema") => (Permanent, invalid()),
         429 | 500 | 502 | 503 | 504 => (Transient, own()),
-        // Two writers counted against one quota at the same time: nothing is wrong with the object.
+        // Two writes updated the same quota at the same time: the object is not the problem.
         409 if status.details.kind == "resourcequotas" || says("resourcequotas") => (Transient, own()),
         409 => (Conflict, own()),
-        // How the API server says that the uid in a patch is not that of the object: it is another one by now.
+        // The object has another uid than the patch: it was deleted and created again.
         422 if status.details.causes.iter().any(|cause| cause.field == "metadata.uid") => (Conflict, own()),
         _ if says("failed calling webhook") || says("conversion webhook") => (Transient, own()),
         _ if says("admission webhook \"") && says("denied the request") => (
@@ -123,13 +124,13 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
     }
 }
 
-/// `admission webhook "images.example.com" denied`: returns what is quoted after these words.
+/// Returns the quoted text after these words, as in `admission webhook "images.example.com" denied`.
 fn quoted_after(message: &str, words: &str) -> Option<String> {
     let (_, rest) = message.split_once(words)?;
     Some(rest.strip_prefix('"')?.split_once('"')?.0.to_owned())
 }
 
-/// `exceeded quota: few, requested: …`: returns the word after these words.
+/// Returns the word after these words, as in `exceeded quota: few, requested: …`.
 fn word_after(message: &str, words: &str) -> Option<String> {
     let (_, rest) = message.split_once(words)?;
     rest.split([',', ' ']).next().filter(|word| !word.is_empty()).map(ToOwned::to_owned)
@@ -142,7 +143,7 @@ impl Status {
         fields.filter(|field| !field.is_empty()).collect()
     }
 
-    /// Returns the namespace, where a refusal is about one.
+    /// Returns the namespace, if the refusal is about one.
     fn namespace(&self) -> Option<String> {
         let terminating = self.details.causes.iter().find(|cause| cause.reason == "NamespaceTerminating");
         match terminating {
@@ -164,7 +165,7 @@ impl Status {
     }
 }
 
-/// How Kubernetes' validations say that a field cannot be changed; they have no code for it.
+/// Returns whether a message says that a field cannot be changed; Kubernetes has no code for this.
 fn says_immutable(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let words = [
@@ -180,7 +181,7 @@ fn says_immutable(message: &str) -> bool {
     words.iter().any(|words| message.contains(words))
 }
 
-/// The field managers that a refused apply names, with what they hold.
+/// Returns the field managers that a refused apply names, with their fields.
 #[must_use]
 pub fn rivals(body: &[u8]) -> Vec<Rival> {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
@@ -212,9 +213,9 @@ mod tests {
         (failure.class, failure.reason.code().to_owned())
     }
 
-    /// Bodies as a real API server of 1.36 answers them, cut to what matters.
+    /// Bodies from a real API server of 1.36, reduced to the relevant fields.
     #[test]
-    fn refusals_are_classified_narrowly() {
+    fn refusals_are_classified_by_code_reason_and_message() {
         use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
         let immutable = json!({"reason": "Invalid", "message": "Deployment.apps \"web\" is invalid: spec.selector: \
             Invalid value: {}: field is immutable", "details": {"causes": [{"reason": "FieldValueInvalid",
@@ -236,7 +237,7 @@ mod tests {
             'brokkr-fence' with binding 'brokkr-fence' denied request: it may not"});
         let other_policy = json!({"reason": "Invalid", "message": "configmaps \"a\" is forbidden: \
             ValidatingAdmissionPolicy 'images' with binding 'images' denied request: it may not"});
-        // The code is the webhook's own choice; 403 if it makes none.
+        // The webhook chooses the code; the default is 403.
         let webhook = json!({"reason": "Forbidden", "message": "admission webhook \"images.example.com\" denied the request: no"});
         let table = [
             (403, webhook.to_string(), Permanent, "WebhookDenied"),
@@ -267,13 +268,13 @@ mod tests {
 
     #[test]
     fn d2_the_server_says_how_long_to_wait() {
-        let asked =
+        let refused =
             refusal(StatusCode::TOO_MANY_REQUESTS, br#"{"details":{"retryAfterSeconds":7}}"#, None, false);
-        assert_eq!(asked.retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(refused.retry_after, Some(Duration::from_secs(7)));
     }
 
     #[test]
-    fn what_the_server_says_of_a_secret_is_not_repeated_and_what_the_fence_says_is() {
+    fn the_servers_message_about_a_secret_is_left_out_and_that_of_the_fence_is_kept() {
         let body = br#"{"reason":"Invalid","message":"data[k]: Invalid value: hunter2"}"#;
         let failure = refusal(StatusCode::UNPROCESSABLE_ENTITY, body, None, true);
         assert!(!failure.message.to_string().contains("hunter2"));

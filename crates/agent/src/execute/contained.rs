@@ -1,4 +1,4 @@
-//! The objects in a namespace, or of a definition: listed just before a deletion.
+//! Lists the objects in a namespace, or of a definition, just before it is deleted.
 
 use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
@@ -17,7 +17,7 @@ const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=met
 struct List {
     #[serde(default)]
     metadata: ListMetadata,
-    /// The API server writes null where there is nothing.
+    /// The API server writes null for an empty list.
     items: Option<Vec<Item>>,
 }
 
@@ -63,7 +63,7 @@ async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
     let (mut named, mut more) = (Vec::new(), 0);
     for kind in kinds {
         for item in list(cluster, &kind, namespace).await? {
-            if item.owner_references.is_empty() && !comes_by_itself(&kind, &item.name) {
+            if item.owner_references.is_empty() && !is_created_automatically(&kind, &item.name) {
                 let place = item.namespace.filter(|_| namespace.is_none());
                 let label = place.map_or_else(
                     || format!("{} {}", kind.kind, item.name),
@@ -79,8 +79,8 @@ async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
     Ok(named)
 }
 
-/// Kubernetes creates these in every namespace, or derives them from other objects.
-fn comes_by_itself(kind: &Kind, name: &str) -> bool {
+/// Returns whether Kubernetes creates the object in every namespace, or derives it from other objects.
+fn is_created_automatically(kind: &Kind, name: &str) -> bool {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ServiceAccount") => name == "default",
         ("", "ConfigMap") => name == "kube-root-ca.crt",
@@ -106,8 +106,8 @@ async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {
     Ok(kinds)
 }
 
-/// What the API server serves. Read here and not by kube's discovery, which does not show when a group is missing
-/// because its API server is unavailable.
+/// The groups that the API server serves. Not read with kube's discovery, which does not show that a group is
+/// missing because its API server is unavailable.
 #[derive(Deserialize)]
 struct Groups {
     items: Vec<Group>,
@@ -117,7 +117,7 @@ struct Groups {
 struct Group {
     #[serde(default)]
     metadata: GroupMetadata,
-    /// The preferred one first.
+    /// The preferred version first.
     versions: Vec<Version>,
 }
 
@@ -151,7 +151,7 @@ struct ResponseKind {
 }
 
 impl Group {
-    /// Each resource once, in the version that comes first.
+    /// Returns each namespaced resource once, in its first version.
     fn namespaced(self) -> Result<Vec<Kind>, Failure> {
         let group = self.metadata.name;
         let mut kinds: Vec<Kind> = Vec::new();
@@ -220,7 +220,7 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
                 }
                 next = format!("&continue={}", list.metadata.r#continue);
             }
-            // Not served after all, or not listable: nothing of it can be lost.
+            // Not served any more, or not listable: there are no objects to lose.
             404 | 405 => return Ok(found),
             code => return Err(unreadable(&format!("listing {kind} returned {code}"))),
         }

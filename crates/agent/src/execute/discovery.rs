@@ -1,4 +1,4 @@
-//! Which kinds the API server serves, and how a manifest is resolved against that.
+//! Finds out which kinds the API server serves, and resolves the objects of a manifest against them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ pub enum ResolveError {
         object: String,
         kind: String,
     },
-    /// What the API server, or the connection to it, said.
+    /// With the error of the API server or of the connection to it.
     Unreachable(String),
 }
 

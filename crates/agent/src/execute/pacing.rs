@@ -1,8 +1,8 @@
-//! The concurrency of requests: as many as the API server can handle.
+//! Adapts the number of concurrent requests to the load of the API server.
 //!
-//! The limit grows by one per round of answers and is halved when the server is overloaded, at
-//! most once per round; never below one. After 30 seconds without overload it is the configured limit again. A
-//! Retry-After delays all requests, not only the one that was refused.
+//! The limit grows by one per round of responses. If the server is overloaded, it is halved, at most once per
+//! round and never below one. After 30 seconds without overload, the configured limit applies again. A
+//! Retry-After delays all requests, not only the refused one.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_secs(30);
 /// The longest Retry-After that is obeyed (D2).
 const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
-/// What an answer says about the load of the server.
+/// What a response says about the load of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerLoad {
     Normal,
@@ -41,7 +41,7 @@ impl ServerLoad {
 struct ConcurrencyLimit {
     most: usize,
     allowed: usize,
-    /// Answers since the limit last grew.
+    /// Responses since the limit last changed.
     answers: usize,
     cut_at: Option<Instant>,
     held_until: Option<Instant>,
@@ -67,7 +67,7 @@ impl ConcurrencyLimit {
                 }
             }
             ServerLoad::Overloaded(pause) => {
-                // A request that was sent before the last cut says nothing about the present limit.
+                // A request that was sent before the last cut says nothing about the current limit.
                 if self.cut_at.is_none_or(|at| sent >= at) {
                     self.allowed = (self.allowed / 2).max(1);
                     self.answers = 0;
@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn d2_too_much_halves_once_per_round_and_never_below_one() {
+    fn d2_overload_halves_the_limit_once_per_round_and_never_below_one() {
         let mut limit = ConcurrencyLimit::new(32);
         for _ in 0..32 {
             limit.record(second(0), second(1), ServerLoad::Overloaded(None));
         }
-        assert_eq!(limit.allowed, 16, "32 refusals of one round are one word");
+        assert_eq!(limit.allowed, 16, "the refusals of one round halve the limit once");
         for round in 1..10 {
             limit.record(second(round), second(round), ServerLoad::Overloaded(None));
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn good_answers_let_it_grow_by_one_per_round_up_to_what_was_configured() {
+    fn the_limit_grows_by_one_per_round_up_to_the_configured_limit() {
         let mut limit = ConcurrencyLimit::new(8);
         limit.record(second(0), second(0), ServerLoad::Overloaded(None));
         assert_eq!(limit.allowed, 4);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_was_quiet_it_is_what_was_configured() {
+    fn after_a_quiet_time_the_configured_limit_applies_again() {
         let mut limit = ConcurrencyLimit::new(32);
         limit.record(second(0), second(0), ServerLoad::Overloaded(None));
         limit.record(second(29), second(29), ServerLoad::Normal);
@@ -205,25 +205,25 @@ mod tests {
     fn d2_retry_after_is_obeyed_by_all_and_a_503_counts_only_with_it() {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         assert_eq!(ServerLoad::of(unavailable, None), ServerLoad::Normal);
-        let wish = Some(Duration::from_secs(7));
-        assert_eq!(ServerLoad::of(unavailable, wish), ServerLoad::Overloaded(wish));
+        let pause = Some(Duration::from_secs(7));
+        assert_eq!(ServerLoad::of(unavailable, pause), ServerLoad::Overloaded(pause));
         let mut limit = ConcurrencyLimit::new(4);
-        limit.record(second(0), second(1), ServerLoad::Overloaded(wish));
+        limit.record(second(0), second(1), ServerLoad::Overloaded(pause));
         limit.record(second(0), second(2), ServerLoad::Overloaded(Some(Duration::from_secs(1))));
-        assert_eq!(limit.held_until, Some(second(8)), "the longer wish counts");
+        assert_eq!(limit.held_until, Some(second(8)), "the longer pause counts");
     }
 
     #[tokio::test]
-    async fn places_follow_the_pace_even_while_they_are_taken() {
+    async fn the_number_of_slots_follows_the_limit_even_while_they_are_taken() {
         let slots = RequestSlots::new(4);
         let taken = [slots.take().await, slots.take().await, slots.take().await, slots.take().await];
-        let wish = Duration::from_millis(100);
-        taken[0].record_load(ServerLoad::Overloaded(Some(wish)));
+        let pause = Duration::from_millis(100);
+        taken[0].record_load(ServerLoad::Overloaded(Some(pause)));
         drop(taken);
         assert_eq!(slots.semaphore.available_permits(), 2);
         let before = Instant::now();
         let held = slots.take().await;
-        assert!(before.elapsed() + Duration::from_millis(20) >= wish, "all requests wait");
+        assert!(before.elapsed() + Duration::from_millis(20) >= pause, "all requests wait");
         for _ in 0..2 {
             held.record_load(ServerLoad::Normal);
         }

@@ -1,5 +1,5 @@
-//! Requests to the API server, and reads with the agent's own account. Each request has a deadline and no
-//! hidden retry, and waits for a slot.
+//! Requests to the API server, and reads with the agent's own account. Each request waits for a slot and has
+//! a deadline; there are no hidden retries.
 //!
 //! Writes for a stack need an identity to act as, see [`Cluster::acting_as`].
 
@@ -25,13 +25,13 @@ use crate::model::{Failure, FailureClass, SeenObject, StepResult};
 use crate::observe::tracked;
 use crate::resource::Kind;
 
-/// A request that takes longer than this is abandoned; whether it was executed is found out later.
+/// A request that takes longer is abandoned. Whether the server executed it is determined later.
 const DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 pub(super) const JSON: &str = "application/json";
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// The API server, with a bound on how many requests are in flight.
+/// The API server, with a limit on concurrent requests.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -41,7 +41,7 @@ pub struct Cluster {
     metrics: Metrics,
 }
 
-/// An answer that is not a success is not an error here: the caller knows what it means.
+/// A response with any status: the caller interprets it.
 pub(super) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -96,7 +96,7 @@ impl Cluster {
         Self { client, slots, may_write: Arc::default(), metrics: Metrics::default() }
     }
 
-    /// Counts its requests in these metrics.
+    /// Returns the cluster with these metrics, which count its requests.
     #[must_use]
     pub fn counted_by(self, metrics: &Metrics) -> Self {
         Self { metrics: metrics.clone(), ..self }
@@ -125,7 +125,7 @@ impl Cluster {
         self.exchange(outgoing, Vec::new()).await
     }
 
-    /// Reviews the rights of an account (none: the agent's own). A POST that changes nothing.
+    /// Reviews the rights of an account (none: the agent's own), with a POST that changes nothing.
     pub(super) async fn review(
         &self,
         path: &str,
@@ -141,7 +141,7 @@ impl Cluster {
         outgoing: OutgoingRequest<'_>,
         body: Vec<u8>,
     ) -> Result<Reply, Failure> {
-        // A POST is a review: see above.
+        // A POST is a review, which changes nothing.
         let writes = !matches!(outgoing.method, Method::GET | Method::POST);
         let verb = outgoing.verb();
         let mut request = Request::builder()
@@ -155,7 +155,7 @@ impl Cluster {
         let request = request.body(Body::from(body)).map_err(|error| classify::unreachable(&error))?;
         let slot = self.slots.take().await;
         if writes {
-            // Checked when it is sent, not when it was queued.
+            // Checked after the wait for a slot, because writes may have been suspended meanwhile.
             self.check_may_write()?;
         }
         let sent = Instant::now();

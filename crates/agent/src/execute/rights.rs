@@ -81,7 +81,8 @@ impl Rights {
         Self { scope, known: Arc::default() }
     }
 
-    /// Returns the missing rights for these kinds and namespaces: to read with the agent's account, and to write with the identity of `writes`.
+    /// Returns the missing rights for these kinds and namespaces: to read with the agent's account, and to
+    /// write with the identity of `writes`.
     pub async fn missing(
         &self,
         writes: &Writes,

@@ -45,7 +45,7 @@ const PROVISIONING: [&str; 3] = [
 ];
 
 /// A claim that waits for its first consumer counts as ready; otherwise stacks with such a StorageClass would never
-/// progress. The StorageClass is not read here, but such a claim has no provisioning annotations.
+/// become healthy. The StorageClass is not read here, but such a claim has no provisioning annotations.
 pub(super) fn claim(object: &ObjectView<'_>, _: Timestamp) -> Health {
     match text(object.status, "phase") {
         "Bound" => Health::ready("Bound", "bound"),

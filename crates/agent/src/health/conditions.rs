@@ -10,7 +10,7 @@ pub(super) struct Condition<'a> {
     status: &'a str,
     reason: &'a str,
     message: &'a str,
-    /// Whether it speaks of the object as it is now.
+    /// Whether it refers to the current generation of the object.
     pub(super) current: bool,
 }
 
@@ -27,12 +27,12 @@ impl<'a> Condition<'a> {
         self.reason
     }
 
-    /// The reason, or a word for conditions that give none.
+    /// Returns the reason, or `otherwise` if the condition has none.
     fn reason_or(&self, otherwise: &'a str) -> &'a str {
         if self.reason.is_empty() { otherwise } else { self.reason }
     }
 
-    /// Ready, in the words of the condition or, if it has none, in these.
+    /// Returns ready, with the reason and message of the condition or, if it has none, with these.
     pub(super) fn ready(&self, reason: &'a str, message: &'a str) -> Health {
         Health::ready(self.reason_or(reason), self.message_or(message))
     }
@@ -45,13 +45,13 @@ impl<'a> Condition<'a> {
         Health::failed(self.reason_or(reason), self.message_or(message))
     }
 
-    /// The message, or some words for conditions that give none.
+    /// Returns the message, or `otherwise` if the condition has none.
     pub(super) fn message_or(&self, otherwise: &'a str) -> &'a str {
         if self.message.is_empty() { otherwise } else { self.message }
     }
 }
 
-/// The condition of this type, if the status has one.
+/// Returns the condition of this type, if the status has one.
 pub(super) fn find<'a>(object: &ObjectView<'a>, kind: &str) -> Option<Condition<'a>> {
     let conditions = object.status.get("conditions")?.as_array()?;
     let found = conditions.iter().find(|condition| text(condition, "type") == kind)?;
@@ -67,7 +67,7 @@ pub(super) fn find<'a>(object: &ObjectView<'a>, kind: &str) -> Option<Condition<
     })
 }
 
-/// The condition of this type, if it is true and speaks of the object as it is now.
+/// Returns the condition of this type, if it is true and refers to the current generation.
 pub(super) fn find_true<'a>(object: &ObjectView<'a>, kind: &str) -> Option<Condition<'a>> {
     find(object, kind).filter(|condition| condition.is_true() && condition.current)
 }

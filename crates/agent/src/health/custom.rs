@@ -22,8 +22,8 @@ pub(super) fn resource(object: &ObjectView<'_>, now: Timestamp) -> Health {
             ready => ready.progressing("NotReady", "not ready"),
         };
     }
-    // Without the grace period, a resource would count as ready until its controller first reconciles it, and dependent
-    // objects would be applied too early.
+    // Without the grace period, a resource would count as ready until its controller first reconciles it, and
+    // the stack would be reported as healthy too early.
     if !is_built_in(object.group) && has_no_status(object) && in_grace(object, STATUS_GRACE, now) {
         return Health::progressing("WaitingForStatus", "its controller has not reported a status yet");
     }

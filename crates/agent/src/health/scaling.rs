@@ -1,25 +1,25 @@
-//! Kinds that watch over the number of others: HorizontalPodAutoscaler and PodDisruptionBudget.
+//! HorizontalPodAutoscaler and PodDisruptionBudget.
 
 use jiff::Timestamp;
 
 use super::conditions::{find, find_true};
 use super::verdict::{Health, ObjectView};
 
-/// Ready when it has numbers to scale by. At its limits it works as configured.
+/// An autoscaler is ready when it has metrics to scale by. At its limits it works as configured.
 pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {
     for kind in ["AbleToScale", "ScalingActive"] {
         let Some(condition) = find(object, kind).filter(|condition| condition.is_false()) else { continue };
-        // Scaled to zero by hand: it pauses until someone scales up again.
+        // Scaled to zero by a user: it pauses until a user scales up again.
         if condition.reason() == "ScalingDisabled" {
             return Health::ready("ScalingDisabled", condition.message_or("scaled to zero"));
         }
-        // Metrics of new Pods take a minute to come; so it is not a failure, however long it lasts.
+        // Metrics of new Pods take a minute to appear, so this never counts as a failure.
         return condition.progressing("CannotScale", "cannot scale");
     }
     if find_true(object, "ScalingActive").is_some() {
         return Health::ready("Active", "scales");
     }
-    // Version 1 of the API keeps the conditions elsewhere.
+    // Version 1 of the API stores the conditions in an annotation.
     let seen = ["currentReplicas", "desiredReplicas"].iter().any(|field| object.status.get(field).is_some());
     if seen && find(object, "AbleToScale").is_none() {
         return Health::ready("Active", "scales");
@@ -27,7 +27,7 @@ pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {
     Health::progressing("NotObserved", "its controller has not processed it yet")
 }
 
-/// That no disruption is allowed right now is no fault of the budget.
+/// A budget is ready even if it currently allows no disruption.
 pub(super) fn disruption_budget(object: &ObjectView<'_>, _: Timestamp) -> Health {
     let failed = find(object, "DisruptionAllowed")
         .filter(|condition| condition.is_false() && condition.reason() == "SyncFailed");

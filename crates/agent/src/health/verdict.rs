@@ -8,16 +8,16 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How long a custom resource may be without a status before that counts as having none.
+/// How long a new custom resource without a status counts as progressing.
 pub const STATUS_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// How long the scheduler may find no node for a Pod before that counts as a failure.
 pub const SCHEDULING_GRACE: SignedDuration = SignedDuration::from_secs(15);
 
-/// Controllers put whole stack traces into messages; a report carries thousands of these.
+/// The maximum length of a message, because controllers put whole stack traces into messages.
 const LONGEST_MESSAGE: usize = 512;
 
-/// What the rules look at: borrowed, so that a watch event can be judged without copying it.
+/// The input of the rules, borrowed, so that a watch event is evaluated without a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectView<'a> {
     /// The API group; empty for the core group.
@@ -36,7 +36,7 @@ pub struct ObjectView<'a> {
     pub status: &'a Value,
 }
 
-/// A verdict, and why.
+/// The health of an object, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
@@ -50,17 +50,17 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthState {
-    /// It does what its manifest asks for.
+    /// It has the state that its manifest describes.
     Ready,
-    /// On its way there, as far as one can see.
+    /// It has not reached that state yet, but has not failed.
     Progressing,
-    /// It will not get there by itself.
+    /// It will not reach that state by itself.
     Failed,
-    /// Paused on purpose: it continues when someone resumes it.
+    /// Paused on purpose: it continues when a user resumes it.
     Suspended,
     /// Being deleted.
     Terminating,
-    /// The API server does not say.
+    /// The status does not show it.
     Unknown,
 }
 
@@ -90,7 +90,8 @@ impl Hash for Health {
     }
 }
 
-/// Younger than `grace`. An object from the far future is not young: that is a clock gone wrong.
+/// Returns whether the object is younger than `grace`. One with a creation time far in the future is not: a
+/// clock is wrong.
 pub(super) fn in_grace(object: &ObjectView<'_>, grace: SignedDuration, now: Timestamp) -> bool {
     object.created.is_some_and(|created| now.duration_since(created).abs() < grace)
 }
@@ -99,7 +100,7 @@ pub(super) fn waiting_for_controller() -> Health {
     Health::progressing("GenerationNotObserved", "its controller has not processed the newest change yet")
 }
 
-/// A count in a status or specification; the API server leaves out zeros.
+/// Returns a count in a status or specification; the API server omits zeros.
 pub(super) fn count(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }

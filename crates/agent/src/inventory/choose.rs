@@ -1,6 +1,6 @@
-//! Which record of a stack counts, if there are two.
+//! Chooses the valid record of a stack, if there are two.
 //!
-//! That happens while a record that someone deleted is copied to its other name, or after a crash in
+//! There are two while a record that another client deleted is copied to its other name, or after a crash in
 //! between.
 
 use kube::api::DynamicObject;
@@ -26,11 +26,11 @@ mod tests {
 
     use super::*;
 
-    fn record(name: &str, session: i64, sequence: i64, leaving: bool) -> DynamicObject {
+    fn record(name: &str, session: i64, sequence: i64, deleting: bool) -> DynamicObject {
         let mut object = json!({
             "metadata": {"name": name}, "spec": {"session": session, "sequence": sequence},
         });
-        if leaving {
+        if deleting {
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
         serde_json::from_value(object).unwrap()
@@ -41,14 +41,14 @@ mod tests {
     }
 
     #[test]
-    fn e5_what_stays_counts_before_what_leaves_and_then_the_newer() {
+    fn e5_a_record_that_is_not_being_deleted_is_chosen_first_and_then_the_newer_one() {
         assert!(choose(Vec::new()).is_none());
         let (old, new) = (record("old", 3, 9, false), record("new", 4, 7, false));
         assert_eq!(chosen(vec![new, old.clone()]), "new");
         assert_eq!(chosen(vec![old.clone(), record("newer", 3, 10, false)]), "newer");
-        let leaving = record("leaving", 5, 11, true);
-        assert_eq!(chosen(vec![leaving.clone(), old]), "old");
-        let (alone, others) = choose(vec![leaving]).unwrap();
-        assert_eq!((alone.name_any().as_str(), others.len()), ("leaving", 0));
+        let deleting = record("deleting", 5, 11, true);
+        assert_eq!(chosen(vec![deleting.clone(), old]), "old");
+        let (alone, others) = choose(vec![deleting]).unwrap();
+        assert_eq!((alone.name_any().as_str(), others.len()), ("deleting", 0));
     }
 }

@@ -1,5 +1,5 @@
-//! An inventory, or a part of one, as bytes: JSON with a table of kinds, compressed with zstd. People read
-//! the columns of the record instead.
+//! An inventory, or a part of one, as bytes: JSON with a table of kinds, compressed with zstd. It is not
+//! meant to be read by people, who read the columns of the record.
 
 use std::collections::BTreeMap;
 

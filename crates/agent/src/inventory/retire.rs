@@ -1,5 +1,5 @@
-//! E5: a record never disappears before its copy exists. The finalizer holds a record that someone deleted
-//! until then. Deleting a record deletes no object; only a stored removal does.
+//! E5: a record never disappears before its copy exists. Until then, the finalizer keeps a record that
+//! another client deleted. Deleting a record deletes no object; only a stored removal does.
 
 use brokkr_api::AgentId;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
@@ -10,7 +10,7 @@ use super::choose::is_deleting;
 use super::wire::{FINALIZER, object, other_name};
 use crate::own_objects::{RequestError, with_deadline};
 
-/// Releases the others, and copies the chosen one if it is being deleted too.
+/// Releases the other records, and copies the chosen one if it is also being deleted.
 pub async fn keep_one(
     api: &Api<DynamicObject>,
     agent: AgentId,
@@ -43,8 +43,8 @@ pub async fn release(api: &Api<DynamicObject>, object: DynamicObject) -> Result<
     let patch = Patch::Merge(json!({
         "metadata": {"finalizers": others, "resourceVersion": object.resource_version()},
     }));
-    let freed = match with_deadline(api.patch(&name, &PatchParams::default(), &patch)).await {
-        Ok(freed) => freed,
+    let released = match with_deadline(api.patch(&name, &PatchParams::default(), &patch)).await {
+        Ok(released) => released,
         Err(error) if error.is(404) => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -52,7 +52,7 @@ pub async fn release(api: &Api<DynamicObject>, object: DynamicObject) -> Result<
         return Ok(());
     }
     let exactly = DeleteParams::default()
-        .preconditions(Preconditions { uid: freed.uid(), resource_version: freed.resource_version() });
+        .preconditions(Preconditions { uid: released.uid(), resource_version: released.resource_version() });
     match with_deadline(api.delete(&name, &exactly)).await {
         Err(error) if error.is(404) => Ok(()),
         Err(error) => Err(error),

@@ -1,7 +1,7 @@
-//! How an inventory is split: small ones stay in the record, larger ones go into shards.
+//! Splits inventories: small ones stay in the record, larger ones are stored in shards.
 //!
-//! The shard of an entry depends only on its key, so that a small change leaves most
-//! shards unchanged, and these are not written again.
+//! The shard of an entry depends only on its key. So a small change leaves most shards unchanged, and these
+//! are not written again.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::pack::{PackError, pack, unpack};
 use crate::model::Entry;
 
-/// The maximum size of an inventory in the record: `kubectl describe` stays readable.
+/// The maximum size of an inventory in the record, so that `kubectl describe` stays readable.
 const INLINE: usize = 16 * 1024;
-/// About how many entries share a shard. About 100 bytes each when packed; a ConfigMap may hold 1 MiB.
+/// The approximate number of entries in a shard. An entry has about 100 packed bytes; a ConfigMap may have 1
+/// MiB.
 const ENTRIES: usize = 1024;
 
 /// The inventory as the record holds it: either the text itself, or the names of the shards.
@@ -83,7 +84,7 @@ impl Header {
         for part in parts {
             inventory.extend(unpack(part)?);
         }
-        // A record that lost its text or its shards must never look like one that owns nothing.
+        // A record that lost its text or its shards must never look like one with an empty inventory.
         if inventory.len() != self.entries {
             return Err(PackError::Incomplete { counted: self.entries, found: inventory.len() });
         }
@@ -99,7 +100,7 @@ mod tests {
     use crate::model::{Fingerprint, Origin};
     use crate::resource::{Kind, Served};
 
-    /// As random as real ones: regular ones would compress too well.
+    /// Returns an inventory with random uids and digests, because a regular one would compress too well.
     fn inventory(entries: u32) -> BTreeMap<Key, Entry> {
         let kind = |group: &str, kind: &str, plural: &str| {
             Kind::from(Served {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn thirty_thousand_entries_survive_in_shards_that_fit() {
+    fn thirty_thousand_entries_fit_into_shards_and_are_joined_again() {
         for entries in [1_000, 10_000, 30_000] {
             let inventory = inventory(entries);
             let parts = parts(&inventory);

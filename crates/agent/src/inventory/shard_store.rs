@@ -1,7 +1,7 @@
 //! The shards of inventories: ConfigMaps in the agent's namespace.
 //!
-//! A shard never changes and its name is never used again, so that a late deletion of one cannot
-//! hit another. It is garbage when no record names it.
+//! A shard never changes and its name is never used again, so a late deletion cannot affect another shard. A
+//! shard is garbage when no record names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! Reading and writing records at the API server.
+//! Reads and writes records.
 //!
-//! Shards are written first, then the record, which names them; shards that it no longer names are deleted after
-//! that. So the record is complete at every moment.
+//! Shards are written first, then the record, which names them. Shards that it no longer names are deleted
+//! last. So the record is complete at any time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use super::{choose, retire};
 use crate::model::Record;
 use crate::own_objects::{RequestError, StackLocks, with_deadline};
 
-/// The number of reads of a record, if its shards are replaced while they are read.
+/// The maximum number of reads of a record, if its shards are replaced while they are read.
 const READS: usize = 3;
 
 #[derive(Clone)]
@@ -35,17 +35,17 @@ pub struct Records {
 #[derive(Clone, Debug, Default)]
 struct Known {
     name: String,
-    /// None if there is no record, as far as is known.
+    /// The resourceVersion; none if there is no record, as far as known.
     version: Option<String>,
     /// The shards that this version of the record names.
     shards: Vec<Shard>,
-    /// Shards that it does not name: their record was not written, or they are not deleted yet.
+    /// Shards that it does not name: the record was not written, or they are not deleted yet.
     loose: Vec<Shard>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Another writer changed it since: read it again.
+    /// Another writer has changed the record since it was read: read it again.
     #[error("the record was changed by another writer")]
     Stale,
     #[error("failed to read or write the record")]
@@ -78,8 +78,7 @@ impl Records {
         }
     }
 
-    /// Loads all records of this agent. A record that is being deleted, because someone
-    /// deleted it, is created again.
+    /// Loads all records of this agent. A record that another client deleted is created again.
     pub async fn load(&self) -> Result<Vec<Record>, RecordError> {
         let mut records = Vec::new();
         for (stack, objects) in self.list().await? {
@@ -87,7 +86,7 @@ impl Records {
             match self.settle(stack, objects).await {
                 Ok(record) => records.extend(record),
                 Err(error @ (RecordError::Request(_) | RecordError::Stale)) => return Err(error),
-                // One record that cannot be read stops its own stack, not the agent.
+                // An unreadable record stops its own stack, not the agent.
                 Err(error) => {
                     tracing::error!(stack.id = %stack, %error, "failed to read the record; the stack is not changed");
                 }
@@ -112,7 +111,7 @@ impl Records {
         let name = record_name(stack_name, stack);
         let names = [wire::other_name(&name), name];
         let mut objects = Vec::new();
-        // Twice if necessary: it may move from one name to the other meanwhile.
+        // Twice if necessary: the record may move from one name to the other meanwhile.
         for _ in 0..2 {
             for name in &names {
                 let found = with_deadline(self.api.get_opt(name)).await?;
@@ -170,7 +169,7 @@ impl Records {
     pub async fn write(&self, record: &Record) -> Result<String, RecordError> {
         let _lock = self.locks.lock(record.stack).await;
         let mut known = self.known().get(&record.stack).cloned().unwrap_or_default();
-        // The API server would refuse it too, but only after the shards are written.
+        // The API server would also refuse it, but only after the shards are written.
         if record.version != known.version {
             return Err(RecordError::Stale);
         }
@@ -192,7 +191,7 @@ impl Records {
         Ok(version)
     }
 
-    /// Writes the parts that no shard holds yet.
+    /// Writes the parts that are not stored in a shard yet.
     async fn store_parts(
         &self,
         record: &Record,
@@ -202,9 +201,9 @@ impl Records {
         let mut shards = Vec::new();
         let mut new = Vec::new();
         for part in parts {
-            // A shard of the record that is being replaced exists, and is not deleted before.
-            let there = known.shards.iter().find(|shard| shard.digest == part.digest);
-            let shard = there.cloned().unwrap_or_else(|| {
+            // A shard of the current record exists, and is not deleted before the record is replaced.
+            let existing = known.shards.iter().find(|shard| shard.digest == part.digest);
+            let shard = existing.cloned().unwrap_or_else(|| {
                 let name = ShardStore::name(record.stack, record.session, part);
                 let shard = Shard { name, digest: part.digest };
                 new.push((shard.clone(), part));
@@ -223,7 +222,8 @@ impl Records {
         let written = match &record.version {
             None => with_deadline(self.api.create(&PostParams::default(), &object)).await?,
             Some(_) => match with_deadline(self.api.replace(name, &PostParams::default(), &object)).await {
-                // Deleted without its finalizer: created again, unless it exists under its other name.
+                // Deleted after its finalizer was removed: create it again, unless it exists under its other
+                // name.
                 Err(error) if error.is(404) => {
                     if with_deadline(self.api.get_opt(&wire::other_name(name))).await?.is_some() {
                         return Err(RecordError::Stale);
@@ -238,8 +238,8 @@ impl Records {
         Ok(written.resource_version().unwrap_or_default())
     }
 
-    /// Deletes the record of a removed stack: removes the finalizer, and deletes it if
-    /// no one wrote since. Its shards are deleted after it.
+    /// Deletes the record of a removed stack, unless another writer has changed it. Its shards are deleted
+    /// after it.
     pub async fn delete(&self, stack_name: &str, stack: StackId) -> Result<(), RecordError> {
         let _lock = self.locks.lock(stack).await;
         if self.known().get(&stack).is_none_or(|known| known.version.is_none()) {
@@ -263,8 +263,8 @@ impl Records {
         Ok(())
     }
 
-    /// Deletes the shards of earlier runs that no record names: a crash came between them and the record.
-    /// Waits first, so that an earlier run that is about to end can still write its record.
+    /// Deletes the shards of earlier runs that no record names, because the agent crashed before it wrote the
+    /// record. Waits first, so that an earlier run that is ending can still write its record.
     pub async fn sweep(&self, session: i64, grace: Duration) -> Result<(), RecordError> {
         let candidates = self.shard_store.older_than(session).await?;
         if candidates.is_empty() {
@@ -290,7 +290,8 @@ impl Records {
         Ok(self.shard_store.remove_all(&orphans).await?)
     }
 
-    /// Lists all records of this agent. Not by label: a record without it still counts.
+    /// Lists all records of this agent. It does not select by label, because a record without the label also
+    /// counts.
     async fn list(&self) -> Result<BTreeMap<StackId, Vec<DynamicObject>>, RecordError> {
         let mut found: BTreeMap<StackId, Vec<DynamicObject>> = BTreeMap::new();
         let mut page = ListParams::default().limit(100);

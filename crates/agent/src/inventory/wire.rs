@@ -21,7 +21,7 @@ use crate::resource::{Kind, RECORD_GROUP as GROUP, Served};
 pub const VERSION: &str = "v1";
 pub const KIND: &str = "Stack";
 pub const PLURAL: &str = "stacks";
-/// E5: holds a record that someone deletes until it is copied, or the cleanup is done.
+/// E5: keeps a record that another client deletes until it is copied, or the cleanup is done.
 pub const FINALIZER: &str = "brokkr.io/cleanup";
 /// A record that is being deleted is copied to the other name.
 const OTHER: &str = "-2";
@@ -80,7 +80,7 @@ struct Status {
     reports: Vec<Report>,
 }
 
-/// A condition in the shape that Kubernetes' own tools read.
+/// A condition in the form that Kubernetes tools read.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireCondition {

@@ -1,4 +1,4 @@
-//! A deployment object, parsed and resolved against what the API server serves.
+//! A deployment object, parsed and resolved against the kinds that the API server serves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::resource::{Kind, KindName};
 
-/// One resource of a deployment object, resolved against what the API server serves.
+/// One resource of a deployment object, resolved against the kinds that the API server serves.
 #[derive(Clone, Debug)]
 pub struct DesiredObject {
     pub kind: Kind,
@@ -24,11 +24,12 @@ pub struct DesiredObject {
     pub rank: Rank,
     /// The kind that it defines, if it is a CustomResourceDefinition.
     pub defines: Option<KindName>,
-    /// Deleted and recreated if an immutable field has to change.
+    /// Whether it is deleted and recreated if an immutable field has to change.
     pub replace: bool,
 }
 
-/// An object of a manifest as JSON text: a tree would take ten times the memory, for as long as the stack lives.
+/// An object of a manifest as JSON text, because a parsed tree would need ten times the memory while the
+/// stack exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body(Arc<str>);
 

@@ -18,7 +18,7 @@ pub struct Failure {
 pub enum FailureClass {
     /// May succeed later without any change.
     Transient,
-    /// Will fail again until someone changes something.
+    /// Fails again until the manifest or the cluster changes.
     Permanent,
     /// A prerequisite is missing: a namespace, or its kind. An event resolves it, not time.
     Missing,
@@ -32,7 +32,8 @@ pub enum FailureClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryState {
     pub failure: Failure,
-    /// The failed request was an apply or a dry run: only another one of these resolves it, not a read.
+    /// The failed request was an apply or a dry run: only a successful apply or dry run resolves it, not a
+    /// read.
     pub of_apply: bool,
     pub attempts: u32,
     pub since: Timestamp,
@@ -46,14 +47,14 @@ impl Failure {
         Self { class, message: reason.message(), reason, retry_after: None }
     }
 
-    /// The same, followed by what others said about it.
+    /// Returns a failure with the sentence of its reason and the message of another program.
     #[must_use]
     pub fn with_words(class: FailureClass, reason: Reason, words: impl std::fmt::Display) -> Self {
         Self { class, message: reason.message_with(words), reason, retry_after: None }
     }
 }
 
-/// The longest message of a cause: controllers put whole stack traces into theirs.
+/// The maximum length of a message, because controllers put whole stack traces into messages.
 const LONGEST: usize = 400;
 
 /// Why a workload is not ready.

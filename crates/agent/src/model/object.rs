@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::health::{Health, HealthState};
 
-/// The hash of our managedFields entry: while it is unchanged, no field of ours was changed.
+/// The hash of our managedFields entry. While it is unchanged, no other manager has changed our fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Fingerprint([u8; 16]);
@@ -48,13 +48,14 @@ impl From<Fingerprint> for String {
 }
 
 impl From<String> for Fingerprint {
-    /// Records once held the longer text that is hashed now; hashing it makes the two equal.
+    /// Accepts the longer text of old records: its hash equals the fingerprint of today.
     fn from(text: String) -> Self {
         <[u8; 16]>::from_hex(&text).map_or_else(|_| Self::of(&text), Self)
     }
 }
 
-/// An id that is opaque by contract and a UUID in practice: 16 bytes if it is one, the text if not.
+/// An id that is opaque by contract and a UUID in practice, stored as 16 bytes if it is a UUID, otherwise as
+/// text.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Uid(Form);
@@ -67,7 +68,7 @@ enum Form {
 
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
-        // Only what comes out again exactly as it went in.
+        // Only texts that are printed again exactly as they were.
         match text.parse::<Uuid>() {
             Ok(uuid) if uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text => {
                 Self(Form::Uuid(uuid.into_bytes()))
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_fingerprints_are_written_as_they_were_read() {
+    fn ids_and_fingerprints_are_serialised_as_they_were_parsed() {
         for text in [
             "0199c5a7-0000-7000-8000-000000000001",
             "0199C5A7-0000-7000-8000-000000000001",
@@ -210,7 +211,7 @@ mod tests {
         let fingerprint = Fingerprint::of("apps/v1:00ff");
         let written = serde_json::to_string(&fingerprint).unwrap();
         assert_eq!(serde_json::from_str::<Fingerprint>(&written).unwrap(), fingerprint);
-        let as_once_recorded = "\"apps/v1:00ff\"";
-        assert_eq!(serde_json::from_str::<Fingerprint>(as_once_recorded).unwrap(), fingerprint);
+        let in_an_old_record = "\"apps/v1:00ff\"";
+        assert_eq!(serde_json::from_str::<Fingerprint>(in_an_old_record).unwrap(), fingerprint);
     }
 }

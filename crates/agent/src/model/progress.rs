@@ -1,6 +1,6 @@
 //! What this process has done for the current goal.
 //!
-//! Losing it costs requests, never correctness: everything that must survive is in the record.
+//! If it is lost, requests are repeated, but nothing goes wrong: the record has everything that must survive.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -20,11 +20,11 @@ pub struct Progress {
     pub cleanup: Cleanup,
     pub repairs: Repairs,
     pub readiness: Readiness,
-    /// Since when the current stage waits.
+    /// When the current stage started to wait.
     pub waiting_since: Option<Timestamp>,
 }
 
-/// Answers of the API server that no watch gives.
+/// Responses of the API server with data that no watch provides.
 #[derive(Clone, Debug, Default)]
 pub struct Lookups {
     /// Objects that do not carry our label; none if there is no such object.
@@ -44,7 +44,7 @@ pub struct Delivery {
     pub written: HashSet<Key>,
     /// Objects with a change to an immutable field that may be recreated.
     pub replace: HashSet<Key>,
-    /// The content that was applied before was already asked for.
+    /// Whether the content that was applied before was already requested.
     pub earlier_requested: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Delivery {
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
     pub objects: BTreeMap<Key, RetryState>,
-    /// Failures to put an earlier content back. They say nothing about the newest content.
+    /// Failures to restore objects of an earlier content. They say nothing about the newest content.
     pub put_back: BTreeMap<Key, RetryState>,
     /// Why the content could not be fetched or read.
     pub fetch: Option<RetryState>,

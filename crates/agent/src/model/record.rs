@@ -1,4 +1,5 @@
-//! The record of a stack in the cluster (`stacks.brokkr.io`): what the agent owns there, and what it has to report.
+//! The record of a stack in the cluster (`stacks.brokkr.io`): the objects that it owns, and its pending
+//! reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::object::{Fingerprint, Uid};
 use crate::resource::Kind;
 
-/// Whether an object existed before Brokkr. Decides whether a Namespace may be deleted at the end.
+/// Whether an object existed before Brokkr. A Namespace is only deleted if Brokkr created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -31,12 +32,12 @@ pub struct Entry {
     /// Digest of the manifest's object as it was last applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Checksum>,
-    /// Hash of our managedFields entry in the answer to our last apply.
+    /// Hash of our managedFields entry in the response to our last apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Fingerprint>,
 }
 
-/// What the cluster knows about a stack: the record `stacks.brokkr.io`.
+/// The record of a stack, stored in the cluster as `stacks.brokkr.io`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub project: String,
@@ -69,8 +70,9 @@ pub struct Record {
     pub version: Option<String>,
 }
 
-/// The Namespaces and definitions that were absent when a deployment object was first intended: what depends on them
-/// was absent, too; and D1 takes these Namespaces back, once, if it fails for good.
+/// The Namespaces and definitions that did not exist when the agent first recorded the intent to apply a
+/// deployment object, so objects that depend on them did not exist either. If the delivery fails permanently,
+/// these Namespaces are deleted once (D1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     pub sequence: SequenceId,

@@ -1,4 +1,4 @@
-//! Everything that a plan is a function of.
+//! The complete input of a plan.
 
 use std::collections::HashSet;
 
@@ -15,18 +15,18 @@ use crate::resource::KindName;
 /// The live objects that the watches have observed.
 pub trait Observed {
     fn seen(&self, key: &Key) -> Option<&SeenObject>;
-    /// Whether everything of this kind that carries our label is known.
+    /// Returns whether all objects of this kind with our label are known.
     fn synced(&self, kind: &KindName) -> bool;
 }
 
-/// What a plan has to know about the other stacks of this agent.
+/// What a plan needs to know about the other stacks of this agent.
 pub trait OtherStacks {
     /// Returns another stack that has this object in its record, or is about to, and its intent.
     fn holder(&self, key: &Key) -> Option<Holder>;
     /// Returns the name of another stack, if its newest content contains this object.
     fn successor(&self, key: &Key) -> Option<String>;
-    /// Returns whether another stack's newest content has an object in this Namespace, or of this definition: it may put it
-    /// there at any moment, also after the contained objects were listed.
+    /// Returns whether the newest content of another stack has an object in this Namespace, or of this
+    /// definition. Such an object may be created at any time, also after the contained objects were listed.
     fn is_prerequisite_of_another_stack(&self, prerequisite: &Key) -> bool;
     /// Returns whether the newest content of some other stack is not fetched yet: it may contain any object.
     fn has_pending_content(&self) -> bool;
@@ -36,7 +36,7 @@ pub trait OtherStacks {
 pub struct Holder {
     pub name: String,
     pub intent: Intent,
-    /// Passed on to the successor: only a Namespace that Brokkr created may be deleted.
+    /// Passed on to the successor, because only a Namespace that Brokkr created may be deleted.
     pub origin: Option<Origin>,
 }
 
@@ -48,7 +48,7 @@ pub enum Intent {
     LetsGo,
 }
 
-/// Everything a plan is a function of.
+/// The complete input of a plan.
 pub struct Situation<'a> {
     pub agent: AgentId,
     pub session: i64,

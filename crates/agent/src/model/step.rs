@@ -46,7 +46,7 @@ pub enum Step {
         key: Key,
         kinds: Vec<Kind>,
     },
-    /// Ask which rights are missing for what the content names.
+    /// Find the missing rights for the objects of the content.
     CheckRights {
         content: Arc<Content>,
     },
@@ -65,7 +65,7 @@ pub enum Step {
         uid: Option<Uid>,
         stamp: Stamp,
         why: ApplyReason,
-        /// It was seen before, with our ownership metadata.
+        /// Whether it was observed before with our ownership metadata.
         ours: bool,
     },
     /// Find the field managers that change our fields: a dry run without force names them.
@@ -73,7 +73,7 @@ pub enum Step {
         desired: Arc<DesiredObject>,
         stamp: Stamp,
     },
-    /// Read its Pods and events to find out why it is not ready.
+    /// Read the Pods and events of a workload to find out why it is not ready.
     Diagnose {
         desired: Arc<DesiredObject>,
     },
@@ -115,23 +115,24 @@ impl Step {
         }
     }
 
-    /// One word for logs.
+    /// Returns the name for logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.into()
     }
 }
 
-/// Why something is applied.
+/// Why an object is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyReason {
     /// It is part of a delivery.
     Deliver,
-    /// Someone else changed it.
+    /// Another client changed it.
     Repair,
-    /// Someone else changed it, and an earlier content is put back: the newest one is refused, or not yet applied.
+    /// Another client changed it, and the state of an earlier content is restored: the newest content is
+    /// refused or not applied yet.
     PutBack,
-    /// A periodic check; no change was observed. It had this version before.
+    /// A periodic check without an observed change. The object had this version before.
     Sweep { version: u64 },
 }
 
@@ -189,17 +190,17 @@ pub struct Plan {
     pub stage: Stage,
     /// Steps that may run concurrently.
     pub steps: Vec<Step>,
-    /// Kinds that have to be watched to go on.
+    /// Kinds that must be watched before the stack can continue.
     pub watch: BTreeSet<Kind>,
-    /// What has to change before it can continue.
+    /// What has to change before the stack can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Timestamp>,
-    /// What it waits for, for logs.
+    /// What the stack waits for, for logs.
     pub waiting_for: Option<Message>,
-    /// Something that was applied is not ready.
+    /// Whether an applied object is not ready.
     pub unready: bool,
-    /// It depends on the plans of other stacks of this agent: plan again when they change.
+    /// The plan depends on other stacks of this agent: plan again when they change.
     pub depends_on_others: bool,
 }
 

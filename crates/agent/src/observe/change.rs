@@ -1,4 +1,4 @@
-//! What watches report.
+//! The changes that watches report.
 
 use std::sync::Arc;
 
@@ -7,32 +7,33 @@ use brokkr_manifest::Key;
 use crate::model::{Prerequisite, SeenObject, Uid};
 use crate::resource::KindName;
 
-/// What a watch reports.
+/// A change that a watch reports.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A list began: objects that are not reported before it ends are gone.
     Listing(Arc<Part>),
     Listed(Arc<Part>),
     Present(Key, Box<SeenObject>),
-    /// Deleted, or without our label now: read it before deciding.
+    /// The object was deleted or no longer has our label: read it before a decision.
     Gone(Key, Uid),
-    /// The kind is not served, so no objects of it exist. Retried; a list follows when it is back.
+    /// The kind is not served, so no objects of it exist. The watch is retried; a list follows once the kind
+    /// is served.
     Unserved(Arc<Part>),
-    /// The watch is forbidden, and why: the objects are unknown. Retried.
+    /// The watch is forbidden for this reason, so the objects are unknown. It is retried.
     Unwatchable(Arc<Part>, String),
-    /// No longer watched, because no stack needs it. The last change of this part.
+    /// The kind is no longer watched, because no stack needs it. This is the last change of this part.
     Unwatched(Arc<Part>),
     /// The definition or namespace with this name changed, whatever its owner.
     PrerequisiteChanged(Prerequisite, String),
 }
 
-/// What one watch covers.
+/// The part of a kind that one watch covers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     pub kind: KindName,
-    /// None: all of them, or not namespaced.
+    /// None for all namespaces, or if the kind is not namespaced.
     pub namespace: Option<Arc<str>>,
-    /// The number of parts of this kind; it is complete when all are.
+    /// The number of parts of this kind. The kind is complete when all parts are.
     pub of: usize,
 }
 

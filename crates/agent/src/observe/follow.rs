@@ -1,12 +1,12 @@
 //! One task that lists and watches one kind, and recovers from every error.
 //!
 //! ```text
-//! List ──(complete)─────────► Watch ──(ended, failed)──► Watch from where it was
+//! List ──(complete)─────────► Watch ──(ended, failed)──► Watch from the last version
 //!   ▲                           │
-//!   └──(410, failed too often, asked to list again)──────┘
+//!   └──(410, failed too often, relist requested)─────────┘
 //! ```
 //!
-//! A list counts only when it is complete: one that breaks off is started again.
+//! A list counts only when it is complete: an interrupted list is started again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Follower {
 
     async fn list(&mut self) -> Result<Phase, Refusal> {
         let shared = self.shared.clone();
-        let _place = shared.lists.acquire().await;
+        let _permit = shared.lists.acquire().await;
         let streaming = match self.history.streaming {
             Some(known) => known,
             // If unknown, pages work everywhere.
@@ -125,7 +125,7 @@ impl Follower {
         loop {
             let page = self.source.page(&next).await?;
             for (key, seen) in page.objects {
-                self.tell_present(key, seen).await;
+                self.send_present(key, seen).await;
             }
             next = page.next;
             if next.is_empty() {
@@ -144,8 +144,8 @@ impl Follower {
                 Some((Line::Bookmark { initial_end: true }, version)) => {
                     return Ok(self.listed(version, Some(lines)).await);
                 }
-                Some((line, _)) => self.tell_line(line).await,
-                // A server without streaming lists never ends the initial events.
+                Some((line, _)) => self.send_line(line).await,
+                // A server without streaming lists never marks the end of the initial events.
                 None => return Err(Refusal::Unfit("the stream ended before the list was complete".into())),
             }
         }
@@ -170,7 +170,7 @@ impl Follower {
             if !at.is_empty() {
                 *version = at;
             }
-            self.tell_line(line).await;
+            self.send_line(line).await;
         }
         if opened.elapsed() < TOO_SHORT.min(self.source.timing.watch_least) {
             return Err(Refusal::Failed("the API server ended the watch immediately".into(), None));
@@ -186,7 +186,7 @@ impl Follower {
         let timing = self.source.timing;
         let kind = self.source.kind.clone();
         match why {
-            // At once the first time, then with a delay.
+            // The first time without a delay.
             Refusal::Expired => {
                 tracing::debug!(%kind, "watch expired; listing again");
                 self.pause(timing.backoff(failures - 1)).await;
@@ -200,7 +200,7 @@ impl Follower {
                         self.source.kind = found;
                         self.pause(timing.backoff(failures - 1)).await;
                     }
-                    // Just removed or added, or discovery does not answer: no verdict yet.
+                    // The kind was just removed or added, or discovery failed: not decided yet.
                     Ok(Some(_)) | Err(_) => {
                         self.pause(timing.backoff(failures)).await;
                     }
@@ -231,7 +231,7 @@ impl Follower {
         if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
     }
 
-    /// Discovery confirms it: no object of this kind can exist. The kind may come back.
+    /// Reports that the kind is not served, which discovery has confirmed, and waits before the next attempt.
     async fn wait_until_served(&mut self) {
         const UNSERVED: &str = "not served";
         if self.history.trouble.as_deref() != Some(UNSERVED) {
@@ -254,9 +254,9 @@ impl Follower {
         tokio::time::timeout(pause, self.relist.notified()).await.is_ok()
     }
 
-    async fn tell_line(&self, line: Line) {
+    async fn send_line(&self, line: Line) {
         match line {
-            Line::Present(key, seen) => self.tell_present(key, seen).await,
+            Line::Present(key, seen) => self.send_present(key, seen).await,
             Line::Gone(key, uid) => {
                 let change = match &self.consumer {
                     Consumer::Index(_) => Change::Gone(key, uid),
@@ -270,7 +270,7 @@ impl Follower {
         }
     }
 
-    async fn tell_present(&self, key: Key, seen: SeenObject) {
+    async fn send_present(&self, key: Key, seen: SeenObject) {
         if self.source.kind.name().is_definition() {
             self.shared.definition_changed.notify_waiters();
         }

@@ -1,4 +1,4 @@
-//! The compact index of live objects that carry our label. One owner: the reconciler's task.
+//! The compact index of live objects with our label. Only the task of the reconciler uses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ pub struct Index {
     clock: u64,
 }
 
-/// What is known of one kind.
+/// The known objects of one kind.
 #[derive(Clone, Default)]
 struct OfKind {
     parts: HashMap<Option<Arc<str>>, PartState>,
-    /// By `namespace/name`: the kind is the same for all, and so not in each key. Boxed, because a table is
-    /// half empty most of the time.
+    /// By `namespace/name`, without the kind, which is the same for all. Boxed, because a hash table is often
+    /// half empty.
     objects: HashMap<Box<str>, Box<Known>>,
 }
 
 #[derive(Clone)]
 struct Known {
     seen: SeenObject,
-    /// The count at which it was last reported: a new list forgets only older objects.
-    heard: u64,
+    /// The clock value of its last report: a new list removes only objects with an older one.
+    reported_at: u64,
 }
 
 #[derive(Clone, Default)]
 struct PartState {
     /// The list is complete.
     complete: bool,
-    /// How many parts its kind has.
+    /// The number of parts of its kind.
     of: usize,
-    /// The count at which the running list began.
+    /// The clock value at which the running list began.
     listing_since: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Index {
                 let state = self.part(&part);
                 state.complete = true;
                 let since = state.listing_since.take();
-                self.forget(&part, |known| since.is_some_and(|since| known.heard < since))
+                self.forget(&part, |known| since.is_some_and(|since| known.reported_at < since))
             }
             Change::Unserved(part) => {
                 self.part(&part).complete = true;
@@ -106,8 +106,8 @@ impl Index {
         }
     }
 
-    /// Returns whether a list shows an older version than what was known before it began: etcd was restored
-    /// to an earlier state, and the list is right.
+    /// Returns whether a list shows an older version than the known one from before the list: then etcd was
+    /// restored to an earlier state, and the list is right.
     fn went_back(&self, key: &Key, seen: &SeenObject) -> bool {
         let Some(kind) = self.kinds.get(&KindName::of(key)) else { return false };
         let known = kind.objects.get(path(key).as_str());
@@ -116,7 +116,7 @@ impl Index {
             namespace.is_none() || namespace.as_deref() == key.namespace.as_deref()
         };
         let covering = kind.parts.iter().filter(|(namespace, _)| covers(namespace));
-        covering.filter_map(|(_, part)| part.listing_since).any(|since| known.heard < since)
+        covering.filter_map(|(_, part)| part.listing_since).any(|since| known.reported_at < since)
     }
 
     fn part(&mut self, part: &Part) -> &mut PartState {
@@ -142,23 +142,23 @@ impl Index {
     }
 
     fn set(&mut self, key: &Key, seen: SeenObject) {
-        let known = Box::new(Known { seen, heard: self.clock });
+        let known = Box::new(Known { seen, reported_at: self.clock });
         let kind = self.kinds.entry(KindName::of(key)).or_default();
         kind.objects.insert(path(key).into_boxed_str(), known);
     }
 
-    /// Stores the object of a write at once; the watch may report older versions afterwards.
+    /// Stores the object from a response to a write. The watch may report older versions afterwards.
     pub fn put(&mut self, key: &Key, seen: SeenObject) -> bool {
-        let heard = self.clock;
+        let reported_at = self.clock;
         let kind = self.kinds.get_mut(&KindName::of(key));
         match kind.and_then(|kind| kind.objects.get_mut(path(key).as_str())) {
             Some(known) if known.seen.uid == seen.uid && known.seen.version > seen.version => {
-                known.heard = heard;
+                known.reported_at = reported_at;
                 false
             }
             Some(known) => {
                 let changed = known.seen != seen;
-                **known = Known { seen, heard };
+                **known = Known { seen, reported_at };
                 changed
             }
             None => {
@@ -175,14 +175,15 @@ impl Index {
         parts.filter(|part| part.complete).count()
     }
 
-    /// Returns objects with our label and metadata that are in no inventory, left over from something that
-    /// went wrong. They are logged, never deleted.
+    /// Returns objects with our label and metadata that are in no inventory, for example after an error. They
+    /// are logged, never deleted.
     #[must_use]
     pub fn orphans(&self, owned: impl Fn(&Key) -> bool) -> Vec<OrphanObject> {
         let live = self.kinds.iter().flat_map(|(kind, of)| {
             of.objects.iter().map(move |(path, known)| (key_of(kind, path), &known.seen))
         });
-        // An object that is being deleted, or collected by its owner's controller, is not leaked.
+        // An object that is being deleted, or that has an owner which controls its deletion, is not an
+        // orphan.
         live.filter(|(key, seen)| seen.names_itself && !seen.deleting && !seen.has_owner && !owned(key))
             .map(|(key, seen)| OrphanObject { key, uid: seen.uid.clone(), stack: seen.stack.clone() })
             .collect()
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn older_news_and_a_delete_of_an_earlier_object_change_nothing() {
+    fn older_versions_and_a_delete_of_an_earlier_object_are_ignored() {
         let mut index = Index::default();
         assert!(index.put(&key("a"), seen("two", 9)));
         assert!(index.absorb(Change::Present(key("a"), Box::new(seen("two", 8)))).is_empty());
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn f4_what_carries_our_marks_and_is_in_no_inventory_is_found() {
+    fn f4_an_object_with_our_metadata_that_is_in_no_inventory_is_found() {
         let mut index = Index::default();
         let stack = StackId::generate();
         let marked = |uid: &str| SeenObject { stack: Some(stack.into()), ..seen(uid, 1) };

@@ -1,7 +1,7 @@
 //! The requests of a watch to the API server: list and watch.
 //!
-//! Plain requests, so that every phase has its own deadline and every refusal its own meaning:
-//! a watch that hangs looks exactly like a cluster without changes.
+//! These are plain requests, so that every phase has its own deadline and every refusal is interpreted. A
+//! watch that hangs would look exactly like a cluster without changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use super::tracked::{self, Line, Page};
 use crate::resource::Kind;
 
 const PAGE: u32 = 250;
-/// No object is larger: etcd takes 1.5 MiB, and managedFields come on top.
+/// The maximum length of a line, far above the size of any object: etcd accepts 1.5 MiB.
 const LONGEST_LINE: usize = 16 << 20;
 
-/// What is watched: one kind, everywhere or in one namespace.
+/// What is watched: one kind, in all namespaces or in one.
 #[derive(Clone)]
 pub struct Source {
     pub client: Client,
     pub kind: Kind,
     pub namespace: Option<Arc<str>>,
-    /// None: every object of the kind, whatever its owner.
+    /// The label selector; none for every object of the kind.
     pub selector: Option<String>,
     pub metadata_only: bool,
     pub timing: WatchTiming,
@@ -46,7 +46,7 @@ pub enum Refusal {
     Denied(String),
     /// 400, 422: the request is invalid.
     Unfit(String),
-    /// Anything else; may work the next time.
+    /// Any other error, with the Retry-After; the next request may succeed.
     Failed(String, Option<Duration>),
 }
 
@@ -55,7 +55,7 @@ impl Refusal {
         Self::Failed(what.to_string(), None)
     }
 
-    /// Returns what a status means, in an answer or in a stream.
+    /// Returns the meaning of a status code, in a response or in a stream.
     fn of(code: u16, message: String, wait: Option<Duration>) -> Self {
         match code {
             410 => Self::Expired,
@@ -99,7 +99,7 @@ impl Source {
         Ok(Lines {
             chunks,
             pending: BytesMut::new(),
-            patience: lasts + self.timing.margin,
+            timeout: lasts + self.timing.margin,
             kind: self.kind.clone(),
         })
     }
@@ -160,8 +160,8 @@ async fn refusal(response: Response<Body>) -> Refusal {
 pub struct Lines {
     chunks: futures::stream::BoxStream<'static, Result<Bytes, String>>,
     pending: BytesMut,
-    /// The server ends every watch; one that lasts longer is dead.
-    patience: Duration,
+    /// The server ends every watch after the requested time; a watch without data for longer is dead.
+    timeout: Duration,
     kind: Kind,
 }
 
@@ -183,8 +183,8 @@ impl Lines {
             if self.pending.len() > LONGEST_LINE {
                 return Err(Refusal::failed("a line is too long"));
             }
-            match tokio::time::timeout(self.patience, self.chunks.next()).await {
-                Err(_) => return Err(Refusal::Failed(format!("no data for {:?}", self.patience), None)),
+            match tokio::time::timeout(self.timeout, self.chunks.next()).await {
+                Err(_) => return Err(Refusal::Failed(format!("no data for {:?}", self.timeout), None)),
                 Ok(None) => return Ok(None),
                 Ok(Some(Ok(chunk))) => self.pending.extend_from_slice(&chunk),
                 Ok(Some(Err(error))) => return Err(Refusal::Failed(error, None)),

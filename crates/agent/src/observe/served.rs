@@ -1,4 +1,4 @@
-//! What a watch has to know about the API server: streaming lists, and kinds that moved to another version.
+//! Finds out whether the API server supports streaming lists, and in which version it serves a kind.
 
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::request::{Refusal, Source, within};
 use crate::resource::{Kind, Served};
 
-/// The first version with streaming lists on by default: 1.32 had them, 1.33 turned them off again.
+/// The first version with streaming lists on by default. They were on in 1.32, and off again in 1.33.
 const STREAMING: (u32, u32) = (1, 34);
 
 /// Returns whether the API server supports streaming lists.
@@ -47,7 +47,7 @@ pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
     Ok(None)
 }
 
-/// Served versions of a group, the preferred one first.
+/// Returns the served versions of a group, the preferred one first.
 async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> {
     if group.is_empty() {
         return Ok(vec!["v1".into()]);

@@ -1,5 +1,4 @@
-//! The watches against an API server that does everything that API servers do. The same with a real one:
-//! `crates/e2e/tests/e2e/observe.rs`.
+//! The watches against a scripted API server. `crates/e2e/tests/e2e/observe.rs` has tests with a real one.
 
 mod rig;
 mod server;

@@ -1,4 +1,4 @@
-//! How long a watch waits for what.
+//! Intervals and time limits of a watch.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::backoff::Backoff;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WatchTiming {
-    /// After a failure, doubled up to `longest`.
+    /// The delay after a failure, doubled up to `longest`.
     pub first: Duration,
     pub longest: Duration,
-    /// The same for problems that only a person fixes: rights, definitions.
+    /// The same for problems that do not resolve by themselves: rights, definitions.
     pub slow_first: Duration,
     pub slow_longest: Duration,
-    /// For one page, or for a watch to begin.
+    /// The deadline for one page, or for the start of a watch.
     pub answer: Duration,
     /// The requested duration of a watch is between these, so that a dead connection is noticed.
     pub watch_least: Duration,

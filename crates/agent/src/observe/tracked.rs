@@ -1,7 +1,7 @@
-//! One object as it comes from the API server, reduced while it is decoded.
+//! Reduces an object from the API server while it is decoded.
 //!
-//! Nothing here fails because of the content of an object: one odd object must not hide the others of its
-//! kind. A field with the wrong type is read as absent.
+//! No content of an object causes an error, because one malformed object must not hide the others of its
+//! kind. A field with the wrong type counts as absent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::resource::KindName;
 /// The annotation of the bookmark that ends the first part of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Reads one object. The kind is given, because the items of a list do not name theirs.
+/// Reads one object. The kind is a parameter, because the items of a list do not contain it.
 pub fn read(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<SeenObject> {
     let raw: Raw = serde_json::from_slice(body)?;
     if raw.is_nameless() {
@@ -41,7 +41,7 @@ pub struct Page {
     pub next: String,
 }
 
-/// Reads a page, object by object: whole objects are never held side by side.
+/// Reads a page object by object, so that at most one whole object is in memory.
 pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<Page> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let page = PageOf { kind, now }.deserialize(&mut reader)?;
@@ -86,7 +86,7 @@ struct RawLine {
     object: Raw,
 }
 
-/// The fields that are read of objects, bookmarks and refusals in a stream.
+/// The relevant fields of objects, bookmarks and errors in a stream.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw {
@@ -123,7 +123,7 @@ struct RawMetadata {
     labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "if_readable")]
     annotations: BTreeMap<String, String>,
-    /// Not buffered like the others: it is most of an object.
+    /// Not buffered like the others, because it is the largest part of an object.
     managed_fields: Option<Vec<ManagedFields>>,
 }
 
@@ -191,13 +191,13 @@ impl Raw {
         let ours = entries.iter().find(|entry| entry.is_ours());
         let fields =
             ours.map(|entry| Fingerprint::of(&format!("{}:{}", entry.api_version, entry.fields_v1.0)));
-        let mark =
-            |marks: &BTreeMap<String, String>, name| marks.get(name).map(|id: &String| id.as_str().into());
+        let id_in =
+            |values: &BTreeMap<String, String>, name| values.get(name).map(|id: &String| id.as_str().into());
         SeenObject {
             uid: metadata.uid.into(),
             version: metadata.resource_version.parse().unwrap_or_default(),
-            agent: mark(&metadata.labels, ownership::AGENT_LABEL),
-            stack: mark(&metadata.annotations, ownership::STACK_ID),
+            agent: id_in(&metadata.labels, ownership::AGENT_LABEL),
+            stack: id_in(&metadata.annotations, ownership::STACK_ID),
             names_itself,
             keep: metadata.annotations.get(ownership::PRUNE).is_some_and(|value| value == "keep"),
             has_owner: !metadata.owner_references.is_empty(),
@@ -217,7 +217,8 @@ impl ManagedFields {
     }
 }
 
-/// Returns the field manager that wrote last, if that was after us. A status says nothing about our fields, and is written all the time.
+/// Returns the field manager that wrote last, if it wrote after us. Writes to the status are ignored: they
+/// are frequent and do not affect our fields.
 fn last_other_writer(entries: &[ManagedFields], ours: Option<&ManagedFields>) -> Option<Arc<str>> {
     let since = ours.and_then(|ours| ours.time);
     let last = entries
@@ -230,7 +231,7 @@ fn last_other_writer(entries: &[ManagedFields], ours: Option<&ManagedFields>) ->
     Some(format!("{} ({}{through}{at})", last.manager, last.operation).into())
 }
 
-/// A list, read so that each object is reduced before the next one is read.
+/// Reads a list, and reduces each object before the next one is read.
 struct PageOf<'a> {
     kind: &'a KindName,
     now: Timestamp,
@@ -304,7 +305,7 @@ impl<'de> Visitor<'de> for ItemsOf<'_> {
         Ok(objects)
     }
 
-    /// The API server writes null where there is nothing.
+    /// The API server writes null for an empty list.
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Vec::new())
     }
@@ -317,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_that_were_copied_from_another_object_are_not_its_own() {
+    fn metadata_that_was_copied_from_another_object_does_not_count() {
         let read = |name: &str| {
             let text = json!({"metadata": {"name": name, "namespace": "shop", "uid": "u",
                 "annotations": {"brokkr.io/id": "/ConfigMap/shop/a"}}});
@@ -339,7 +340,7 @@ mod tests {
                     {"manager": "kubectl", "operation": "Update", "apiVersion": "v1", "fieldsV1": other},
                 ],
             },
-            "data": {"k": "never kept"},
+            "data": {"k": "not stored"},
         });
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
         read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap()
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_changes_with_our_own_entry_and_with_nothing_else() {
+    fn the_fingerprint_changes_only_with_our_own_entry() {
         let ours = json!({"f:data": {".": {}, "f:k": {}}});
         let first = object(ours.clone(), json!({"f:data": {"f:x": {}}}));
         assert_eq!(first.version, 42);

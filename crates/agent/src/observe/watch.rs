@@ -1,5 +1,5 @@
-//! The running watches: one per kind (and namespace, where the agent may see only some), selected by our
-//! label. Objects of others cost nothing.
+//! The running watches: one per kind, or one per kind and namespace if the agent may not see the whole
+//! cluster. They select objects by our label, so other objects cost nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -194,7 +194,8 @@ impl Drop for Watches {
     }
 }
 
-/// Follows until it is cancelled. A panic must not leave a kind unwatched silently.
+/// Runs a watch until it is cancelled, and restarts it after a panic, so that no kind is left unwatched
+/// silently.
 async fn supervise(mut follower: Follower, stop: CancellationToken, after: Vec<JoinHandle<()>>) {
     for task in after {
         let _ = task.await;

@@ -27,7 +27,7 @@ pub fn absorb(
     if let Some(key) = step.key() {
         progress.repairs.unswept.remove(key);
     }
-    // Reading an object is part of the waiting: no event may report that it is gone.
+    // Reads do not end the waiting, because they may be the only way to find out that an object is gone.
     if !matches!(step, Step::ReadObject { .. }) {
         progress.waiting_since = None;
     }
@@ -55,7 +55,7 @@ pub fn absorb(
                 written.inventory = known.inventory;
             }
             if written.applied == Some(written.sequence) && written.removal.is_none() {
-                // Only a delivery needs these; they would be two more copies of every key.
+                // Only a delivery needs these. They are two more copies of every key.
                 progress.delivery.validated = HashSet::new();
                 progress.delivery.written = HashSet::new();
             }
@@ -66,7 +66,8 @@ pub fn absorb(
             progress.delivery.earlier_requested = true;
         }
         (Step::ReadObject { key, .. }, StepResult::ObjectRead(seen)) => {
-            // A read only answers reads: otherwise a failing apply would never be waited for, or reported.
+            // A successful read does not clear the failure of an apply; otherwise that failure would never be
+            // reported.
             if !progress.failures.objects.get(key).is_some_and(|retry| retry.of_apply) {
                 progress.failures.objects.remove(key);
             }
@@ -79,7 +80,7 @@ pub fn absorb(
         (Step::CheckRights { .. }, StepResult::RightsChecked(lacking)) => {
             progress.lookups.missing_rights = Some(lacking.clone());
         }
-        // No verdict: the writes themselves will show.
+        // Unknown: the writes will show whether rights are missing.
         (Step::CheckRights { .. }, StepResult::Failed(_)) => {
             progress.lookups.missing_rights = Some(Vec::new());
         }
@@ -130,9 +131,9 @@ pub fn absorb(
                 if *created {
                     entry.origin = Origin::Created;
                 } else if *ours && entry.uid.is_none() {
-                    // Written by a run that ended before it could record it: its intention holds.
+                    // Written by a run that ended before it recorded this: the recorded origin stays.
                 } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
-                    // Someone else created it first, or recreated it: adopted.
+                    // Another client created or recreated it: adopted.
                     entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());
@@ -147,7 +148,7 @@ pub fn absorb(
         (Step::Diagnose { desired }, StepResult::Diagnosed(cause)) => {
             progress.readiness.causes.insert(desired.key.clone(), (now, cause.clone()));
         }
-        // Only an explanation is lost.
+        // Only the explanation is missing.
         (Step::FindRivals { desired, .. }, StepResult::Failed(_)) => {
             progress.repairs.rivals.insert(desired.key.clone(), Vec::new());
         }
@@ -176,9 +177,9 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
     if matches!(step, Step::Fetch) {
         progress.failures.fetch = Some(retry(progress.failures.fetch.as_ref(), failure, now));
     }
-    // Not about an object: the stack state decides when to try again.
+    // Not about an object: `StackState` decides when to retry.
     let Some(key) = step.key() else { return };
-    // Changed, or unknown whether the request was executed: read it again before the next decision.
+    // The object changed, or the request may have been executed: read it again before the next decision.
     if failure.class == FailureClass::Conflict || matches!(step, Step::Apply { .. } | Step::Delete { .. }) {
         progress.lookups.objects.remove(key);
         progress.lookups.contained.remove(key);

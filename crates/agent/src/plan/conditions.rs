@@ -1,8 +1,7 @@
-//! The six conditions of a stack, always all of them, in one order.
+//! The six conditions of a stack. All of them are always present, in the same order.
 //!
-//! Pure: what is known is filled into a [`ConditionInputs`], and the conditions follow from it. The time of a
-//! condition changes only together with its status, so that "not ready for an hour" stays true however often
-//! the message changes in that hour.
+//! They are a pure function of [`ConditionInputs`]. The time of a condition changes only together with its
+//! status, so that "not ready for an hour" stays true even if the message changes during that hour.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +19,7 @@ use crate::model::Stage;
 /// The input of the conditions.
 #[derive(Clone, Debug)]
 pub struct ConditionInputs<'a> {
-    /// As they were reported last.
+    /// The conditions of the last report.
     pub previous: &'a [Condition],
     /// The deployment object that is desired.
     pub sequence: SequenceId,
@@ -31,11 +30,11 @@ pub struct ConditionInputs<'a> {
     /// Resources that are ready, of `total`.
     pub ready: u32,
     pub total: u32,
-    /// The worst of the unready ones.
+    /// The unready resource to name.
     pub worst: Option<ObjectProblem<'a>>,
-    /// Changed by others and not reverted yet.
+    /// Objects that others changed and that are not reverted yet.
     pub drifted: &'a [&'a Key],
-    /// The first contested object, and how many there are.
+    /// The first contested object, and the number of contested objects.
     pub contested: Option<(&'a Contested<'a>, usize)>,
     /// What a prune or removal waits for.
     pub prune: Option<Problem<'a>>,
@@ -69,7 +68,7 @@ pub struct Problem<'a> {
 /// Status, reason and message of one condition.
 struct ConditionText(ConditionStatus, Reason, Message);
 
-/// Returns all six, in the order of their kinds.
+/// Returns all six conditions, in the order of their kinds.
 #[must_use]
 pub fn conditions(view: &ConditionInputs<'_>) -> Vec<Condition> {
     let texts = [
@@ -100,7 +99,7 @@ fn since(view: &ConditionInputs<'_>, kind: &ConditionKind, status: ConditionStat
 
 fn accepted(view: &ConditionInputs<'_>) -> ConditionText {
     match view.content {
-        _ if leaving(view) => yes(Reason::Removal),
+        _ if is_being_removed(view) => yes(Reason::Removal),
         ContentState::Read => yes(Reason::Valid),
         ContentState::Refused(problem) => {
             no_with(problem.reason_or(Reason::Refused), problem.message.clone())
@@ -117,7 +116,7 @@ fn accepted(view: &ConditionInputs<'_>) -> ConditionText {
 }
 
 fn applied(view: &ConditionInputs<'_>) -> ConditionText {
-    if leaving(view) {
+    if is_being_removed(view) {
         return no(Reason::Removing);
     }
     if let ContentState::Refused(problem) = view.content {
@@ -151,7 +150,7 @@ fn in_progress(stage: Stage) -> Reason {
 
 /// F6: nothing of a deployment object is ready before it is applied.
 fn ready(view: &ConditionInputs<'_>) -> ConditionText {
-    if leaving(view) {
+    if is_being_removed(view) {
         return no(Reason::Removing);
     }
     if view.stage != Stage::Steady {
@@ -204,7 +203,7 @@ fn prune_pending(view: &ConditionInputs<'_>) -> ConditionText {
     }
 }
 
-fn leaving(view: &ConditionInputs<'_>) -> bool {
+fn is_being_removed(view: &ConditionInputs<'_>) -> bool {
     matches!(view.stage, Stage::Remove | Stage::Done)
 }
 
@@ -221,14 +220,14 @@ fn no_with(reason: Reason, message: Message) -> ConditionText {
 }
 
 impl Problem<'_> {
-    /// A reason is never empty: programs select by it.
+    /// Returns the reason, or `otherwise` if there is none, because programs select by the reason.
     fn reason_or(&self, otherwise: Reason) -> Reason {
         self.reason.clone().or(otherwise)
     }
 }
 
 impl ObjectProblem<'_> {
-    /// `Deployment shop/web: 2/3 replicas ready`
+    /// Returns a sentence such as `Deployment shop/web: 2/3 replicas ready`.
     fn sentence(&self) -> String {
         format!("{}: {}", self.key.display_name(), self.message)
     }

@@ -1,4 +1,4 @@
-//! Drift, and objects that another manager changes as often as they are repaired.
+//! Drift, and objects that another manager changes again after every repair.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::timing::due;
 use crate::backoff::Backoff;
 use crate::model::{Fight, Rival, Situation};
 
-/// The number of repairs of one object, without a quiet minute in between, from which on it counts as contested.
+/// An object counts as contested after this many repairs without a quiet minute in between.
 pub(super) const CONTESTED_AFTER: u32 = 6;
-/// The number of repairs of one object that are made without delay; later ones slow down.
+/// The number of repairs of one object without delay; later ones are delayed.
 const FREE_ROUNDS: u32 = 20;
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(256));
 /// The quiet time after which earlier repairs of an object are forgotten.
@@ -24,7 +24,7 @@ pub fn is_contested(fight: &Fight, now: Timestamp) -> bool {
     fight.rounds >= CONTESTED_AFTER && !due(fight.last + TRUCE, now)
 }
 
-/// An object that another manager changes as often as it is repaired.
+/// An object that another manager changes again after every repair.
 #[derive(Clone, Debug)]
 pub struct Contested<'a> {
     pub key: &'a Key,
@@ -81,7 +81,7 @@ fn is_yielded(situation: &Situation<'_>, key: &Key) -> bool {
     !rival.fields.is_empty() && rival.fields.iter().all(is_left)
 }
 
-/// Returns the objects that differ from what was applied.
+/// Returns the objects that differ from their applied state.
 pub fn drifted<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Key> {
     let applied = situation.record.into_iter().flat_map(|record| &record.inventory);
     applied.filter(|(_, entry)| entry.digest.is_some()).filter_map(|(key, entry)| {

@@ -24,7 +24,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
     if stop::is_taken_back(situation, content) {
         return stop::undo(situation).unwrap_or_else(|| stop::wait_for_next_cycle(situation));
     }
-    // Before anything is read: a kind that may not be watched would be waited for without end.
+    // First, because the agent would wait forever for the watch of a kind that it may not watch.
     preflight::check_rights(situation, content)
         .or_else(|| preflight::inspect_prerequisites(situation, content))
         .or_else(|| preflight::inspect_rest(situation, content))
@@ -32,7 +32,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         .or_else(|| preflight::intend(situation, content))
         .or_else(|| prerequisites::apply(situation, content))
         .or_else(|| write::validate(situation, content))
-        // A dry run shows what exists after all: it may belong to another stack.
+        // A dry run may have shown that an object exists: it may belong to another stack.
         .or_else(|| preflight::inspect_existing(situation, content))
         .or_else(|| preflight::refuse(situation, content))
         .or_else(|| write::stop_if_invalid(situation, content))
@@ -42,7 +42,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         .unwrap_or_else(|| settle(situation, content))
 }
 
-/// A content that cannot be fetched or read is reported at once if that is final, otherwise when it lasts.
+/// Fetches the content. A failure is reported at once if it is permanent, otherwise after three attempts.
 fn fetch(situation: &Situation<'_>) -> Plan {
     match &situation.progress.failures.fetch {
         Some(retry) if !due(retry.retry_at, situation.now) => {

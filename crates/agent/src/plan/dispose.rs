@@ -1,7 +1,7 @@
-//! What may be done with an object that should be deleted.
+//! Decides how to dispose of an object that a stack no longer needs.
 //!
-//! This is the only place that decides on a deletion, for prune and removal alike. Everything here
-//! errs on the side of leaving: an object that is not certainly ours, and certainly unneeded, stays.
+//! All deletions by prunes and removals are decided here. An object is deleted only if it is certainly ours
+//! and certainly not needed; otherwise it is left.
 
 use brokkr_api::envelope::Removal;
 use brokkr_api::reason::{LeftBecause, Reason};
@@ -65,16 +65,16 @@ pub(super) fn all(
     None
 }
 
-/// Waits; what lasts is reported once, with the objects that block.
+/// Waits. If the waiting lasts, it is reported once, with the blocking objects.
 fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) -> Plan {
-    // Deletions that only take time come last: the others need attention.
+    // Deletions that only take time come last, because the others need attention.
     let only_slow =
         |note: &ObjectNote| matches!(note.reason, Reason::Terminating | Reason::OtherContentPending);
     blockers.sort_by_key(only_slow);
     let patience = if blockers.first().is_some_and(only_slow) { SLOW_AFTER } else { BLOCKED_AFTER };
     let message = report::summary(&blockers);
     let plan = report::wait(situation, stage, patience, &Reason::WaitingForDeletion, &message, blockers);
-    // Without our label no event reports its deletion: read it again, often at first.
+    // No event reports the deletion of an object without our label: read it again, more often at first.
     let reported = plan.wake_at.is_none();
     plan.wake(Some(situation.now + if reported { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
@@ -90,23 +90,23 @@ fn dispose(
     }
     let seen = match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
         (Some(seen), _) => seen,
-        // Losing the label looks like a deletion: read the object.
+        // An object that lost its label looks deleted to the watch: read it.
         (None, None) => {
             return Disposal::Act(Step::ReadObject { key: key.clone(), kind: entry.kind.clone() });
         }
         (None, Some(None)) => return Disposal::Done,
         (None, Some(Some(seen))) if was_applied(entry, seen) => seen,
-        // C5: someone else created another object with that name, or it was never written by us.
+        // C5: another client created an object with that name, or we never wrote it.
         (None, Some(Some(_))) => return Disposal::Done,
     };
     let stack = situation.goal.target.stack_id;
     let ours = seen.belongs_to(situation.agent, stack, key) || was_applied(entry, seen);
-    // C4, C5 and B6: owned by another, or a child that its owner's controller collects.
+    // C4, C5 and B6: it belongs to another stack or agent, or it has an owner that controls its deletion.
     if !ours || seen.other_owner(situation.agent, stack, key).is_some() || seen.has_owner {
         return Disposal::Done;
     }
     if seen.deleting {
-        return Disposal::Wait(leaving(key, seen));
+        return Disposal::Wait(deletion_note(key, seen));
     }
     let release = |because: LeftBecause| {
         let (key, kind, uid) = (key.clone(), entry.kind.clone(), seen.uid.clone());
@@ -141,7 +141,7 @@ fn dispose(
         }
     }
     if situation.progress.cleanup.deleted.contains(key) {
-        return Disposal::Wait(leaving(key, seen));
+        return Disposal::Wait(deletion_note(key, seen));
     }
     if situation.other_stacks.has_pending_content() {
         return Disposal::Wait(report::note(key, Reason::OtherContentPending));
@@ -149,7 +149,8 @@ fn dispose(
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
 }
 
-/// Returns whether this object was written: the uid alone is no proof, since intentions are recorded too.
+/// Returns whether we wrote this object. The uid alone is no proof, because intentions are also recorded with
+/// it.
 fn was_applied(entry: &Entry, seen: &SeenObject) -> bool {
     entry.digest.is_some() && entry.uid.as_ref() == Some(&seen.uid)
 }
@@ -163,7 +164,7 @@ pub(super) fn lingers(situation: &Situation<'_>, key: &Key) -> bool {
     ours && situation.other_stacks.successor(key).is_some()
 }
 
-fn leaving(key: &Key, seen: &SeenObject) -> ObjectNote {
+fn deletion_note(key: &Key, seen: &SeenObject) -> ObjectNote {
     let reason = match seen.finalizers.as_slice() {
         [] => Reason::Terminating,
         finalizers => Reason::Finalizer { finalizers: finalizers.to_vec() },

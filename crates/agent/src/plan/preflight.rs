@@ -1,4 +1,4 @@
-//! Checks before the first write: rights and ownership. Then the intention is recorded.
+//! Checks rights and ownership before the first write, and records the intention.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn inspect_rest(situation: &Situation<'_>, content: &Content) -> Opti
     inspect(situation, rest(content).filter(|desired| !presumed_absent(situation, content, desired)))
 }
 
-/// Reads what was presumed absent, where a dry run has shown that it exists.
+/// Reads objects that were presumed absent, if a dry run has shown that they exist.
 pub(super) fn inspect_existing(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     inspect(situation, rest(content))
 }
@@ -58,17 +58,17 @@ fn inspect<'a>(
         situation.observed.seen(&desired.key).is_none()
             && !situation.progress.lookups.objects.contains_key(&desired.key)
     });
-    let look = |desired: &Arc<DesiredObject>| Step::ReadObject {
+    let read = |desired: &Arc<DesiredObject>| Step::ReadObject {
         key: desired.key.clone(),
         kind: desired.kind.clone(),
     };
     // Refused by a dry run: its owner may be the reason.
     let refused: Vec<Step> =
-        unknown.clone().filter(|desired| has_failed_for_good(situation, &desired.key)).map(look).collect();
+        unknown.clone().filter(|desired| has_failed_for_good(situation, &desired.key)).map(read).collect();
     if !refused.is_empty() {
         return Some(Plan::with(Stage::Inspect, refused));
     }
-    requests(situation, Stage::Inspect, unknown, look)
+    requests(situation, Stage::Inspect, unknown, read)
 }
 
 enum Claim {
@@ -77,7 +77,8 @@ enum Claim {
     Other(String),
 }
 
-/// An object that another stack of this agent no longer wants is handed over by our apply; other owners keep theirs.
+/// Returns whether this stack may take the object. If another stack of this agent no longer wants it, our
+/// apply takes it over; other owners keep theirs.
 fn claim(situation: &Situation<'_>, key: &Key) -> Claim {
     // A record is written before the object's metadata: that stack may be about to write the object.
     if let Some(holder) = situation.other_stacks.holder(key) {

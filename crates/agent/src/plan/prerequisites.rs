@@ -1,4 +1,4 @@
-//! B1: Namespaces and definitions are applied, and ready, before anything that needs them.
+//! B1: Namespaces and definitions are applied and ready before the objects that need them.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,8 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
     Some(Plan::waiting(Stage::Prerequisites, what).wake(Some(deadline)))
 }
 
-/// An established definition takes a moment to appear in discovery; until then its kinds are answered with 404.
+/// Waits until discovery shows the kinds of established definitions; until then, the API server returns 404
+/// for them.
 fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let mut plan = Plan::new(Stage::Prerequisites);
     for (name, definition) in &content.definitions {

@@ -1,4 +1,4 @@
-//! The record of each transition.
+//! Builds the record for each transition.
 
 use std::sync::Arc;
 
@@ -53,20 +53,20 @@ pub(super) fn intention<'a>(
         let seen = existing(&desired.key);
         let entry = record.inventory.entry(desired.key.clone()).or_insert_with(|| Entry {
             kind: desired.kind.clone(),
-            // Also if it carries our metadata: without a record it is unknown whether it existed before.
+            // Even with our metadata: without a record, it is unknown whether the object existed before.
             origin: if seen.is_none() { Origin::Created } else { Origin::Adopted },
             uid: None,
             digest: None,
             fields: None,
         });
         entry.kind = desired.kind.clone();
-        // Not the object that was applied: only its uid is known.
+        // Another object than the applied one: only its uid is known.
         if let Some(seen) = seen
             && entry.uid.as_ref() != Some(&seen.uid)
         {
             if is_news(situation, &desired.key, entry, seen) {
-                let heritage = situation.other_stacks.holder(&desired.key).and_then(|holder| holder.origin);
-                entry.origin = heritage.unwrap_or(Origin::Adopted);
+                let inherited = situation.other_stacks.holder(&desired.key).and_then(|holder| holder.origin);
+                entry.origin = inherited.unwrap_or(Origin::Adopted);
             }
             entry.uid = Some(seen.uid.clone());
             entry.digest = None;
@@ -76,13 +76,13 @@ pub(super) fn intention<'a>(
     record
 }
 
-/// Returns whether the object is not the recorded one, and not ours: it existed before.
+/// Returns whether the object is neither the recorded one nor ours, so it existed before.
 pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen: &SeenObject) -> bool {
     entry.uid.as_ref() != Some(&seen.uid)
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
 }
 
-/// D1 is done: the namespaces are deleted, or were left, and are not deleted a second time.
+/// Returns the record after D1: the new namespaces are deleted or left, and are not deleted a second time.
 pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     for key in std::mem::take(&mut record.made.prerequisites) {

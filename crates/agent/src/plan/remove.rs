@@ -1,4 +1,4 @@
-//! Removal of a stack: success is reported only when every object is seen to be gone.
+//! Removes a stack. Success is reported only when every object is observed to be gone.
 
 use std::collections::BTreeSet;
 

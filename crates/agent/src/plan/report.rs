@@ -1,7 +1,7 @@
-//! The reports about a stack.
+//! Builds the reports about a stack.
 //!
-//! A report is stored in the record, with its time, before it is sent: made again after a crash, it
-//! is the same report with the same id.
+//! A report is stored in the record, with its time, before it is sent. So it has the same id if it is sent
+//! again after a crash.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ pub(super) fn blocked(
     plan
 }
 
-/// Waits; what lasts longer than `patience` is reported once.
+/// Waits. If this lasts longer than `patience`, it is reported once.
 pub(super) fn wait(
     situation: &Situation<'_>,
     stage: Stage,
@@ -181,14 +181,14 @@ pub(super) fn report(
     report.id = report.derived_id(situation.agent);
     record.outcome = Some(Outcome { transition, sequence, reason: reason.clone(), message: message.clone() });
     record.reports.push(report);
-    // Bounded; the next report counts the ones that were dropped.
+    // The number of reports is limited. The oldest stored report counts the dropped ones before it.
     while record.reports.len() > KEPT_REPORTS {
         let lost = record.reports.remove(0);
         record.reports[0].dropped += lost.dropped + 1;
     }
 }
 
-/// The database stores microseconds; a truncated time would change the derived id.
+/// Truncates a time to microseconds, as the database does; otherwise the derived id would differ.
 fn microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

@@ -1,4 +1,4 @@
-//! Requests that may have failed before: when each is made again, and when a failure is reported.
+//! Decides when a failed request is retried, and when the failure is reported.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::resource::Kind;
 
-/// The live object, if there is one: labelled ones are observed, others were asked for.
+/// Returns the live object, if it exists: labelled objects are observed, others were read.
 pub(super) fn existing<'a>(situation: &'a Situation<'_>, key: &Key) -> Option<&'a SeenObject> {
     situation
         .observed
@@ -22,7 +22,7 @@ pub(super) fn existing<'a>(situation: &'a Situation<'_>, key: &Key) -> Option<&'
         .or_else(|| situation.progress.lookups.objects.get(key).and_then(Option::as_ref))
 }
 
-/// Waits until everything of these kinds that carries our label is known.
+/// Waits until all objects of these kinds with our label are known.
 pub(super) fn sync<'a>(
     situation: &Situation<'_>,
     stage: Stage,
@@ -55,7 +55,7 @@ pub(super) fn requests<'a>(
     if plan.steps.is_empty() && plan.wake_at.is_some() {
         let lasting = overdue(situation);
         if let Some(reason) = lasting.first().map(|note| note.reason.clone()) {
-            // Reported while it is still tried: the stage stays what it is.
+            // Reported while it is still retried, so the stage does not change.
             let failed = report::failed(situation, &reason, lasting).wake(plan.wake_at);
             return Some(Plan { stage, blocked_on: plan.blocked_on, ..failed });
         }
@@ -63,13 +63,13 @@ pub(super) fn requests<'a>(
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
 }
 
-/// What is missing comes with an event, not with time.
+/// Adds what the failure waits for: an event resolves a missing prerequisite, not time.
 pub(super) fn block_on_prerequisite(mut plan: Plan, failure: &Failure) -> Plan {
     plan.blocked_on.extend(waits_for(failure));
     plan
 }
 
-/// What has to come before this can succeed.
+/// Returns what has to appear before the request can succeed.
 #[must_use]
 pub fn waits_for(failure: &Failure) -> Option<Prerequisite> {
     let missing = failure.class == FailureClass::Missing;
@@ -80,19 +80,20 @@ pub(super) fn is_final(failure: &Failure) -> bool {
     matches!(failure.class, FailureClass::Permanent | FailureClass::Immutable)
 }
 
-/// Will fail again until someone changes something.
+/// Returns whether the request fails again until the manifest or the cluster changes.
 pub(super) fn has_failed_for_good(situation: &Situation<'_>, key: &Key) -> bool {
     situation.progress.failures.objects.get(key).is_some_and(|retry| is_final(&retry.failure))
 }
 
-/// Transient failures that have lasted too long are reported, while they are still retried. A missing prerequisite
-/// (a namespace that no stack contains) is reported sooner: it rarely resolves by itself.
+/// Returns the failures to report: those that have lasted too long, although they are still retried. A
+/// missing prerequisite (a namespace that no stack contains) is reported sooner, because it rarely resolves
+/// by itself.
 #[must_use]
 pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
     if !situation.progress.failures.objects.values().any(|retry| due(report_at(retry), situation.now)) {
         return Vec::new();
     }
-    // B2: all of them, not only the one that is overdue.
+    // B2: all failures, not only the overdue one.
     situation
         .progress
         .failures

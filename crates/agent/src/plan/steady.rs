@@ -1,4 +1,4 @@
-//! The steady state: no requests are made. Changes by others are reverted at once, and the
+//! The steady state: without changes, no requests are made. Changes by others are reverted at once, and the
 //! health of the stack is reported when it changes.
 
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use crate::ownership::Stamp;
 
 /// How long a workload may be unready before its Pods are read, and when they are read again.
 const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(15);
-/// The number of workloads of a stack that are diagnosed.
+/// The maximum number of workloads of a stack that are diagnosed.
 const DIAGNOSED: usize = 3;
 const DIAGNOSED_AGAIN: SignedDuration = SignedDuration::from_secs(300);
-/// The number of objects that a sweep checks at the same time: it must not slow anything down.
+/// The number of objects that a sweep checks at the same time; low, so that it does not slow down other
+/// requests.
 const SWEPT_AT_ONCE: usize = 8;
 
 pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record) -> Plan {
     if prune::lingers(record, content) {
-        // Handed over by now, or no longer wanted by any stack.
+        // An object may have been handed over, or no stack wants it any more.
         if let Some(plan) = prune::plan(situation, content) {
             return plan;
         }
@@ -54,7 +55,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
     if situation.goal.fallback.is_some() {
         plan.steps.push(Step::ForgetContents { keep: content.sequence });
     }
-    // Health is reported for the whole stack: not before all of it is observed.
+    // Health is reported for the whole stack, so all objects must be observed first.
     if let Some(kind) = plan.watch.first() {
         plan.waiting_for = Some(Reason::CannotWatch { kind: kind.to_string() }.message());
     } else if plan.steps.is_empty() && situation.busy.is_empty() {
@@ -77,9 +78,9 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
     plan
 }
 
-/// Repairs what was applied before, while the newer content is not available, refused, or waiting.
+/// Repairs the previously applied objects while the newer content is unavailable, refused or waiting.
 pub(super) fn keep_up(situation: &Situation<'_>, mut plan: Plan) -> Plan {
-    // After a restart only the cluster knows what was applied before.
+    // After a restart, the previous content is only in the cache in the cluster.
     if let Some(record) = situation.record.filter(|record| record.removal.is_none())
         && let Some(sequence) = record.applied.filter(|applied| *applied != situation.goal.target.sequence_id)
         && situation.goal.fallback.is_none()
@@ -147,7 +148,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
             checksum: content.checksum,
             sequence: record.stamp,
         };
-        // Before the repair that makes it contested: afterwards our fields are ours again.
+        // Before the repair that makes it contested, because the repair takes the fields back from the rival.
         let contested = situation.progress.repairs.fights.get(key).is_some_and(|fight| {
             fight.rounds + 1 >= CONTESTED_AFTER && !due(fight.last + TRUCE, situation.now)
         });
@@ -159,15 +160,15 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         (Some(Step::Apply { desired: desired.clone(), uid, stamp, why, ours }), None)
     };
     match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
-        // Being deleted: created again once it is gone.
+        // It is being deleted, and is created again once it is gone.
         (Some(seen), _) if seen.deleting => (None, None),
         (Some(seen), _) if seen.other_owner(situation.agent, record.stack, key).is_some() => (None, None),
         (Some(seen), _) if entry.uid.as_ref() == Some(&seen.uid) && entry.fields == seen.fields => {
-            // Someone may have changed it in a way that managedFields do not show.
+            // Another client may have changed it in a way that managedFields do not show.
             if sweep { apply(Some(seen), ApplyReason::Sweep { version: seen.version }) } else { (None, None) }
         }
         (Some(seen), _) => apply(Some(seen), repair),
-        // Losing the label looks like a deletion: read the object.
+        // An object that lost its label looks deleted to the watch: read it.
         (None, None) => (Some(Step::ReadObject { key: key.clone(), kind: desired.kind.clone() }), None),
         (None, Some(None)) => apply(None, repair),
         (None, Some(Some(seen))) if seen.deleting => {
@@ -190,7 +191,7 @@ fn unexplained(situation: &Situation<'_>, content: &Content) -> Option<Step> {
         .readiness
         .unready_since
         .filter(|since| due(*since + DIAGNOSED_AFTER, situation.now))?;
-    // The cause is usually the same for all: not every workload of a large stack is diagnosed.
+    // The cause is usually the same for all workloads, so not every workload of a large stack is diagnosed.
     let asked = situation
         .progress
         .readiness

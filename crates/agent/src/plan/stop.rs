@@ -1,4 +1,5 @@
-//! Stopping a delivery that cannot go on: reported once, new Namespaces taken back (D1), tried again in the next cycle.
+//! Stops a delivery that cannot continue: reports it once, deletes its new Namespaces (D1), and retries in
+//! the next cycle.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::{record, report};
 use crate::model::{Content, DesiredObject, Origin, Plan, Record, Situation, Stage, Step};
 use crate::resource::KindName;
 
-/// Stops if one of these has failed permanently, and names all that failed.
+/// Stops if one of these objects has failed permanently, and reports all that failed.
 pub(super) fn stop_on_failures<'a>(
     situation: &Situation<'_>,
     objects: impl Iterator<Item = &'a Arc<DesiredObject>> + Clone,

@@ -1,4 +1,4 @@
-//! How long to wait for what.
+//! Intervals and time limits.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 pub const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(20);
 /// How often to check a deletion that is blocked for long.
 pub const SLOW_CHECKS: SignedDuration = SignedDuration::from_secs(10);
-/// How often to check for objects that no event reports.
+/// How often to read objects that no event reports.
 pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
 /// How long a Namespace or definition may take to become ready.
 pub const PREREQUISITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
-/// When a stopped stack is tried again from the start.
+/// After this time, a stopped stack is retried from the start.
 pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
 /// The same if rights are missing. An API server that has just started refuses all requests for some seconds.
 pub const RIGHTS_CYCLE: SignedDuration = SignedDuration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The conditions that go with every record that is written, and with the reports in it.
+//! Adds the conditions to every record that is written, and to its reports.
 
 use brokkr_api::report::Transition;
 use brokkr_manifest::Key;
@@ -33,7 +33,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
         .collect();
     let contested = contest::contests(situation);
     let drifted: Vec<&Key> = contest::drifted(situation).collect();
-    // This record itself says that the delivery is applied.
+    // Writing this record completes the delivery.
     let settled = record.applied == Some(situation.goal.target.sequence_id) && record.removal.is_none();
     let outcome = record.outcome.as_ref();
     let view = ConditionInputs {

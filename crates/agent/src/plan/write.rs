@@ -1,4 +1,4 @@
-//! B2 and B3: a dry run of what changed, then server-side apply of everything, in order.
+//! B2 and B3: dry runs of changed objects, then server-side apply of all objects in order.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn validate(situation: &Situation<'_>, content: &Content) -> Option<P
     })
 }
 
-/// A permanent error stops this deployment object before the first real write of the rest.
+/// Stops the delivery on a permanent error, before the first write of an object that is not a prerequisite.
 pub(super) fn stop_if_invalid(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let unapplied = rest(content).all(|desired| !situation.progress.delivery.written.contains(&desired.key));
     if unapplied { stop_on_failures(situation, rest(content)) } else { None }
@@ -45,16 +45,16 @@ fn is_changed(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
     entry.and_then(|entry| entry.digest) != Some(desired.digest)
 }
 
-/// Server-side apply of everything: what changed first, in order; then the new stamp on the rest.
+/// Applies all objects: first the changed ones, in order, then the new stamp on the others.
 pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let open: Vec<_> = content.objects.values().filter(|desired| is_open(situation, desired)).collect();
-    let place = |desired: &DesiredObject| (!is_changed(situation, desired), desired.wave, desired.rank);
-    // D5: an object that failed does not delay later ones; one that was not tried yet does.
+    let order = |desired: &DesiredObject| (!is_changed(situation, desired), desired.wave, desired.rank);
+    // D5: a failed object does not delay later ones; one without an attempt does.
     let untried =
         open.iter().filter(|desired| !situation.progress.failures.objects.contains_key(&desired.key));
-    let next = untried.map(|desired| place(desired)).min();
+    let next = untried.map(|desired| order(desired)).min();
     let now = open.into_iter().filter(|desired| {
-        next.is_none_or(|next| place(desired) == next)
+        next.is_none_or(|next| order(desired) == next)
             || situation.progress.failures.objects.contains_key(&desired.key)
     });
     objects(situation, Stage::Apply, content, now)
@@ -85,7 +85,7 @@ pub(super) fn objects<'a>(
     }
     let plan =
         requests(situation, stage, open.into_iter(), |desired| match existing(situation, &desired.key) {
-            // Allowed by its manifest: it is recreated where an immutable field changes.
+            // Its manifest allows that it is recreated if an immutable field changes.
             Some(seen) if situation.progress.delivery.replace.contains(&desired.key) => {
                 Step::Delete { key: desired.key.clone(), kind: desired.kind.clone(), uid: seen.uid.clone() }
             }
@@ -100,7 +100,7 @@ pub(super) fn objects<'a>(
             },
         });
     plan.or_else(|| {
-        // Without our label no event reports its deletion: read it again.
+        // No event reports the deletion of an object without our label: read it again.
         let reason = Reason::WaitingForDeletion;
         let message = reason.message_with(leaving?.display_name());
         let plan = report::wait(situation, stage, SLOW_AFTER, &reason, &message, Vec::new());

@@ -1,5 +1,5 @@
-//! Which stack has or wants which object: two stacks of one agent never write the same object, and an object that moves
-//! from one to the other is handed over instead of deleted.
+//! Tracks which stack has or wants which object. So two stacks of one agent never write the same object, and
+//! an object that moves from one stack to another is handed over instead of deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};

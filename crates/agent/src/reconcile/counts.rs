@@ -9,7 +9,7 @@ use strum::IntoEnumIterator as _;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::EnumIter)]
 #[strum(serialize_all = "snake_case")]
 pub enum StackPhase {
-    /// Not mentioned by the broker since this run began.
+    /// Without a target from the broker since the agent started.
     Idle,
     Delivering,
     /// Stopped, or retrying a failed request.
@@ -20,7 +20,7 @@ pub enum StackPhase {
     Removing,
 }
 
-/// A snapshot.
+/// A snapshot of the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub stacks: BTreeMap<StackPhase, i64>,
@@ -36,7 +36,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Returns every series with the value zero: series must not come and go.
+    /// Returns every series with the value zero, so that series do not appear and disappear.
     #[must_use]
     pub fn none() -> Self {
         let mut none =

@@ -50,14 +50,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_ends_once_however_often_the_stack_is_looked_at() {
+    fn a_reconciliation_ends_once_even_if_the_stack_is_planned_again() {
         let (mut passes, stack, begin) = (Passes::default(), StackId(uuid::Uuid::nil()), Instant::now());
         let second = |number| begin + Duration::from_secs(number);
         assert_eq!(passes.note(stack, Stage::Fetch, begin), None);
         assert_eq!(passes.note(stack, Stage::Apply, second(1)), None);
         let ended = passes.note(stack, Stage::Steady, second(3));
         assert_eq!(ended, Some((Outcome::Applied, Duration::from_secs(3))));
-        assert_eq!(passes.note(stack, Stage::Steady, second(4)), None, "a repair is no pass");
+        assert_eq!(passes.note(stack, Stage::Steady, second(4)), None, "a repair is not a reconciliation");
         assert_eq!(passes.note(stack, Stage::Inspect, second(5)), None);
         let ended = passes.note(stack, Stage::Stopped, second(6));
         assert_eq!(ended, Some((Outcome::Failed, Duration::from_secs(1))));

@@ -1,4 +1,4 @@
-//! The state of one stack in this process: its goal, its record, and what is under way.
+//! The state of one stack in this process: its goal, its record, and its running requests.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -21,7 +21,7 @@ use crate::plan::timing::backoff;
 use crate::plan::{plan, steady};
 use crate::resource::{KindName, is_contained_in};
 
-/// What a plan has to know about the agent.
+/// What a plan needs to know about the agent.
 #[derive(Clone, Copy)]
 pub struct AgentContext {
     pub agent: AgentId,
@@ -37,27 +37,27 @@ pub struct Surroundings<'a> {
     pub other_stacks: &'a dyn OtherStacks,
 }
 
-/// Maximum number of concurrent requests of one stack: low, so that a newer target is adopted soon; above the
-/// concurrency of the client, so that it is never idle.
+/// The maximum number of concurrent requests of one stack: low, so that a newer target is adopted soon, but
+/// above the default concurrency of the client, so that the client is never idle.
 const WINDOW: usize = 64;
 
 #[derive(Clone, Default)]
 pub struct StackState {
     pub goal: Option<Goal>,
-    /// A newer target, adopted as soon as nothing is in flight.
+    /// A newer target, adopted as soon as no request is in flight.
     pub next: Option<TargetStack>,
     pub record: Option<Record>,
     pub progress: Progress,
-    /// Resources with a request under way.
+    /// Objects with a planned or running request.
     busy: HashSet<Key>,
-    /// Planned but not sent yet; dropped when a newer target arrives.
+    /// Steps that are planned but not sent yet; dropped when a newer target arrives.
     queue: VecDeque<Step>,
     in_flight: usize,
-    /// What has to change before it can continue.
+    /// What has to change before the stack can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
-    /// Its record was deleted, or is being deleted: to be created again.
+    /// Its record was deleted or is being deleted, and must be created again.
     pub record_lost: bool,
-    /// Its plan depends on the plans of other stacks.
+    /// Its plan depends on other stacks.
     pub depends_on_others: bool,
     stage: Option<Stage>,
     /// The stage for which the waiting time is counted.
@@ -65,7 +65,7 @@ pub struct StackState {
     /// Objects that changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
-    /// Failures that are not about an object: how many, and when to try again.
+    /// The number of failures that are not about an object, and when to retry.
     retry_after_failure: Option<(u32, Timestamp)>,
 }
 
@@ -84,7 +84,7 @@ impl StackState {
                 stack.id = %target.stack_id, sequence = %target.sequence_id, recorded = ?highest,
                 "refused a deployment object that is older than the recorded one"
             );
-            // A run without any other target keeps and repairs what the record says.
+            // Without another target, the recorded state is kept and repaired.
             self.set_target_from_record();
             return;
         }
@@ -191,7 +191,7 @@ impl StackState {
             stack_name: record.stack_name.clone(),
             sequence_id: record.sequence,
             checksum: record.checksum.unwrap_or_else(|| Checksum::of(b"")),
-            // The cached content has its own.
+            // Not used: the cached content has its own digest.
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
             grant: record.grant.clone(),
@@ -230,7 +230,8 @@ impl StackState {
                 (goal.content, goal.fallback)
             }
             Some(goal) => {
-                // What was applied last: this content, or the one before if this one never was.
+                // The content that was applied last: this one, or the previous one if this one was never
+                // applied.
                 let fallback = match goal.content {
                     Some(content) if Some(content.sequence) == applied => Some(content),
                     _ => goal.fallback,
@@ -246,7 +247,8 @@ impl StackState {
         self.stage = None;
     }
 
-    /// Forgets objects that were being deleted when they were read: no event reports their end.
+    /// Forgets objects that were being deleted when they were read, because no event reports the end of the
+    /// deletion.
     pub fn forget_deleting(&mut self) {
         self.progress.lookups.objects.retain(|_, seen| !seen.as_ref().is_some_and(|seen| seen.deleting));
     }
@@ -258,7 +260,7 @@ impl StackState {
         self.retry_after_failure = None;
     }
 
-    /// Another stack's plan changed: a stack that stopped because of it starts over.
+    /// Restarts a stack that stopped because of another stack, when that one has changed.
     pub fn restart_if_stopped(&mut self) {
         if self.stage == Some(Stage::Stopped) && self.in_flight == 0 {
             self.forget_progress();
@@ -285,7 +287,7 @@ impl StackState {
         }
     }
 
-    /// Forgets everything but the contests: these do not depend on the target.
+    /// Forgets everything except the contests, which do not depend on the target.
     fn forget_progress(&mut self) {
         let Repairs { fights, rivals, .. } = std::mem::take(&mut self.progress.repairs);
         let repairs = Repairs { fights, rivals, ..Repairs::default() };
@@ -313,7 +315,7 @@ impl StackState {
         if std::mem::take(&mut self.record_lost)
             && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none() && !under_way)
         {
-            // E5: deleting a record deletes no object; it is created again.
+            // E5: deleting a record deletes no object; the record is created again.
             self.queue.push_back(Step::WriteRecord(Box::new(record.clone())));
             return None;
         }
@@ -351,10 +353,10 @@ impl StackState {
     }
 
     fn note(&mut self, plan: &Plan, now: Timestamp) {
-        // Reading an object is part of the waiting: no event may report that it is gone.
-        let looks =
+        // Reads do not end the waiting, because they may be the only way to find out that an object is gone.
+        let only_reads =
             !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::ReadObject { .. }));
-        if !looks && self.waits_at != Some(plan.stage) {
+        if !only_reads && self.waits_at != Some(plan.stage) {
             self.progress.waiting_since = None;
             self.waits_at = Some(plan.stage);
         }
@@ -369,7 +371,7 @@ impl StackState {
             self.progress.readiness.unready_since = None;
         }
         self.blocked_on.clone_from(&plan.blocked_on);
-        // It still waits while it retries.
+        // A retried request still waits for its prerequisite.
         let retries = self.progress.failures.objects.values().chain(&self.progress.failures.fetch);
         self.blocked_on.extend(retries.filter_map(|retry| waits_for(&retry.failure)));
         self.depends_on_others = plan.depends_on_others;

@@ -1,6 +1,7 @@
 //! The state of the reconciler: all stacks, the observed objects, and the stacks that need a new plan.
 //!
-//! Without tasks, channels and clock, so that the simulator runs this code. A crash loses exactly this state.
+//! It has no tasks, channels or clock, so that the simulator can run this code. A crash loses exactly this
+//! state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,14 +37,14 @@ pub struct Decided {
     pub steps: Vec<Step>,
     /// The target of the steps; none without a goal.
     pub target: Option<TargetStack>,
-    /// What has to change before it can continue.
+    /// What has to change before the stack can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
 }
 
 /// The effects of a result outside the state.
 #[derive(Default)]
 pub struct Finished {
-    /// Reports that are stored in the record, and are to be sent.
+    /// Reports that are stored in the record and must be sent.
     pub reports: Vec<Report>,
     /// The stack and its record are gone.
     pub dropped: bool,
@@ -74,7 +75,7 @@ impl ReconcilerState {
         for target in targets {
             let id = target.stack_id;
             mentioned.insert(id);
-            // Already removed and no longer held: the broker did not know it yet when it answered.
+            // Already removed and no longer held: the broker did not know this yet when it responded.
             if target.removal.is_some() && !self.stacks.contains_key(&id) && !held(id) {
                 continue;
             }
@@ -89,7 +90,7 @@ impl ReconcilerState {
         self.update_all_claims();
     }
 
-    /// A9: the broker is unreachable at start. The records are the target state.
+    /// A9: uses the records as the target state, because the broker is unreachable at the start.
     pub fn continue_without_broker(&mut self) {
         self.stacks.values_mut().for_each(StackState::set_target_from_record);
         self.update_all_claims();
@@ -120,7 +121,8 @@ impl ReconcilerState {
         self.dirty.extend(all);
     }
 
-    /// The desired objects of a stack changed, or became known: stacks that wait for that plan again.
+    /// Updates the claims of a stack when its desired objects have changed or become known. Stacks that wait
+    /// for this are planned again.
     fn update_claims(&mut self, id: StackId) {
         let goal = self.stacks.get(&id).and_then(|stack| stack.goal.as_ref());
         match goal {
@@ -181,7 +183,7 @@ impl ReconcilerState {
         listed || unclaimed
     }
 
-    /// E5: a record that someone deletes is created again at once.
+    /// E5: creates a record again that another client deletes.
     fn on_record_changed(&mut self, change: &Change) {
         let key = match change {
             Change::Present(key, seen) if seen.deleting => key,
@@ -201,7 +203,7 @@ impl ReconcilerState {
         }
     }
 
-    /// A definition or namespace changed: stacks that wait for it try again.
+    /// Retries stacks that wait for the definition or namespace that changed.
     pub fn on_prerequisite_changed(&mut self, prerequisite: Prerequisite, name: &str, now: Timestamp) {
         for (id, stack) in
             self.stacks.iter_mut().filter(|(_, stack)| stack.blocked_on.contains(&prerequisite))
@@ -211,7 +213,7 @@ impl ReconcilerState {
         }
     }
 
-    /// Returns objects that carry our metadata and are in no record.
+    /// Returns objects with our metadata that are in no record.
     #[must_use]
     pub fn orphans(&self) -> Vec<OrphanObject> {
         self.index.orphans(|key| self.claims.holders(key).next().is_some())
@@ -246,7 +248,7 @@ impl ReconcilerState {
 
     /// Plans the next steps of one stack.
     pub fn advance(&mut self, id: StackId, context: AgentContext, now: Timestamp) -> Option<Decided> {
-        // Removed from the map, so that it can change while it reads the other stacks.
+        // Removed from the map, because the plan changes this stack and reads the others.
         let mut stack = self.stacks.remove(&id)?;
         let other_stacks =
             OtherStacksView { me: id, claims: &self.claims, stacks: &self.stacks, unread: &self.unread };
@@ -261,7 +263,7 @@ impl ReconcilerState {
         if adopted {
             self.update_claims(id);
         }
-        // Claimed with the decision, so that a second stack that wants the same object is refused.
+        // Claimed before the write, so that another stack that wants the same object is refused.
         for step in &steps {
             if let Step::WriteRecord(record) = step {
                 self.claims.hold(id, record.inventory.keys());
@@ -301,7 +303,7 @@ impl ReconcilerState {
                 finished.dropped = true;
             }
             (Step::Fetch, _) => self.update_claims(id),
-            // Handed over or deleted: the watch will report nothing new about it.
+            // The object was handed over or deleted, and the watch will not report it again.
             (Step::Apply { .. } | Step::Delete { .. }, _) => self.mark_dependents_dirty(id),
             _ => {}
         }
@@ -315,7 +317,7 @@ impl ReconcilerState {
         self.claims.forget(id);
         self.unread.remove(&id);
         if let Some(stack) = self.stacks.remove(&id) {
-            // Targeted again in the meantime: starts from scratch.
+            // Targeted again meanwhile: starts from scratch.
             let desired = stack.next.or(stack.goal.map(|goal| goal.target));
             if let Some(target) = desired.filter(|target| target.removal.is_none()) {
                 self.stacks.entry(id).or_default().set_target(target);

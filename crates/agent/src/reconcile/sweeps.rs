@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rand::RngExt as _;
 
-/// Sweeps have jitter, so that a fleet does not sweep at the same moment.
+/// The schedule. It has jitter, so that the agents of a fleet do not sweep at the same time.
 pub struct Sweeps {
     interval: Duration,
     pub next: Timestamp,

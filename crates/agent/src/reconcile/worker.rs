@@ -1,4 +1,4 @@
-//! Executes steps at the cluster and the broker. Decides nothing.
+//! Executes steps with requests to the cluster and the broker. It makes no decisions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -86,7 +86,8 @@ impl Worker {
         }
     }
 
-    /// Returns the identity to write with. Without a grant nothing is sent, whatever was planned.
+    /// Returns the writes with the identity of the grant. Without a grant, nothing is sent, whatever was
+    /// planned.
     fn writes(&self, target: &TargetStack) -> Result<Writes, StepResult> {
         match grant::acting(target) {
             Ok(acting) => Ok(self.cluster.acting_as(&acting)),
@@ -95,15 +96,15 @@ impl Worker {
     }
 
     async fn check_rights(&self, writes: &Writes, content: &Content) -> StepResult {
-        let place = |desired: &Arc<DesiredObject>| (desired.kind.clone(), desired.key.namespace.clone());
-        let objects: BTreeSet<(Kind, Option<String>)> = content.objects.values().map(place).collect();
+        let scope = |desired: &Arc<DesiredObject>| (desired.kind.clone(), desired.key.namespace.clone());
+        let objects: BTreeSet<(Kind, Option<String>)> = content.objects.values().map(scope).collect();
         match self.rights.missing(writes, &objects.into_iter().collect::<Vec<_>>()).await {
             Ok(lacking) => StepResult::RightsChecked(lacking),
             Err(failure) => StepResult::Failed(failure),
         }
     }
 
-    /// The broker must know that the stack is held before the first write for it.
+    /// Announces the stack, because the broker must know that it is held before the first write for it.
     async fn hold(&self, target: &TargetStack) -> StepResult {
         match self.holds.hold(target.stack_id).await {
             Ok(()) => StepResult::Held,
@@ -119,8 +120,8 @@ impl Worker {
             return StepResult::Failed(failure);
         }
         let mut record = record.clone();
-        // A record with an edited annotation only has a newer version; one that was written by a newer
-        // run of this agent means that this run is stale.
+        // If a user edited the record, only its version is newer. If a newer run of this agent wrote it, this
+        // run is superseded.
         for _ in 0..3 {
             match self.records.write(&record).await {
                 Ok(version) => {
@@ -144,7 +145,7 @@ impl Worker {
         StepResult::Failed(record_failure(&RecordError::Stale))
     }
 
-    /// Deletes the record last: after a crash it still names what is left.
+    /// Deletes the record last, so that it still names the remaining objects after a crash.
     async fn drop_record(&self, target: &TargetStack) -> StepResult {
         if let Err(error) = self.content.contents.evict(target.stack_id, &[]).await {
             return StepResult::Failed(content::not_cached(&error));

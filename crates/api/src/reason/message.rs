@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 /// A sentence for people, possibly in the words of an API server or a controller.
 ///
-/// It has no string methods on purpose: a program that needs to know something about it needs a [`super::Reason`].
+/// It deliberately has no string methods: a program must decide by a [`super::Reason`] instead.
 ///
 /// ```compile_fail,E0599
 /// let message = brokkr_api::reason::Message::new("would delete 60 of 100 objects");
@@ -29,13 +29,14 @@ impl Message {
         self.0.is_empty()
     }
 
-    /// This message, or another one where it is empty.
+    /// Returns this message, or another one if it is empty.
     #[must_use]
     pub fn or(self, otherwise: impl FnOnce() -> Self) -> Self {
         if self.is_empty() { otherwise() } else { self }
     }
 
-    /// At most `longest` characters, without NUL, which PostgreSQL cannot store. An ellipsis marks what was cut off.
+    /// Returns at most `longest` characters, without NUL, which PostgreSQL cannot store. An ellipsis marks a
+    /// cut.
     #[must_use]
     pub fn clipped(&self, longest: usize) -> Self {
         let mut characters = self.0.chars().filter(|character| *character != '\0');

@@ -1,11 +1,11 @@
-//! Which Kubernetes object is meant.
+//! A reference to a Kubernetes object.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A Kubernetes object, whatever the version of its API.
+/// A reference to a Kubernetes object, independent of the API version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 pub struct ObjectRef {
     /// Empty for the core group.
@@ -14,13 +14,13 @@ pub struct ObjectRef {
     pub kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Empty where all objects of the kind are meant.
+    /// Empty for all objects of the kind.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
 }
 
 impl ObjectRef {
-    /// The fields as text: what a reader of reports has to bound, clean or check.
+    /// Returns the text fields, which the broker has to limit and clean when it receives a report.
     pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut String> {
         [&mut self.group, &mut self.kind, &mut self.name].into_iter().chain(self.namespace.as_mut())
     }

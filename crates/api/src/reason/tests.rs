@@ -20,7 +20,7 @@ fn a_reason_is_one_word_and_its_details() {
 }
 
 #[test]
-fn every_reason_survives_the_wire() {
+fn a_reason_is_the_same_after_it_was_sent_and_stored() {
     for reason in [
         Reason::None,
         Reason::Fenced,
@@ -46,18 +46,18 @@ fn every_reason_survives_the_wire() {
 }
 
 #[test]
-fn a_reason_of_a_newer_peer_is_shown_and_not_fatal() {
+fn an_unknown_reason_of_a_newer_peer_is_accepted_and_its_message_shown() {
     let text = r#"{"object": {"kind": "Pod", "name": "a"}, "reason": "MoonPhase", "details": {"phase": 3}, "message": "full"}"#;
-    let planted: ObjectNote = serde_json::from_str(text).unwrap();
-    assert_eq!(planted.reason, Reason::Other("MoonPhase".into()));
-    assert_eq!(planted.message.to_string(), "full");
+    let received: ObjectNote = serde_json::from_str(text).unwrap();
+    assert_eq!(received.reason, Reason::Other("MoonPhase".into()));
+    assert_eq!(received.message.to_string(), "full");
     // A known reason with changed details.
     let changed = Reason::from_parts("PruneNeedsApproval", Some(json!({"share": 0.6})));
     assert_eq!(changed, Reason::Other("PruneNeedsApproval".into()));
 }
 
 #[test]
-fn a_peer_that_reads_no_details_gets_the_word() {
+fn a_peer_that_does_not_read_details_gets_only_the_word() {
     let reason = Reason::PruneNeedsApproval { delete: 60, total: 100 };
     assert_eq!(
         serde_json::to_value(reason.without_details()).unwrap(),
@@ -67,7 +67,7 @@ fn a_peer_that_reads_no_details_gets_the_word() {
 }
 
 #[test]
-fn what_is_missing_is_waited_for() {
+fn a_missing_namespace_or_definition_is_waited_for() {
     let missing = Reason::NamespaceNotFound { namespace: Some("shop".into()) };
     assert_eq!(missing.waits_for(), Some(Prerequisite::Namespace));
     assert_eq!(missing.sentence(), "namespace shop does not exist");

@@ -1,4 +1,4 @@
-//! A reason as JSON: `reason`, the word, and `details`, if there are any; to be flattened into what it explains.
+//! A reason as JSON: `reason`, the word, and `details`, if any. Both are flattened into the explained value.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ struct Wire<'a> {
     /// One word for programs, such as `PruneNeedsApproval`; empty if there is nothing to explain.
     #[serde(default)]
     reason: Cow<'a, str>,
-    /// What the reason is about, such as `{"delete": 60, "total": 100}`.
+    /// Details of the reason, such as `{"delete": 60, "total": 100}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     details: Option<Value>,
 }
@@ -29,7 +29,7 @@ impl Serialize for Reason {
 }
 
 impl<'de> Deserialize<'de> for Reason {
-    /// Never fails for what it says: an unknown word, or details that a newer peer has changed, read as `Other`.
+    /// Accepts any reason: an unknown word, or details that a newer peer has changed, become `Other`.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::deserialize(deserializer)?;
         Ok(Self::from_parts(&wire.reason, wire.details))
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Reason {
 }
 
 impl Reason {
-    /// The reason of this word and these details, as they are stored.
+    /// Returns the reason with this word and these details, as they are stored.
     #[must_use]
     pub fn from_parts(word: &str, details: Option<Value>) -> Self {
         let mut tagged = serde_json::Map::from_iter([("reason".to_owned(), word.into())]);
@@ -45,13 +45,13 @@ impl Reason {
         Self::deserialize(Value::Object(tagged)).unwrap_or_else(|_| Self::Other(word.to_owned()))
     }
 
-    /// The details, as they are stored beside the word.
+    /// Returns the details, as they are stored next to the word.
     #[must_use]
     pub fn details(&self) -> Option<Value> {
         serde_json::to_value(self).ok()?.get_mut("details").map(Value::take)
     }
 
-    /// The same for a peer that did not announce that it reads details: only the word.
+    /// Returns the reason without details, for a peer that did not announce that it reads them.
     #[must_use]
     pub fn without_details(&self) -> Self {
         match self.details() {

@@ -1,4 +1,4 @@
-//! Nothing new is sent to a broker that did not announce it.
+//! Fields that need a capability are sent only to a broker that announced it.
 
 use brokkr_api::AgentId;
 use brokkr_api::reason::Reason;

@@ -1,4 +1,4 @@
-//! The client against a scripted server: what it sends, and what it makes of what comes back.
+//! The client against a scripted server: which requests it sends, and how it handles the responses.
 
 mod capabilities;
 mod own_writes;

@@ -1,4 +1,4 @@
-//! What a client wrote, it reads back, whichever replica answers.
+//! A client reads its own writes from any replica.
 
 use brokkr_api::stacks::PutStack;
 use brokkr_client::Client;
@@ -9,7 +9,7 @@ const STACK: &str = r#"{"project":"default","id":"0190b5a4-0000-7000-8000-000000
 "targets":{},"sequence_id":null,"created_at":"2026-01-01T00:00:00Z","deleted_at":null}"#;
 
 #[tokio::test]
-async fn a_read_after_a_write_asks_for_no_less_than_was_written() {
+async fn a_read_after_a_write_requires_at_least_the_position_of_the_write() {
     let stack = answer("200 OK", &[("content-type", "application/json"), ("brokkr-position", "1.42")], STACK);
     let broker = Scripted::start(vec![stack]).await;
     let client = Client::builder(broker.url.clone()).build().unwrap();

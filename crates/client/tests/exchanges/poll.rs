@@ -1,4 +1,4 @@
-//! What an agent takes for an answer to its poll, and what it does not.
+//! Which responses to a poll an agent accepts, and which it rejects.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Agent {
         Self { identity, envelope }
     }
 
-    /// The envelope as a good broker sends it.
+    /// Returns a valid response with the envelope.
     fn good(&self) -> String {
         let body = serde_json::to_string(&self.envelope).unwrap();
         let etag = format!("W/\"{}\"", Checksum::of(body.as_bytes()));
@@ -59,13 +59,13 @@ impl Agent {
     async fn refusal_of(&self, answer: String) -> InvalidResponse {
         match self.poll(vec![answer]).await.0 {
             Err(ClientError::InvalidResponse { what, .. }) => what,
-            other => panic!("expected a wrong answer, got {other:?}"),
+            other => panic!("expected an invalid response, got {other:?}"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_whole_answer_for_this_agent_is_taken() {
+async fn a_complete_response_for_this_agent_is_accepted() {
     let agent = Agent::new();
     let (poll, asked) = agent.poll(vec![agent.good()]).await;
     let Ok(Poll::Changed { envelope, position, .. }) = poll else { panic!("{poll:?}") };
@@ -77,17 +77,17 @@ async fn a_whole_answer_for_this_agent_is_taken() {
 }
 
 #[tokio::test]
-async fn a_cut_off_answer_is_no_answer() {
+async fn a_truncated_or_changed_response_is_rejected() {
     let agent = Agent::new();
     let whole = agent.good();
     assert!(matches!(agent.refusal_of(whole[..whole.len() - 7].to_owned()).await, InvalidResponse::CutOff));
-    // A proxy that repairs the length after cutting: only the entity tag shows it.
+    // A proxy that changes the body and keeps its length: only the entity tag reveals it.
     let changed = whole.replace("ACTIVE", "ACTIVF");
     assert!(matches!(agent.refusal_of(changed).await, InvalidResponse::EntityTag));
 }
 
 #[tokio::test]
-async fn a_foreign_or_older_answer_is_no_answer() {
+async fn a_response_for_another_agent_or_an_older_one_is_rejected() {
     let agent = Agent::new();
     let mut other = Agent::new();
     assert!(matches!(agent.refusal_of(other.good()).await, InvalidResponse::OtherAgent { .. }));
@@ -100,7 +100,7 @@ async fn a_foreign_or_older_answer_is_no_answer() {
 }
 
 #[tokio::test]
-async fn portals_and_redirects_are_not_the_broker() {
+async fn captive_portals_and_redirects_are_rejected() {
     let agent = Agent::new();
     let portal =
         answer("200 OK", &[("content-type", "text/html"), ("brokkr-position", "5.70")], "<html>Log in");
@@ -115,9 +115,9 @@ async fn portals_and_redirects_are_not_the_broker() {
 }
 
 #[tokio::test]
-async fn refusals_with_a_meaning_for_agents_are_distinguished() {
+async fn problem_codes_for_agents_become_poll_results() {
     let agent = Agent::new();
-    for (code, wanted) in [
+    for (code, expected) in [
         (ErrorCode::BRK3001, "HoldsWanted"),
         (ErrorCode::BRK3002, "Behind { retry_after: Some(4s), spread: Some(90s) }"),
         (ErrorCode::BRK1004, "Superseded"),
@@ -126,12 +126,12 @@ async fn refusals_with_a_meaning_for_agents_are_distinguished() {
     ] {
         let (poll, _) =
             agent.poll(vec![problem(code, &[("retry-after", "4"), ("brokkr-reconnect-spread", "90")])]).await;
-        assert_eq!(format!("{:?}", poll.unwrap()), wanted);
+        assert_eq!(format!("{:?}", poll.unwrap()), expected);
     }
 }
 
 #[tokio::test]
-async fn an_agent_with_a_wrong_clock_asks_again_by_the_brokers_clock() {
+async fn an_agent_with_a_wrong_clock_retries_with_the_brokers_time() {
     let agent = Agent::new();
     let date = "Tue, 01 Jan 2030 00:00:00 GMT";
     let (poll, asked) = agent.poll(vec![problem(ErrorCode::BRK1001, &[("date", date)]), agent.good()]).await;
@@ -146,7 +146,7 @@ async fn an_agent_with_a_wrong_clock_asks_again_by_the_brokers_clock() {
 }
 
 fn problem(code: ErrorCode, headers: &[(&str, &str)]) -> String {
-    let body = serde_json::to_string(&Problem::new(code, "so it is")).unwrap();
+    let body = serde_json::to_string(&Problem::new(code, "a detail")).unwrap();
     let headers: Vec<_> =
         [("content-type", "application/problem+json")].iter().chain(headers).copied().collect();
     answer(&format!("{} No", code.status()), &headers, &body)

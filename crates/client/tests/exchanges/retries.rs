@@ -1,4 +1,4 @@
-//! A lost write is sent again under the same key; a refused one is not.
+//! A write without a response is sent again with the same idempotency key; a refused one is not.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ fn client(broker: &Scripted) -> Client {
         .unwrap()
 }
 
-fn wanted() -> CreateJoinToken {
+fn join_token() -> CreateJoinToken {
     CreateJoinToken { agent_name: "one".parse().unwrap(), labels: Default::default(), ttl_seconds: None }
 }
 
 #[tokio::test]
-async fn a_lost_write_is_sent_again_under_the_same_key() {
+async fn a_write_without_a_response_is_sent_again_with_the_same_key() {
     let busy = answer("503 Service Unavailable", &[("content-type", "text/html")], "<html>busy");
     let good = answer("201 Created", &[("content-type", "application/json")], TOKEN);
     let broker = Scripted::start(vec![String::new(), busy, good]).await;
-    let token = client(&broker).create_join_token(&wanted()).await.unwrap();
+    let token = client(&broker).create_join_token(&join_token()).await.unwrap();
     assert_eq!(token.agent_name.as_str(), "one");
     let asked = broker.asked();
     let keys: Vec<_> = asked.iter().map(|request| header(request, "idempotency-key").unwrap()).collect();
@@ -35,11 +35,11 @@ async fn a_lost_write_is_sent_again_under_the_same_key() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_the_last_word_and_tells_no_secret() {
-    let body = serde_json::to_string(&Problem::new(ErrorCode::BRK1002, "viewers make no tokens")).unwrap();
+async fn a_refused_write_is_not_retried_and_the_error_contains_no_secret() {
+    let body = serde_json::to_string(&Problem::new(ErrorCode::BRK1002, "viewers create no tokens")).unwrap();
     let broker =
         Scripted::start(vec![answer("403 No", &[("content-type", "application/problem+json")], &body)]).await;
-    let error = client(&broker).create_join_token(&wanted()).await.unwrap_err();
+    let error = client(&broker).create_join_token(&join_token()).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::BRK1002));
     assert!(!format!("{error} {error:?}").contains("very-secret"));
     assert_eq!(broker.asked().len(), 1);
@@ -57,7 +57,7 @@ async fn a_refused_connection_is_unreachable_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_newer_brokers_unknown_code_still_tells_its_sentence() {
+async fn the_detail_of_an_unknown_code_of_a_newer_broker_is_shown() {
     let body = r#"{"type":"x","title":"new","status":409,"detail":"the moon is full","code":"BRK7777","next":"wait"}"#;
     let broker =
         Scripted::start(vec![answer("409 No", &[("content-type", "application/problem+json")], body)]).await;

@@ -1,4 +1,4 @@
-//! A server that gives prepared answers, byte for byte, and remembers what it was asked.
+//! A server that sends prepared responses byte for byte and records the requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,8 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// One connection for each answer; the empty answer hangs up. The last answer is given again and again.
+    /// Starts a server with one connection per response. An empty response closes the connection; the last
+    /// one repeats.
     pub async fn start(answers: Vec<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -45,12 +46,12 @@ async fn request(stream: &mut TcpStream) -> String {
     let head = String::from_utf8_lossy(&bytes).to_lowercase();
     let (head_length, body_length) =
         (head.find("\r\n\r\n").unwrap_or(0) + 4, header(&head, "content-length"));
-    let wanted = head_length + body_length.and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
-    while bytes.len() < wanted && stream.read_buf(&mut bytes).await.unwrap() > 0 {}
+    let length = head_length + body_length.and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
+    while bytes.len() < length && stream.read_buf(&mut bytes).await.unwrap() > 0 {}
     String::from_utf8(bytes).unwrap()
 }
 
-/// A header of a request.
+/// Returns a header of a request.
 pub fn header(request: &str, name: &str) -> Option<String> {
     let is_it = |line: &&str| line.to_lowercase().starts_with(&format!("{name}:"));
     request

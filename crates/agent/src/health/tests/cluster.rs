@@ -6,7 +6,7 @@ use super::super::HealthState::{Failed, Progressing, Ready, Terminating, Unknown
 use super::*;
 
 #[test]
-fn a_service_works_without_an_address_from_the_cloud() {
+fn a_service_is_ready_without_an_address_of_a_load_balancer() {
     let balanced = || json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1" });
     let address = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } });
     expect(
@@ -34,7 +34,7 @@ fn a_service_works_without_an_address_from_the_cloud() {
 }
 
 #[test]
-fn a_claim_that_waits_for_its_first_consumer_is_fine() {
+fn a_claim_that_waits_for_its_first_consumer_is_ready() {
     let none = || json!(null);
     let waiting = "not bound yet; may be waiting for its first consumer";
     expect(
@@ -52,18 +52,19 @@ fn a_claim_that_waits_for_its_first_consumer_is_fine() {
             ),
         ],
     );
-    // Its consumer is there, or its class waits for none: now it is a matter of time.
+    // Its consumer exists, or its class does not wait for one: the volume is being provisioned.
     for name in ["volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner"] {
-        let marks = BTreeMap::from([(name.to_owned(), "x".to_owned())]);
-        let judge =
-            |phase| judge_annotated(&marks, 0, "PersistentVolumeClaim", none(), json!({ "phase": phase }));
+        let annotations = BTreeMap::from([(name.to_owned(), "x".to_owned())]);
+        let judge = |phase| {
+            judge_annotated(&annotations, 0, "PersistentVolumeClaim", none(), json!({ "phase": phase }))
+        };
         assert_eq!(judge("Pending"), Health::progressing("Provisioning", "its volume is being created"));
         assert_eq!(judge("Bound").state, Ready);
     }
 }
 
 #[test]
-fn an_ingress_works_without_telling_its_address() {
+fn an_ingress_is_ready_without_an_address() {
     let address = json!({ "loadBalancer": { "ingress": [{ "hostname": "lb.example.com" }] } });
     let no_address = "applied; no controller has reported an address yet";
     expect(

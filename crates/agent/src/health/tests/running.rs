@@ -121,7 +121,7 @@ fn a_failed_pod_has_failed() {
 }
 
 #[test]
-fn a_pod_without_a_node_has_a_moment_before_it_has_failed() {
+fn a_pod_without_a_node_fails_after_a_grace_period() {
     let status =
         json!({ "phase": "Pending", "conditions": [condition("PodScheduled", "False", "Unschedulable")] });
     assert_eq!(judge_aged(14, "Pod", json!({}), status.clone()).state, Progressing);

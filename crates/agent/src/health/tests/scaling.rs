@@ -6,7 +6,7 @@ use super::super::HealthState::{Progressing, Ready};
 use super::*;
 
 #[test]
-fn an_autoscaler_is_ready_when_it_has_numbers_to_scale_by() {
+fn an_autoscaler_is_ready_when_it_has_metrics_to_scale_by() {
     let none = || json!(null);
     let conditions = |conditions: &[Value]| json!({ "currentReplicas": 2, "conditions": conditions });
     let able = || condition("AbleToScale", "True", "ReadyForNewScale");

@@ -19,7 +19,7 @@ pub struct Rig {
     pub server: Server,
     pub watches: Watches,
     pub index: Index,
-    /// The changes so far, in order, in a few words each.
+    /// The changes so far, in order, as short texts.
     pub changes_seen: Vec<String>,
     changes: mpsc::Receiver<Change>,
 }
@@ -65,9 +65,9 @@ impl Rig {
     }
 
     /// Applies changes until a condition holds.
-    pub async fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
+    pub async fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-        while !so(self) {
+        while !condition(self) {
             tokio::select! {
                 change = self.changes.recv() => self.take(change.expect("the watches still run")),
                 // Some conditions are about the server alone.

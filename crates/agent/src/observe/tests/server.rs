@@ -14,7 +14,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// What a watch asks for.
+/// The type of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptedRequest {
     List,
@@ -23,17 +23,17 @@ pub enum ScriptedRequest {
     Watch,
 }
 
-/// How one request goes wrong.
+/// How one request fails.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Refused(u16),
-    /// The connection is there, and nothing ever comes.
+    /// The connection stays open, but no data is ever sent.
     Frozen,
-    /// 500 on a page that is not the first.
+    /// 500 for any page except the first.
     SecondPage,
 }
 
-type StepResult = UnsyncBoxBody<Bytes, Infallible>;
+type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
 pub struct World {
     version: u64,
@@ -42,9 +42,9 @@ pub struct World {
     past: Vec<(u64, String, Value)>,
     watchers: Vec<(String, mpsc::UnboundedSender<Bytes>)>,
     faults: VecDeque<(ScriptedRequest, Fault)>,
-    /// Answers to anything but objects: discovery.
+    /// Responses to requests for other paths, such as discovery.
     pub fixed: BTreeMap<String, Value>,
-    /// Collections that are not there.
+    /// Collections that are not served.
     pub unserved: Vec<String>,
     pub forbidden: bool,
     pub page: usize,
@@ -95,7 +95,7 @@ impl Server {
         self.world().asked.iter().filter(|(asked, _)| *asked == ask).count()
     }
 
-    /// The next requests of this sort go wrong, one for each fault.
+    /// Makes the next requests of this type fail, one for each fault.
     pub fn fail(&self, ask: ScriptedRequest, faults: &[Fault]) {
         self.world().faults.extend(faults.iter().map(|fault| (ask, *fault)));
     }
@@ -104,7 +104,7 @@ impl Server {
         self.fail(ScriptedRequest::List, &[Fault::SecondPage]);
     }
 
-    async fn answer(&self, request: Request<Body>) -> Result<Response<StepResult>, Infallible> {
+    async fn answer(&self, request: Request<Body>) -> Result<Response<ResponseBody>, Infallible> {
         let (request, _) = request.into_parts();
         let (path, query) = (request.uri.path().to_owned(), request.uri.query().unwrap_or_default());
         let ask = match () {
@@ -126,7 +126,7 @@ impl Server {
         };
         if ask == ScriptedRequest::List {
             self.world().listing_now += 1;
-            // Long enough for others to come in between, if they are let.
+            // Long enough for other lists to run at the same time, if they are allowed to.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             let mut world = self.world();
             world.most_listing = world.most_listing.max(world.listing_now);
@@ -156,7 +156,7 @@ impl Server {
 }
 
 impl World {
-    /// Lets discovery name the kind Widget, in these versions.
+    /// Makes discovery serve the kind Widget in these versions.
     pub fn serve_widgets(&mut self, versions: &[&str]) {
         let listed: Vec<Value> = versions
             .iter()
@@ -172,14 +172,14 @@ impl World {
         self.fixed.insert("/api/v1".into(), resources("ConfigMap", "configmaps"));
     }
 
-    /// Makes or changes an object, as anybody might.
+    /// Creates or changes an object.
     pub fn put(&mut self, path: &str, name: &str, uid: &str) {
         self.put_silently(path, name, uid);
         let object = self.objects[&(path.to_owned(), name.to_owned())].clone();
         self.happened(path, "MODIFIED", object);
     }
 
-    /// The same, and the event gets lost on the way.
+    /// Creates or changes an object without an event.
     pub fn put_silently(&mut self, path: &str, name: &str, uid: &str) {
         self.version += 1;
         let namespace = path.split("/namespaces/").nth(1).map(|rest| rest.split('/').next());
@@ -214,7 +214,7 @@ impl World {
         self.send(path, &line);
     }
 
-    /// Sends a line that is no event.
+    /// Sends a line to the open watches only.
     pub fn send(&mut self, path: &str, line: &Value) {
         self.watchers.retain(|(of, to)| of != path || to.unbounded_send(framed(line)).is_ok());
     }
@@ -231,7 +231,7 @@ impl World {
         self.objects.iter().filter(move |((of, _), _)| of == path).map(|(_, object)| object)
     }
 
-    fn list(&self, path: &str, query: &str) -> Response<StepResult> {
+    fn list(&self, path: &str, query: &str) -> Response<ResponseBody> {
         let from: usize = query
             .split('&')
             .find_map(|part| part.strip_prefix("continue="))
@@ -248,7 +248,7 @@ impl World {
         )
     }
 
-    fn stream(&mut self, path: &str) -> Response<StepResult> {
+    fn stream(&mut self, path: &str) -> Response<ResponseBody> {
         let mut lines: Vec<Value> =
             self.of(path).map(|object| json!({"type": "ADDED", "object": object})).collect();
         lines.push(json!({"type": "BOOKMARK", "object": {"metadata": {
@@ -258,7 +258,7 @@ impl World {
         self.open(path, lines)
     }
 
-    fn watch(&mut self, path: &str, query: &str) -> Response<StepResult> {
+    fn watch(&mut self, path: &str, query: &str) -> Response<ResponseBody> {
         let since: u64 = query
             .split('&')
             .find_map(|part| part.strip_prefix("resourceVersion="))
@@ -268,7 +268,7 @@ impl World {
         self.open(path, lines)
     }
 
-    fn open(&mut self, path: &str, first: Vec<Value>) -> Response<StepResult> {
+    fn open(&mut self, path: &str, first: Vec<Value>) -> Response<ResponseBody> {
         let (to, lines) = mpsc::unbounded();
         for line in &first {
             to.unbounded_send(framed(line)).unwrap();
@@ -277,7 +277,7 @@ impl World {
         open_answer(lines)
     }
 
-    fn fixed(&self, path: &str) -> Response<StepResult> {
+    fn fixed(&self, path: &str) -> Response<ResponseBody> {
         if path == "/version" {
             return json_answer(200, &json!({"major": "1", "minor": format!("{}+", self.minor)}));
         }
@@ -295,13 +295,13 @@ fn framed(line: &Value) -> Bytes {
     Bytes::from(format!("{line}\n"))
 }
 
-/// An answer with a body that lasts as long as the stream.
-fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<StepResult> {
+/// Returns a response with a body that ends with the stream.
+fn open_answer(lines: impl Stream<Item = Bytes> + Send + 'static) -> Response<ResponseBody> {
     let frames = lines.flat_map(|line| BodyStream::new(Full::new(line)));
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-fn status(code: u16) -> Response<StepResult> {
+fn status(code: u16) -> Response<ResponseBody> {
     json_answer(
         code,
         &json!({
@@ -311,6 +311,6 @@ fn status(code: u16) -> Response<StepResult> {
     )
 }
 
-fn json_answer(code: u16, body: &Value) -> Response<StepResult> {
+fn json_answer(code: u16, body: &Value) -> Response<ResponseBody> {
     Response::builder().status(code).body(Full::new(Bytes::from(body.to_string())).boxed_unsync()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Every way in which a watch is known to go wrong.
+//! The known ways in which a watch can fail.
 
 use serde_json::json;
 
@@ -9,10 +9,10 @@ use super::server::{Fault, ScriptedRequest};
 async fn f1_a_watch_that_expired_inside_the_stream_is_listed_again() {
     let mut rig = Rig::new();
     rig.watch_maps().await;
-    rig.server.world().put_silently(MAPS, "unheard", "1");
+    rig.server.world().put_silently(MAPS, "missed", "1");
     let expired = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}});
     rig.server.world().send(MAPS, &expired);
-    rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
+    rig.until("found by a list", |rig| rig.knows(&maps(), "missed")).await;
 }
 
 #[tokio::test]
@@ -21,8 +21,8 @@ async fn f1_a_watch_that_expires_at_its_start_again_and_again_is_listed_each_tim
     rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(410); 5]);
     rig.watches.ensure([&maps()]);
     rig.until("listed", |rig| rig.times("listed") == 3).await;
-    rig.server.world().put_silently(MAPS, "unheard", "1");
-    rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
+    rig.server.world().put_silently(MAPS, "missed", "1");
+    rig.until("found by a list", |rig| rig.knows(&maps(), "missed")).await;
     rig.until("watched at last", |rig| rig.server.world().watched(MAPS)).await;
     assert_eq!(rig.server.asked(ScriptedRequest::List), 6, "one list for each refusal, and not more");
 }
@@ -50,10 +50,10 @@ async fn an_error_in_the_stream_is_not_its_end() {
         rig.until("asked again", |rig| !rig.server.world().watched(MAPS)).await;
         rig.until("watch is working again", |rig| rig.server.world().watched(MAPS)).await;
     }
-    rig.server.world().send(MAPS, &json!("no event at all"));
+    rig.server.world().send(MAPS, &json!("not an event"));
     rig.server.world().put(MAPS, "settings", "1");
     rig.until("seen", |rig| rig.knows(&maps(), "settings")).await;
-    assert_eq!(rig.times("listed"), 1, "taken up where it was");
+    assert_eq!(rig.times("listed"), 1, "resumed from the last version");
 }
 
 #[tokio::test]
@@ -61,9 +61,9 @@ async fn a_watch_that_cannot_be_resumed_starts_over_from_a_list() {
     let mut rig = Rig::new();
     rig.watch_maps().await;
     rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(500); 3]);
-    rig.server.world().put_silently(MAPS, "unheard", "1");
+    rig.server.world().put_silently(MAPS, "missed", "1");
     rig.server.world().hang_up();
-    rig.until("found by a list", |rig| rig.knows(&maps(), "unheard")).await;
+    rig.until("found by a list", |rig| rig.knows(&maps(), "missed")).await;
 }
 
 #[tokio::test]
@@ -71,14 +71,14 @@ async fn f2_losing_the_label_is_reported_as_gone_with_its_uid() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
-    // The server sends DELETED for an object that is there and no longer selected.
+    // The server sends DELETED for an object that still exists but is no longer selected.
     rig.server.world().delete(MAPS, "settings");
     rig.until("gone", |rig| rig.changes_seen.contains(&"gone settings 1".to_owned())).await;
     assert!(!rig.knows(&maps(), "settings"));
 }
 
 #[tokio::test]
-async fn a_delete_that_comes_twice_or_too_late_takes_nothing_away() {
+async fn a_repeated_or_late_delete_is_ignored() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
@@ -103,16 +103,16 @@ async fn a_kind_that_is_no_longer_served_is_empty_and_comes_back_by_itself() {
     rig.server.world().delete_silently(WIDGETS, "gear");
     rig.server.world().hang_up();
     rig.until("unserved", |rig| rig.times("unserved") == 1).await;
-    assert!(rig.synced(&kind) && !rig.knows(&kind, "gear"), "absent, and known to be");
+    assert!(rig.synced(&kind) && !rig.knows(&kind, "gear"), "its objects are known to be absent");
 
     rig.server.world().unserved.clear();
     rig.server.world().put_silently(WIDGETS, "wheel", "2");
     rig.until("back", |rig| rig.knows(&kind, "wheel")).await;
-    assert_eq!(rig.times("unserved"), 1, "said once");
+    assert_eq!(rig.times("unserved"), 1, "reported once");
 }
 
 #[tokio::test]
-async fn not_found_alone_says_nothing_while_discovery_still_names_the_kind() {
+async fn a_404_is_not_final_while_discovery_still_lists_the_kind() {
     let mut rig = Rig::new();
     let kind = widgets("v1");
     rig.server.world().put_silently(WIDGETS, "gear", "1");
@@ -140,9 +140,9 @@ async fn a_kind_that_moved_to_another_version_is_followed_there() {
 }
 
 #[tokio::test]
-async fn an_odd_object_hides_no_other() {
+async fn a_malformed_object_does_not_hide_others() {
     let mut rig = Rig::new();
-    for (name, odd) in [
+    for (name, malformed) in [
         (
             "b",
             json!({"metadata": {"name": "b", "namespace": "shop", "uid": "2", "resourceVersion": "7",
@@ -151,7 +151,7 @@ async fn an_odd_object_hides_no_other() {
         ),
         ("c", json!({"metadata": {"labels": {}}})),
     ] {
-        rig.server.world().put_raw(MAPS, name, odd);
+        rig.server.world().put_raw(MAPS, name, malformed);
     }
     rig.server.world().put_silently(MAPS, "a", "1");
     rig.server.world().put_silently(MAPS, "d", "4");
@@ -160,27 +160,27 @@ async fn an_odd_object_hides_no_other() {
 }
 
 #[tokio::test]
-async fn f1_an_event_that_was_swallowed_is_found_by_listing_again() {
+async fn f1_a_missed_event_is_found_by_a_new_list() {
     let mut rig = Rig::new();
-    rig.server.world().put_silently(MAPS, "went", "1");
+    rig.server.world().put_silently(MAPS, "deleted", "1");
     rig.watch_maps().await;
-    rig.server.world().put_silently(MAPS, "came", "2");
-    rig.server.world().delete_silently(MAPS, "went");
+    rig.server.world().put_silently(MAPS, "created", "2");
+    rig.server.world().delete_silently(MAPS, "deleted");
     rig.watches.relist_all();
-    rig.until("found", |rig| rig.knows(&maps(), "came") && !rig.knows(&maps(), "went")).await;
-    rig.until("watched on", |rig| rig.server.world().watched(MAPS)).await;
+    rig.until("found", |rig| rig.knows(&maps(), "created") && !rig.knows(&maps(), "deleted")).await;
+    rig.until("watched again", |rig| rig.server.world().watched(MAPS)).await;
     rig.server.world().put(MAPS, "later", "3");
-    rig.until("later news", |rig| rig.knows(&maps(), "later")).await;
+    rig.until("later changes seen", |rig| rig.knows(&maps(), "later")).await;
 }
 
 #[tokio::test]
-async fn e4_a_list_that_dies_between_pages_is_never_taken_for_complete() {
+async fn e4_a_list_that_fails_between_pages_never_counts_as_complete() {
     let mut rig = Rig::new();
     for name in ["a", "b", "c", "d"] {
         rig.server.world().put_silently(MAPS, name, name);
     }
     rig.watch_maps().await;
-    // The second page is missing, again and again.
+    // The second page fails repeatedly.
     rig.server.world().page = 2;
     for _ in 0..4 {
         rig.server.fail_second_page();
@@ -188,12 +188,12 @@ async fn e4_a_list_that_dies_between_pages_is_never_taken_for_complete() {
     rig.watches.relist_all();
     rig.until("begun four times", |rig| rig.times("listing") >= 4).await;
     assert_eq!(rig.times("listed"), 1);
-    assert!(["a", "b", "c", "d"].iter().all(|name| rig.knows(&maps(), name)), "nothing is taken for gone");
+    assert!(["a", "b", "c", "d"].iter().all(|name| rig.knows(&maps(), name)), "no object counts as gone");
     rig.until("complete at last", |rig| rig.times("listed") == 2).await;
 }
 
 #[tokio::test]
-async fn a_first_list_that_dies_between_pages_is_not_synced() {
+async fn a_first_list_that_fails_between_pages_is_not_synced() {
     let mut rig = Rig::new();
     rig.server.world().page = 1;
     rig.server.world().put_silently(MAPS, "a", "1");
@@ -215,11 +215,11 @@ async fn a_frozen_connection_is_noticed_and_replaced() {
     rig.until("seen on another connection", |rig| rig.knows(&maps(), "settings")).await;
     rig.server.fail(ScriptedRequest::List, &[Fault::Frozen]);
     rig.watches.relist_all();
-    rig.until("listed all the same", |rig| rig.times("listed") == 2).await;
+    rig.until("listed again", |rig| rig.times("listed") == 2).await;
 }
 
 #[tokio::test]
-async fn f1_a_store_that_was_put_back_to_an_earlier_state_is_believed() {
+async fn f1_the_older_state_of_a_restored_etcd_is_accepted() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
@@ -229,5 +229,5 @@ async fn f1_a_store_that_was_put_back_to_an_earlier_state_is_believed() {
     }});
     rig.server.world().put_raw(MAPS, "settings", older);
     rig.watches.relist_all();
-    rig.until("believed", |rig| rig.version(&maps(), "settings") == Some(known - 50)).await;
+    rig.until("accepted", |rig| rig.version(&maps(), "settings") == Some(known - 50)).await;
 }

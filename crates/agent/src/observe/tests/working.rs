@@ -1,4 +1,4 @@
-//! What the watches are for, with a server that behaves.
+//! The watches with a server that works.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::model::Prerequisite;
 use crate::observe::Scope;
 
 #[tokio::test]
-async fn f3_only_what_carries_our_label_is_asked_for_and_metadata_is_enough() {
+async fn f3_only_metadata_of_objects_with_our_label_is_requested() {
     let mut rig = Rig::new();
     rig.watch_maps().await;
     let world = rig.server.world();
@@ -29,14 +29,14 @@ async fn a_server_that_streams_lists_is_asked_once() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_watched_is_reported_with_the_reason_and_retried() {
+async fn a_forbidden_watch_is_reported_with_the_reason_and_retried() {
     let mut rig = Rig::new();
     rig.server.world().forbidden = true;
     rig.watches.ensure([&maps()]);
     rig.until("reported", |rig| rig.times("unwatchable as scripted") == 1).await;
     rig.until("asked again", |rig| rig.server.asked(ScriptedRequest::List) >= 3).await;
     assert!(!rig.synced(&maps()));
-    assert_eq!(rig.times("unwatchable as scripted"), 1, "said once");
+    assert_eq!(rig.times("unwatchable as scripted"), 1, "reported once");
     rig.server.world().forbidden = false;
     rig.until("granted", |rig| rig.synced(&maps())).await;
 }
@@ -45,7 +45,7 @@ async fn what_may_not_be_watched_is_reported_with_the_reason_and_retried() {
 async fn a_kind_is_known_when_all_listed_namespaces_are() {
     let mut rig = Rig::in_scope(Scope::Namespaces(vec!["shop".into(), "bank".into()]));
     rig.server.world().unserved.push("/api/v1/namespaces/bank/configmaps".into());
-    // Discovery still names the kind: no verdict on the second namespace yet.
+    // Discovery still lists the kind, so the state of the second namespace is not decided yet.
     rig.server.world().serve_maps();
     rig.server.world().put_silently("/api/v1/namespaces/shop/configmaps", "settings", "1");
     rig.watches.ensure([&maps()]);
@@ -53,7 +53,7 @@ async fn a_kind_is_known_when_all_listed_namespaces_are() {
     assert!(!rig.synced(&maps()));
     rig.server.world().unserved.clear();
     rig.until("both listed", |rig| rig.synced(&maps())).await;
-    assert!(rig.knows(&maps(), "settings"), "the list of one namespace says nothing of the other");
+    assert!(rig.knows(&maps(), "settings"), "the list of one namespace does not affect the other");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_kind_without_users_is_no_longer_watched_and_can_be_watched_again() {
     let ended = rig.changes_seen.iter().position(|change| change == "unwatched").unwrap();
     assert!(
         rig.changes_seen[ended..].contains(&"listing".to_owned()),
-        "its last word comes before the new first one"
+        "the old watch ends before the new one starts"
     );
     assert!(rig.synced(&maps()) && rig.knows(&maps(), "settings"));
 
@@ -79,7 +79,7 @@ async fn a_kind_without_users_is_no_longer_watched_and_can_be_watched_again() {
 }
 
 #[tokio::test]
-async fn prerequisites_are_watched_only_while_an_object_waits_for_them() {
+async fn prerequisites_are_watched_on_request_and_without_a_label_selector() {
     const NAMESPACES: &str = "/api/v1/namespaces";
     let mut rig = Rig::new();
     rig.watches.watch_prerequisite(Prerequisite::Namespace);
@@ -94,7 +94,7 @@ async fn prerequisites_are_watched_only_while_an_object_waits_for_them() {
 }
 
 #[tokio::test]
-async fn at_most_five_lists_are_under_way_at_once() {
+async fn at_most_five_lists_run_at_the_same_time() {
     let mut rig = Rig::new();
     let kinds: Vec<_> =
         (0..20).map(|n| kind("many.example", "v1", &format!("K{n}"), &format!("k{n}"))).collect();

@@ -1,4 +1,4 @@
-//! The conditions as a table: what is known, and what is then said.
+//! Tables of inputs and the resulting conditions.
 
 use brokkr_api::report::ConditionStatus::{False, True, Unknown};
 use jiff::SignedDuration;
@@ -12,8 +12,8 @@ fn key(text: &str) -> Key {
     text.parse().unwrap()
 }
 
-/// A stack of three resources that is as it should be.
-fn well(stage: Stage) -> ConditionInputs<'static> {
+/// Returns the inputs of a healthy stack with three resources.
+fn healthy(stage: Stage) -> ConditionInputs<'static> {
     ConditionInputs {
         previous: &[],
         sequence: SequenceId(7),
@@ -47,7 +47,7 @@ fn says(
 }
 
 #[test]
-fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
+fn f5_all_six_conditions_are_present_in_order_with_a_reason_and_a_message() {
     let stages = [
         Stage::Announce,
         Stage::Fetch,
@@ -76,7 +76,7 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
             ContentState::Refused(nothing),
         ] {
             for view in [
-                ConditionInputs { content, ..well(stage) },
+                ConditionInputs { content, ..healthy(stage) },
                 ConditionInputs {
                     content,
                     failures: &[nameless],
@@ -84,7 +84,7 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
                     drifted: &[&broken],
                     contested: Some((&fight, 1)),
                     prune: Some(nothing),
-                    ..well(stage)
+                    ..healthy(stage)
                 },
             ] {
                 let all = conditions(&view);
@@ -103,8 +103,8 @@ fn f5_all_six_are_said_in_one_order_with_a_reason_and_a_message() {
 }
 
 #[test]
-fn f5_a_stack_that_is_as_it_should_be() {
-    let view = well(Stage::Steady);
+fn f5_the_conditions_of_a_healthy_stack() {
+    let view = healthy(Stage::Steady);
     says(&view, ConditionKind::Accepted, True, "Valid", "the content is valid and accepted");
     says(&view, ConditionKind::Applied, True, "Applied", "all objects are applied");
     says(&view, ConditionKind::Ready, True, "Ready", "3/3 resources ready");
@@ -114,24 +114,24 @@ fn f5_a_stack_that_is_as_it_should_be() {
 }
 
 #[test]
-fn f5_accepted_says_whether_the_content_is_valid() {
-    let unread = ConditionInputs { content: ContentState::NotYet(None), ..well(Stage::Fetch) };
+fn f5_accepted_shows_whether_the_content_is_valid() {
+    let unread = ConditionInputs { content: ContentState::NotYet(None), ..healthy(Stage::Fetch) };
     says(&unread, ConditionKind::Accepted, Unknown, "NotFetched", "fetching the content");
     let words = Message::new("connection refused");
     let away = Problem { reason: &Reason::FetchFailed, message: &words };
-    let unreachable = ConditionInputs { content: ContentState::NotYet(Some(away)), ..well(Stage::Fetch) };
+    let unreachable = ConditionInputs { content: ContentState::NotYet(Some(away)), ..healthy(Stage::Fetch) };
     says(&unreachable, ConditionKind::Accepted, Unknown, "FetchFailed", "connection refused");
     let words = Message::new("cannot be parsed");
     let why = Problem { reason: &Reason::Unreadable, message: &words };
-    let refused = ConditionInputs { content: ContentState::Refused(why), ..well(Stage::Stopped) };
+    let refused = ConditionInputs { content: ContentState::Refused(why), ..healthy(Stage::Stopped) };
     says(&refused, ConditionKind::Accepted, False, "Unreadable", "cannot be parsed");
     let stays = "the content was refused; the previous version stays applied";
     says(&refused, ConditionKind::Applied, False, "Unreadable", stays);
-    says(&well(Stage::Remove), ConditionKind::Accepted, True, "Removal", "the removal is accepted");
+    says(&healthy(Stage::Remove), ConditionKind::Accepted, True, "Removal", "the removal is accepted");
 }
 
 #[test]
-fn f5_applied_says_which_stage_it_is_in_and_what_failed() {
+fn f5_applied_shows_the_stage_and_the_failure() {
     for (stage, reason) in [
         (Stage::Fetch, "Fetching"),
         (Stage::Prerequisites, "WaitingForPrerequisites"),
@@ -142,7 +142,7 @@ fn f5_applied_says_which_stage_it_is_in_and_what_failed() {
         (Stage::Stopped, "Stopped"),
         (Stage::Remove, "Removing"),
     ] {
-        let all = conditions(&well(stage));
+        let all = conditions(&healthy(stage));
         assert_eq!((all[1].status, all[1].reason.code()), (False, reason), "{stage:?}");
     }
     let (web, job) = (key("apps/Deployment/shop/web"), key("batch/Job/shop/seed"));
@@ -153,44 +153,44 @@ fn f5_applied_says_which_stage_it_is_in_and_what_failed() {
         ObjectProblem { key: &web, reason: &immutable, message: &words },
         ObjectProblem { key: &job, reason: &invalid, message: &other },
     ];
-    let stopped = ConditionInputs { failures: &failures, ..well(Stage::Stopped) };
+    let stopped = ConditionInputs { failures: &failures, ..healthy(Stage::Stopped) };
     let message = "Deployment shop/web: spec.selector cannot be changed (and 1 more)";
     says(&stopped, ConditionKind::Applied, False, "Immutable", message);
     let reason = Reason::PruneNeedsApproval { delete: 60, total: 100 };
     let (sentence, words) = (reason.sentence(), reason.message());
     let why = Problem { reason: &reason, message: &words };
-    let pruning = ConditionInputs { prune: Some(why), ..well(Stage::Prune) };
+    let pruning = ConditionInputs { prune: Some(why), ..healthy(Stage::Prune) };
     says(&pruning, ConditionKind::Applied, False, "PruneNeedsApproval", &sentence);
     says(&pruning, ConditionKind::PrunePending, True, "PruneNeedsApproval", &sentence);
 }
 
 #[test]
-fn f6_applied_is_not_ready_and_ready_names_the_worst() {
+fn f6_a_stack_is_ready_only_after_it_is_applied_and_names_the_worst_object() {
     let web = key("apps/Deployment/shop/web");
     let words = Message::new("2/3 replicas ready");
     let worst = ObjectProblem { key: &web, reason: &Reason::NotReady, message: &words };
-    let one = ConditionInputs { ready: 2, worst: Some(worst), ..well(Stage::Steady) };
+    let one = ConditionInputs { ready: 2, worst: Some(worst), ..healthy(Stage::Steady) };
     says(&one, ConditionKind::Ready, False, "NotReady", "Deployment shop/web: 2/3 replicas ready");
     let three = ConditionInputs { ready: 0, ..one };
     let message = "Deployment shop/web: 2/3 replicas ready (and 2 more)";
     says(&three, ConditionKind::Ready, False, "NotReady", message);
-    // All counts are right, but they are those of the deployment object before.
+    // All counts are complete, but they belong to the previous deployment object.
     let unwritten = "not all objects of this version are applied yet";
     for stage in [Stage::Fetch, Stage::Apply, Stage::Prune, Stage::Finish, Stage::Stopped] {
-        says(&well(stage), ConditionKind::Ready, False, "NotApplied", unwritten);
+        says(&healthy(stage), ConditionKind::Ready, False, "NotApplied", unwritten);
     }
-    says(&well(Stage::Remove), ConditionKind::Ready, False, "Removing", "the stack is being removed");
+    says(&healthy(Stage::Remove), ConditionKind::Ready, False, "Removing", "the stack is being removed");
 }
 
 #[test]
-fn f7_drifted_lasts_until_it_is_put_back_and_contested_names_the_rival() {
+fn f7_drifted_lasts_until_the_repair_and_contested_names_the_rival() {
     let (web, map) = (key("apps/Deployment/shop/web"), key("/ConfigMap/shop/settings"));
-    let changed = ConditionInputs { drifted: &[&web, &map], ..well(Stage::Steady) };
+    let changed = ConditionInputs { drifted: &[&web, &map], ..healthy(Stage::Steady) };
     let message = "Deployment shop/web: changed by others, not reverted yet (and 1 more)";
     says(&changed, ConditionKind::Drifted, True, "Changed", message);
     let (quota, words) = (Reason::QuotaExceeded { quota: None }, Message::new("the quota is used up"));
     let refusal = [ObjectProblem { key: &map, reason: &quota, message: &words }];
-    let stuck = ConditionInputs { drifted: &[&map], failures: &refusal, ..well(Stage::Steady) };
+    let stuck = ConditionInputs { drifted: &[&map], failures: &refusal, ..healthy(Stage::Steady) };
     let message = "ConfigMap shop/settings: cannot be reverted: the quota is used up";
     says(&stuck, ConditionKind::Drifted, True, "QuotaExceeded", message);
     says(&stuck, ConditionKind::Applied, True, "Applied", "all objects are applied");
@@ -198,22 +198,22 @@ fn f7_drifted_lasts_until_it_is_put_back_and_contested_names_the_rival() {
     let fields = [".spec.replicas".to_owned()];
     let rival = Rival { manager: "kubectl-edit".into(), fields: fields.to_vec() };
     let fight = Contested { key: &web, rounds: 12, rival: Some(&rival) };
-    let contested = ConditionInputs { contested: Some((&fight, 1)), ..well(Stage::Steady) };
+    let contested = ConditionInputs { contested: Some((&fight, 1)), ..healthy(Stage::Steady) };
     let message = "Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the last minute)";
     says(&contested, ConditionKind::Contested, True, "Contested", message);
     let many: Vec<String> = (0..9).map(|number| format!(".data.k{number}")).collect();
     let rival = Rival { manager: "tuner".into(), fields: many };
     let fight = Contested { key: &map, rounds: 1, rival: Some(&rival) };
-    let contested = ConditionInputs { contested: Some((&fight, 1)), ..well(Stage::Steady) };
+    let contested = ConditionInputs { contested: Some((&fight, 1)), ..healthy(Stage::Steady) };
     let message = "ConfigMap shop/settings: tuner changes \
                    .data.k0, .data.k1, .data.k2, .data.k3, .data.k4 (and 4 more) (once in the last minute)";
     says(&contested, ConditionKind::Contested, True, "Contested", message);
 }
 
 #[test]
-fn f5_the_time_changes_with_the_status_and_with_nothing_else() {
+fn f5_the_time_changes_only_with_the_status() {
     let web = key("apps/Deployment/shop/web");
-    let first = conditions(&well(Stage::Steady));
+    let first = conditions(&healthy(Stage::Steady));
     let later = NOW + SignedDuration::from_secs(60);
     let (one, two) = (Message::new("1/3 replicas ready"), Message::new("2/3 replicas ready"));
     let worst = |message| Some(ObjectProblem { key: &web, reason: &Reason::NotReady, message });
@@ -223,7 +223,7 @@ fn f5_the_time_changes_with_the_status_and_with_nothing_else() {
         ready: 2,
         worst: worst(&one),
         now: later,
-        ..well(Stage::Steady)
+        ..healthy(Stage::Steady)
     });
     let third = conditions(&ConditionInputs {
         previous: &second,
@@ -231,7 +231,7 @@ fn f5_the_time_changes_with_the_status_and_with_nothing_else() {
         ready: 2,
         worst: worst(&two),
         now: later + SignedDuration::from_secs(60),
-        ..well(Stage::Steady)
+        ..healthy(Stage::Steady)
     });
     assert_ne!(second[2].message, third[2].message);
     for condition in third {
