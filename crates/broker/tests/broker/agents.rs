@@ -37,7 +37,7 @@ async fn a_join_token_is_used_once_and_the_same_key_gets_the_same_answer() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_highest_session_serves_lower_ones_stop_and_equals_hold() -> Result<()> {
+async fn the_highest_session_wins_and_equal_ones_are_refused() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;
     assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves, "the same process again");
