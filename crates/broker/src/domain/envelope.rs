@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn e1_a_deleted_stack_is_a_removal_for_those_who_hold_it_and_nothing_for_others() {
+    fn e1_a_deleted_stack_is_a_removal_for_agents_that_hold_it_and_nothing_for_others() {
         let agent = agent();
         let mut deleted = explicitly(stack("gone", 7), &agent, 1);
         deleted.deleted = true;
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_withdrawn_freezes_what_is_held_and_removes_nothing() {
+    fn a_withdrawn_grant_freezes_held_stacks_and_removes_nothing() {
         let agent = agent();
         let mut stack = of_shop(&agent, &[]);
         let holder = agent.holding(vec![stack.id]);

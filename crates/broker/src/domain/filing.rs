@@ -34,7 +34,7 @@ impl Filed {
 }
 
 /// Returns the reports that can be stored, and the ids of those that cannot. One bad report must not block the others:
-/// the agent would send the same batch for ever.
+/// the agent would send the same batch forever.
 #[must_use]
 pub fn sift(agent: AgentId, reports: Vec<Report>) -> (Vec<Report>, Vec<EventId>) {
     let (mut kept, mut refused) = (Vec::with_capacity(reports.len()), Vec::new());

@@ -129,7 +129,7 @@ async fn an_invented_agent_and_position_are_not_authenticated() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replaced_key_is_refused_at_once_though_the_assertion_was_verified_before() -> Result<()> {
+async fn a_replaced_key_is_refused_at_once_although_the_assertion_was_verified_before() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let caller = agent.caller();

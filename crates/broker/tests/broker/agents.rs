@@ -91,7 +91,7 @@ async fn an_agent_is_seen_when_it_polls_and_lists_are_paged() -> Result<()> {
     let wanted: Vec<_> = (1..=5).map(|count| (format!("shop-{count}"), count == 1)).collect();
     assert_eq!(names, wanted);
 
-    // What was in memory is stored when the broker stops.
+    // Presence in memory is stored when the broker stops.
     harness.server.stop().await;
     let mut connection = harness.database.connect().await?;
     let stored: Vec<String> = sqlx::query_scalar("SELECT name FROM agents WHERE last_seen_at IS NOT NULL")

@@ -21,7 +21,7 @@ async fn rows(harness: &Harness) -> Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_targets_a_retired_agent_and_what_it_holds_is_removed() -> Result<()> {
+async fn nothing_targets_a_retired_agent_and_its_held_stacks_are_removed() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     harness.stack("web", json!({ "agents": ["shop-1"] })).await?;

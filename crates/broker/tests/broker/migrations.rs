@@ -134,7 +134,7 @@ async fn two_migrators_at_once_make_the_same_schema_as_one() -> Result<()> {
 /// A migrator that waits for a lock gives up soon, so that no session waits behind it, and tries again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migrator_behind_a_lock_gives_up_and_tries_again() -> Result<()> {
-    // A server of its own: an open transaction delays every outbox tail of a server.
+    // A separate server: an open transaction delays every outbox tail of a server.
     let postgres = Postgres::start().await?;
     let database = postgres.database().await?;
     let mut other = database.connect().await?;

@@ -186,7 +186,7 @@ async fn only_changes_above_the_horizon_are_counted() -> Result<()> {
     let cursor = tail.step(cursor).await?;
     assert_eq!(index.freshness().shown, again + 1, "it does not go back");
     open.rollback().await?;
-    // The replica of the harness has transactions of its own, which may be open just then.
+    // The replica of the harness may have open transactions at this moment.
     let cursor = tokio::sync::Mutex::new(cursor);
     eventually(Duration::from_secs(20), "the horizon to pass all of it", async || {
         let mut cursor = cursor.lock().await;

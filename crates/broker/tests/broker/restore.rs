@@ -192,7 +192,7 @@ async fn only_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_behind_does_not_cause_a_hold() -> Result<()> {
-    // A server of its own: the transaction left open below holds back every tail of a server.
+    // A separate server: the transaction left open below holds back every tail of a server.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;

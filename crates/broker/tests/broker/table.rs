@@ -50,7 +50,7 @@ async fn callers(
 
 /// Creates the resources for the next call, whatever the previous one did.
 async fn create_resources(harness: &Harness) -> Result<BTreeMap<&'static str, String>> {
-    // By id: with a name, a caller of another project would create a stack of its own.
+    // By id: with a name, a caller of another project would create its own stack.
     let stack = harness.stack("web", json!({ "agents": ["itself"] })).await?;
     let object = harness.submit("web", YAML).await?;
     harness.admin.send(Method::PUT, "projects/spare", &json!({})).await?.error_for_status()?;

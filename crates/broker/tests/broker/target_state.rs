@@ -54,7 +54,7 @@ async fn a2_target_state_lists_the_objects_of_all_targeting_stacks_by_sequence_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a6_targets_lists_what_targets_an_agent_and_why() -> Result<()> {
+async fn a6_targets_lists_the_stacks_that_target_an_agent_and_why() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     harness.stack("by-name", json!({ "agents": ["shop-1"] })).await?;
@@ -244,8 +244,8 @@ async fn a_change_wakes_exactly_the_agents_that_it_affects() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
-    // A server of its own: the transaction left open below would hold back every database of a shared one.
+async fn a_replica_that_is_behind_waits_and_reports_it() -> Result<()> {
+    // A separate server: the transaction left open below would hold back every tail of a shared one.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -279,7 +279,7 @@ async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_envelope_above_the_horizon_is_not_replaced_by_an_older_one_of_another_replica() -> Result<()> {
-    // A server of its own: an open write transaction holds back every tail of a server.
+    // A separate server: an open write transaction holds back every tail of a server.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;

@@ -358,7 +358,7 @@ fn broken(report: &LastReport) -> Broken {
 }
 
 #[test]
-fn g3_what_the_agent_reports_becomes_a_cause_with_its_hop_and_a_command() {
+fn g3_a_reported_reason_becomes_a_cause_with_its_hop_and_a_command() {
     use Transition::{Blocked, Degraded, Failed};
     let back = Some("brokkr rollback web");
     let uncovered = Reason::NotCovered(Uncovered::Namespace("shop".into()));
@@ -494,7 +494,7 @@ fn g3_the_label_that_is_missing_is_given_as_a_command() {
 }
 
 #[test]
-fn a_grant_is_widened_by_what_is_lacking_and_nothing_else() {
+fn a_grant_is_extended_only_by_the_missing_part() {
     let grant = ProjectGrant {
         id: brokkr_api::GrantId::generate(),
         name: "shop".parse().unwrap(),

@@ -161,7 +161,7 @@ async fn first_bytes(mut response: Response) -> String {
             }
         }
     };
-    // What was read by then is enough.
+    // The bytes that were read by then are enough.
     let _ = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     String::from_utf8_lossy(&kept).replace('\0', "\u{fffd}")
 }

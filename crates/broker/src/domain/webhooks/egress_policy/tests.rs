@@ -124,7 +124,7 @@ fn one_bad_address_refuses_all_and_the_operator_may_allow_more() {
 
 proptest! {
     #[test]
-    fn what_the_standard_library_calls_special_is_refused(bits in any::<u32>(), near in 0usize..12) {
+    fn special_v4_addresses_of_the_standard_library_are_refused(bits in any::<u32>(), near in 0usize..12) {
         // Random addresses are rarely special: half of them are moved into a special range.
         let first = [0, 10, 127, 169, 172, 192, 198, 203, 224, 255, 100, 240][near];
         for bits in [bits, bits & 0x00ff_ffff | first << 24] {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_standard_library_calls_special_is_refused_in_v6(bits in any::<u128>(), near in 0usize..6) {
+    fn special_v6_addresses_of_the_standard_library_are_refused(bits in any::<u128>(), near in 0usize..6) {
         let first: u128 = [0xfc00, 0xfe80, 0xff00, 0x0000, 0xfd00, 0x2000][near];
         for bits in [bits, bits & (u128::MAX >> 16) | first << 112] {
             let address = Ipv6Addr::from_bits(bits);
