@@ -16,7 +16,7 @@ use crate::listener::{Connections, Limits};
 use crate::state::Broker;
 use scrape::scrape;
 
-/// Orchestrators and metric collectors are few.
+/// Only orchestrators and metric collectors connect here.
 pub const LIMITS: Limits = Limits { connections: 64, per_address: 64 };
 
 pub fn admin_router(broker: Arc<Broker>, connections: Connections) -> Router {

@@ -1,4 +1,4 @@
-//! What each subcommand does, up to its exit code.
+//! Runs the subcommands and returns the exit code.
 
 mod epoch;
 mod up;

@@ -68,8 +68,8 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Parsed, ConfigE
 /// Returns the file that flags or environment name. Other errors are reported later.
 fn named_file(line: &[OsString]) -> Option<PathBuf> {
     let matches = Args::command().ignore_errors(true).try_get_matches_from(line).ok()?;
-    let below = matches.subcommand().and_then(|(_, matches)| matches.get_one::<PathBuf>("config"));
-    below.or_else(|| matches.get_one::<PathBuf>("config")).cloned()
+    let in_subcommand = matches.subcommand().and_then(|(_, matches)| matches.get_one::<PathBuf>("config"));
+    in_subcommand.or_else(|| matches.get_one::<PathBuf>("config")).cloned()
 }
 
 fn serve_command() -> Command {
@@ -88,7 +88,7 @@ pub fn keys() -> Vec<String> {
 fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
-    // Without the source line, which may contain a secret.
+    // The message omits the source line, which may contain a secret.
     let table: toml::Table = toml::from_str(&text).map_err(|error: toml::de::Error| ConfigError::Syntax {
         path: name.clone(),
         message: located(&text, &error),
@@ -142,16 +142,16 @@ fn check(path: &str, key: &str, value: &str) -> Result<(), ConfigError> {
 
 /// Makes the values of the file the defaults of the flags.
 fn with_defaults(mut command: Command, file: &BTreeMap<String, String>) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let names: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     for name in names {
-        command = command.mut_subcommand(name, |mut below| {
+        command = command.mut_subcommand(name, |mut subcommand| {
             for (key, value) in file {
-                if below.get_arguments().any(|argument| argument.get_id() == key.as_str()) {
-                    below =
-                        below.mut_arg(key, |argument| argument.required(false).default_value(value.clone()));
+                if subcommand.get_arguments().any(|argument| argument.get_id() == key.as_str()) {
+                    subcommand = subcommand
+                        .mut_arg(key, |argument| argument.required(false).default_value(value.clone()));
                 }
             }
-            below
+            subcommand
         });
     }
     command
@@ -159,8 +159,9 @@ fn with_defaults(mut command: Command, file: &BTreeMap<String, String>) -> Comma
 
 fn settings(name: &str, matches: &ArgMatches, file: &BTreeMap<String, String>) -> Vec<Setting> {
     let command = Args::command();
-    let Some(below) = command.find_subcommand(name) else { return Vec::new() };
-    let arguments = below.get_arguments().filter(|argument| keys().contains(&argument.get_id().to_string()));
+    let Some(subcommand) = command.find_subcommand(name) else { return Vec::new() };
+    let arguments =
+        subcommand.get_arguments().filter(|argument| keys().contains(&argument.get_id().to_string()));
     arguments
         .map(|argument| {
             let key = argument.get_id().to_string();
@@ -259,17 +260,17 @@ mod tests {
             let key = argument.get_id();
             let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{key}` | ")));
             let row = row.unwrap_or_else(|| panic!("docs/configuration.md does not mention `{key}`"));
-            let said = row.split(" |").next().unwrap_or_default().trim_matches('`');
+            let documented = row.split(" |").next().unwrap_or_default().trim_matches('`');
             let default = argument.get_default_values().iter().map(|value| value.to_string_lossy());
             let default = default.collect::<Vec<_>>().join(",");
             let is_right = match (default.as_str(), argument.get_action()) {
-                ("", ArgAction::SetTrue) => said == "false",
-                ("", _) => said.starts_with("none"),
-                _ => said == default,
+                ("", ArgAction::SetTrue) => documented == "false",
+                ("", _) => documented.starts_with("none"),
+                _ => documented == default,
             };
             assert!(
                 is_right,
-                "docs/configuration.md documents the default of `{key}` as {said:?}; it is {default:?}"
+                "docs/configuration.md documents the default of `{key}` as {documented:?}; it is {default:?}"
             );
         }
     }

@@ -32,7 +32,6 @@ pub mod hold;
 pub mod labels;
 pub mod network;
 pub mod presence;
-
 pub mod retention;
 pub mod rotation;
 pub mod session;

@@ -40,5 +40,5 @@ pub mod system;
 pub mod webhooks;
 pub mod write;
 
-/// What every handler shares.
+/// The state that every handler shares.
 pub type BrokerState = axum::extract::State<std::sync::Arc<crate::state::Broker>>;

@@ -11,15 +11,16 @@
 //!
 //! # Position
 //!
-//! Notifications are read up to the horizon, the current state from the whole transaction snapshot: so the index may
-//! contain some, not all, of the changes that committed above the horizon. Two figures keep agents from going back in
-//! time when they switch replicas:
+//! Notifications are read up to the horizon, but the current state is read from the whole transaction
+//! snapshot. So the index may contain some, but not all, of the changes that committed above the horizon. Two
+//! numbers keep agents from going back in time when they switch replicas:
 //!
-//! - answers are stamped with `shown`: nothing in the snapshot is from this transaction on;
-//! - a replica vouches only for its `horizon`: everything below it is in the snapshot. It tells something new
-//!   to an agent only once its horizon has reached what the agent brings.
+//! - responses are stamped with `shown`: the snapshot contains nothing from this transaction on;
+//! - a replica guarantees only its `horizon`: everything below it is in the snapshot. It sends an agent
+//!   something new only once its horizon has reached the position that the agent sent.
 //!
-//! `shown` of one replica says nothing to another, as each may show other parts of what is above the horizon.
+//! `shown` of one replica means nothing to another, because each may contain different changes above the
+//! horizon.
 
 mod envelope_cache;
 mod labels;
@@ -146,7 +147,7 @@ impl Index {
         self.woken.fetch_add(woken, Ordering::Relaxed);
     }
 
-    /// Replaces everything: at start, and after the cursor became too old.
+    /// Replaces everything: at the start, and after the cursor became too old.
     pub fn replace(&self, snapshot: Snapshot, freshness: Freshness) {
         let before = {
             let mut here = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
@@ -191,7 +192,7 @@ impl Index {
         self.woken.load(Ordering::Relaxed)
     }
 
-    /// Returns how many long polls wait here.
+    /// Returns how many long polls wait at this replica.
     pub fn waiting(&self) -> usize {
         self.waiters().len()
     }

@@ -81,7 +81,7 @@ pub struct Limits {
     pub per_address: usize,
 }
 
-/// What serving a connection needs.
+/// Everything that is needed to serve a connection.
 #[derive(Clone, Debug)]
 struct ConnectionContext {
     router: Router,
@@ -101,7 +101,7 @@ pub struct Listener {
     tasks: TaskTracker,
 }
 
-/// What a connection occupies until it ends.
+/// The permits that a connection holds until it ends.
 struct ConnectionPermits {
     _permit: OwnedSemaphorePermit,
     _address: AddressPermit,

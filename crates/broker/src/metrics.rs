@@ -1,7 +1,7 @@
 //! Counters of this replica and figures about the fleet.
 //!
 //! Nothing has a label per agent, stack or project: the number of series does not depend on the size of the fleet.
-//! `docs/metrics.md` explains each metric; a test compares.
+//! `docs/metrics.md` explains each metric; a test compares both.
 //!
 //! | module    | contents                                           |
 //! |-----------|----------------------------------------------------|
@@ -86,7 +86,7 @@ impl Metrics {
 
     /// Counts a new report.
     pub fn reported(&self, report: &Report) {
-        // Words of newer agents would make a label value each.
+        // Each unknown transition of a newer agent would become a label value.
         let transition = match &report.transition {
             Transition::Other(_) => "other".to_owned(),
             known => known.to_string(),
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_cannot_make_series() {
+    fn callers_cannot_create_series() {
         let metrics = Metrics::default();
         for count in 0..1000 {
             let method = Method::from_bytes(format!("M{count}").as_bytes()).unwrap();
@@ -184,11 +184,7 @@ mod tests {
         report.hops.targeted = Some(second(100));
         report.hops.healthy = Some(second(130));
         report.hops.reported = Some(second(132));
-        assert_eq!(
-            delivery(&report),
-            Some(32.0),
-            "what was published before the agent was targeted was not late"
-        );
+        assert_eq!(delivery(&report), Some(32.0), "the time before the agent was targeted does not count");
         report.transition = Transition::Applied;
         assert_eq!(delivery(&report), None);
         report.transition = Transition::Healthy;

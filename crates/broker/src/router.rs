@@ -137,7 +137,7 @@ pub fn table() -> Vec<Route> {
 pub fn router(broker: Arc<Broker>) -> Router {
     let mut router: Router<Arc<Broker>> = Router::new();
     for Route { permission, name, handler: (_, paths, methods) } in table() {
-        let (path, _) = only(&paths, name);
+        let (path, _) = checked_path(&paths, name);
         // Inside the guard, because it needs to know the caller.
         let methods =
             methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::refuse_while_on_hold));
@@ -167,7 +167,7 @@ pub fn openapi() -> OpenApi {
         OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build());
     let examples = Examples::recorded();
     for Route { permission, name, handler: (schemas, mut paths, methods) } in table() {
-        let _ = only(&paths, name);
+        let _ = checked_path(&paths, name);
         for item in paths.paths.values_mut() {
             describe(item, permission);
             operations(item).for_each(|operation| examples.show(name, operation));
@@ -209,7 +209,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 }
 
 /// Returns the path and method of a handler, and checks them against the table.
-fn only(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod) {
+fn checked_path(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod) {
     let (path, item) = paths.paths.iter().next().expect("a handler has a path");
     let methods = [
         (HttpMethod::Get, "GET", item.get.is_some()),
@@ -218,7 +218,8 @@ fn only(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, HttpMethod
         (HttpMethod::Patch, "PATCH", item.patch.is_some()),
         (HttpMethod::Delete, "DELETE", item.delete.is_some()),
     ];
-    let (method, word, _) = methods.into_iter().find(|(_, _, there)| *there).expect("a handler has a method");
+    let (method, word, _) =
+        methods.into_iter().find(|(_, _, exists)| *exists).expect("a handler has a method");
     assert_eq!(name, format!("{word} {path}"), "the table and the handler name the same route");
     (path.clone(), method)
 }

@@ -215,7 +215,7 @@ async fn connect_with_retry(url: &str, connections: u32) -> Result<PgPool, Store
     }
 }
 
-/// SIGTERM or SIGINT.
+/// Resolves on SIGTERM or SIGINT.
 pub async fn stop_requested() {
     let mut terminate = signal(SignalKind::terminate()).ok();
     let terminated = async {

@@ -52,23 +52,23 @@ use sqlx::{Connection as _, PgPool};
 pub use error::{Doing, Result, StoreError};
 use statement::{Columns, Fetch, Run};
 
-/// How the broker talks to PostgreSQL: an open write transaction stalls every replica's outbox tail, so
+/// Timeouts of the broker's sessions: an open write transaction stalls every replica's outbox tail, so
 /// nothing may stay open for long.
 const SESSION: [(&str, &str); 3] =
     [("statement_timeout", "30s"), ("lock_timeout", "5s"), ("idle_in_transaction_session_timeout", "10s")];
 
-/// By what PostgreSQL knows the sessions of brokers.
+/// The name of the broker's sessions in `pg_stat_activity`.
 pub const APPLICATION: &str = "brokkr-broker";
 
-/// How long a connection that is given back may take to answer.
-const SILENT: Duration = Duration::from_secs(5);
+/// How long a connection that returns to the pool may take to respond to a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads the address of the database.
+/// Parses the URL of the database.
 pub fn connect_options(url: &str) -> Result<PgConnectOptions> {
     PgConnectOptions::from_str(url).doing("read the address of the database")
 }
 
-/// The pool of a serving broker.
+/// Connects a pool to the database.
 pub async fn connect(url: &str, connections: u32) -> Result<PgPool> {
     let options = connect_options(url)?.application_name(APPLICATION).options(SESSION);
     PgPoolOptions::new()
@@ -76,11 +76,11 @@ pub async fn connect(url: &str, connections: u32) -> Result<PgPool> {
         // Load shedding: a request without a connection by then is refused and may be retried.
         .acquire_timeout(Duration::from_secs(3))
         .idle_timeout(Duration::from_secs(300))
-        // A request that was given up may leave a connection to a server that no longer says anything. Asked without a
-        // limit whether it is still good, it would take its place in the pool for as long as the kernel hopes.
+        // A cancelled request may leave a connection to a server that no longer responds. Without a timeout,
+        // the ping would occupy a place in the pool until TCP gives up.
         .after_release(|connection, _| {
             Box::pin(async move {
-                match tokio::time::timeout(SILENT, connection.ping()).await {
+                match tokio::time::timeout(PING_TIMEOUT, connection.ping()).await {
                     Ok(answered) => answered.map(|()| true),
                     Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
                 }
@@ -91,14 +91,14 @@ pub async fn connect(url: &str, connections: u32) -> Result<PgPool> {
         .doing("connect to the database")
 }
 
-/// A digest as it is stored. The column is checked to hold 32 bytes.
+/// Reads a stored digest. A CHECK ensures that the column has 32 bytes.
 fn checksum(bytes: &[u8]) -> Checksum {
     let mut digest = [0u8; 32];
     digest.copy_from_slice(&bytes[..32]);
     Checksum(digest)
 }
 
-/// A value of a column that a CHECK or this program's own writing keeps readable.
+/// Parses a column that has only known values, because of a CHECK or because only the broker writes it.
 fn known<T: std::str::FromStr>(text: &str) -> Result<T, sqlx::Error> {
     text.parse().map_err(|_| sqlx::Error::Decode(format!("{text:?} is not a known value").into()))
 }

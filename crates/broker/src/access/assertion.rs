@@ -112,7 +112,7 @@ impl Assertions {
         let digest = Checksum::of(token.as_bytes());
         if let Some(known) = self.verified.get(&digest).await
             && known.until > now
-            && counts(index, known.id, &known.public_key)
+            && is_current_key(index, known.id, &known.public_key)
         {
             return Ok(known);
         }
@@ -120,12 +120,14 @@ impl Assertions {
         let public_key = key(index, claimed).ok_or(BadAssertion::UnknownAgent(claimed))?;
         let (claims, signed_with, until) = match self.decode(token, &public_key) {
             Ok(claims) => (claims, Arc::clone(&public_key), i64::MAX),
-            Err(invalid) => self.decode_with_others(pool, token, claimed, &public_key, now, invalid).await?,
+            Err(invalid) => {
+                self.decode_with_other_keys(pool, token, claimed, &public_key, now, invalid).await?
+            }
         };
         if claims.iss != claimed || claims.sub != claimed {
             return Err(BadAssertion::Subject(claimed));
         }
-        // The caller chooses these numbers: they may be anything.
+        // The caller chooses these numbers, so the subtraction may overflow.
         let lifetime = claims.exp.checked_sub(claims.iat);
         if lifetime.is_none_or(|seconds| seconds > ASSERTION_SECONDS)
             || claims.iat > now + LEEWAY
@@ -146,7 +148,7 @@ impl Assertions {
         pool: &PgPool,
         caller: &AgentCaller,
     ) -> Result<bool, Arc<StoreError>> {
-        if counts(index, caller.id, &caller.public_key) {
+        if is_current_key(index, caller.id, &caller.public_key) {
             return Ok(true);
         }
         let Some(key) = key(index, caller.id) else { return Ok(false) };
@@ -159,7 +161,7 @@ impl Assertions {
     }
 
     /// Tries the other keys of the agent; returns the matching one and its expiry.
-    async fn decode_with_others(
+    async fn decode_with_other_keys(
         &self,
         pool: &PgPool,
         token: &str,
@@ -172,12 +174,12 @@ impl Assertions {
             return Err(BadAssertion::Invalid(agent, invalid));
         }
         let keys = self.keys.find(pool, agent, public_key).await.map_err(BadAssertion::Store)?;
-        let fits = |known: &AgentKey| {
+        let matching = |known: &AgentKey| {
             let until = known.until.map_or(i64::MAX, |until| until.as_second());
             let claims = (until > now).then(|| self.decode(token, &known.key).ok()).flatten()?;
             Some((claims, Arc::clone(&known.key), until))
         };
-        keys.iter().find_map(fits).ok_or(BadAssertion::Invalid(agent, invalid))
+        keys.iter().find_map(matching).ok_or(BadAssertion::Invalid(agent, invalid))
     }
 }
 
@@ -186,7 +188,7 @@ fn key(index: &Index, agent: AgentId) -> Option<Arc<[u8]>> {
     index.snapshot().agent(agent).map(|facts| Arc::from(&facts.public_key[..]))
 }
 
-fn counts(index: &Index, agent: AgentId, key: &[u8]) -> bool {
+fn is_current_key(index: &Index, agent: AgentId, key: &[u8]) -> bool {
     index.snapshot().agent(agent).is_some_and(|facts| facts.public_key[..] == *key)
 }
 

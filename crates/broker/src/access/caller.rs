@@ -19,9 +19,9 @@ pub enum Caller {
 #[derive(Clone, Debug)]
 pub struct AgentCaller {
     pub id: AgentId,
-    /// The agent's key when the assertion was verified; a long poll checks that it still is.
+    /// The agent's key when the assertion was verified; a long poll checks that it is still the current one.
     pub public_key: Arc<[u8]>,
-    /// The key that signed: the same, or the previous one while the agent rotates its key.
+    /// The key that signed the assertion: `public_key`, or the previous one during a rotation.
     pub signed_with: Arc<[u8]>,
     /// When the assertion, or the old key that signed it, expires (Unix seconds).
     pub until: i64,

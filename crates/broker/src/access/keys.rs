@@ -1,7 +1,7 @@
 //! Keys of agents that are not in the index: the previous one, and one that was registered a moment ago.
 //!
-//! Read only if a signature does not match the current key, and cached for a second: forged assertions cause one query a
-//! second per agent, not one per request.
+//! They are read only if a signature does not match the current key, and cached for a second: forged
+//! assertions cause at most one query per second and agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,10 @@ impl AgentKeys {
         &self,
         pool: &PgPool,
         agent: AgentId,
-        counts: &[u8],
+        current_key: &[u8],
     ) -> Result<Arc<Vec<AgentKey>>, Arc<StoreError>> {
-        let look = async { agent_keys_fetch(pool, agent).await.map(Arc::new) };
-        self.known.try_get_with((agent, Checksum::of(counts)), look).await.map_err(|error| Arc::clone(&error))
+        let fetch = async { agent_keys_fetch(pool, agent).await.map(Arc::new) };
+        let key = (agent, Checksum::of(current_key));
+        self.known.try_get_with(key, fetch).await.map_err(|error| Arc::clone(&error))
     }
 }

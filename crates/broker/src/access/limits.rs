@@ -1,8 +1,9 @@
-//! Rate limits. Per principal, in separate buckets for reading, writing and polling, so that a caller in a loop disturbs
-//! no one else. Per address only for requests that fail to authenticate: fifty thousand agents behind one address are
-//! fifty thousand principals.
+//! Rate limits. Each principal has separate buckets for reading, writing and polling, so that a caller in a
+//! loop does not affect others. Only requests that fail to authenticate are limited per address: fifty
+//! thousand agents behind one address are fifty thousand principals.
 //!
-//! Counted in memory, per replica. The number of entries is bounded; an evicted principal begins with a full bucket.
+//! Requests are counted in memory, per replica. The number of entries is bounded; an evicted principal begins
+//! with a full bucket.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -21,15 +22,15 @@ use crate::error::ApiError;
 /// The largest number of principals and addresses in memory.
 const CAPACITY: u64 = 200_000;
 const EVICTED_AFTER: Duration = Duration::from_secs(120);
-/// Refused callers are asked to return spread over this many seconds.
+/// Retries of refused callers are spread over this many seconds.
 const SPREAD: u64 = 10;
 
-/// Failures of one address: per second in the long run, and at once.
+/// Authentication failures allowed per address: rate per second, and burst.
 const FAILURES: (u32, u32) = (20, 200);
-/// How long an address is blocked that fails too often.
+/// How long an address that fails too often is blocked.
 const BLOCKED_FOR: Duration = Duration::from_secs(5);
 
-/// What a request counts as.
+/// The bucket that a request is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bucket {
     Reading,
@@ -54,7 +55,7 @@ impl Bucket {
         }
     }
 
-    /// Requests per second in the long run, and at once.
+    /// Returns the allowed rate per second, and the allowed burst.
     fn allowed(self) -> (u32, u32) {
         match self {
             Self::Reading | Self::Writing => (1000, 5000),
@@ -65,8 +66,8 @@ impl Bucket {
 
     fn limiter(self) -> Arc<DefaultDirectRateLimiter> {
         let (rate, burst) = self.allowed();
-        let least = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-        Arc::new(RateLimiter::direct(Quota::per_second(least(rate)).allow_burst(least(burst))))
+        let non_zero = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        Arc::new(RateLimiter::direct(Quota::per_second(non_zero(rate)).allow_burst(non_zero(burst))))
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_in_a_loop_is_refused_and_disturbs_neither_others_nor_its_own_writes() {
+    async fn a_caller_in_a_loop_is_refused_without_affecting_others_or_its_own_writes() {
         let limits = RateLimits::new(true);
         let (one, other) = (agent(), agent());
         let mut refused = 0;

@@ -13,7 +13,7 @@ use crate::error::ApiError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
-/// What is known of a request besides its caller.
+/// The properties of a request other than its caller.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub request_id: String,
@@ -33,8 +33,8 @@ impl Origin {
     }
 }
 
-/// Returns the address of the caller: the peer or, behind trusted proxies, the last one in `X-Forwarded-For` that is not
-/// a trusted proxy itself. Anyone may have written the entries before it.
+/// Returns the address of the caller: the peer or, behind trusted proxies, the last address in
+/// `X-Forwarded-For` that is not a trusted proxy itself. Anyone may have written the entries before it.
 #[must_use]
 pub fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
@@ -64,7 +64,7 @@ mod tests {
             }
             address(peer.parse().unwrap(), &headers, &trusted).to_string()
         };
-        assert_eq!(seen("192.0.2.7", &["203.0.113.9"]), "192.0.2.7", "anyone may write that");
+        assert_eq!(seen("192.0.2.7", &["203.0.113.9"]), "192.0.2.7", "anyone can send this header");
         assert_eq!(seen("10.1.2.3", &["203.0.113.9"]), "203.0.113.9");
         assert_eq!(seen("10.1.2.3", &["1.1.1.1, 203.0.113.9, 10.9.9.9"]), "203.0.113.9");
         assert_eq!(seen("10.1.2.3", &["1.1.1.1", "203.0.113.9"]), "203.0.113.9");

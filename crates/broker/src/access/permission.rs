@@ -18,7 +18,7 @@ pub enum Permission {
     Agent,
     /// The agent that the path names, or an API token that has this role.
     AgentOr(Role),
-    /// Any agent, if the handler finds that the object concerns it; or an API token that has this role.
+    /// Any agent, if the handler finds that the object affects it; or an API token that has this role.
     AnyAgentOr(Role),
 }
 
@@ -51,7 +51,7 @@ pub fn allow(
     };
     match (permission, caller) {
         (Permission::Public, _) | (Permission::AnyAgentOr(_), Caller::Agent(_)) => Ok(()),
-        (Permission::Agent | Permission::AgentOr(_), Caller::Agent(agent)) => itself(agent, named),
+        (Permission::Agent | Permission::AgentOr(_), Caller::Agent(agent)) => check_named(agent, named),
         (Permission::Agent, Caller::Token(_)) => {
             Err(ApiError::new(ErrorCode::BRK1002, "only the agent itself may do this"))
         }
@@ -62,8 +62,8 @@ pub fn allow(
     }
 }
 
-/// Another agent gets 404.
-fn itself(agent: &AgentCaller, named: Option<&str>) -> Result<(), ApiError> {
+/// Checks that the path names the calling agent. Other agents get 404.
+fn check_named(agent: &AgentCaller, named: Option<&str>) -> Result<(), ApiError> {
     let named = named.and_then(|text| text.parse::<AgentId>().ok());
     if named == Some(agent.id) { Ok(()) } else { Err(ApiError::not_found("agent")) }
 }

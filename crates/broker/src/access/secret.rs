@@ -34,7 +34,7 @@ impl Secret {
     #[must_use]
     pub fn generate(kind: SecretKind) -> Self {
         let mut bytes = [0u8; 32];
-        // Without randomness, nothing is safe.
+        // Without random bytes there is no safe way to continue.
         SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes");
         let body = format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(bytes));
         let checksum = checksum(&body);

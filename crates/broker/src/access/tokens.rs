@@ -1,4 +1,4 @@
-//! A cache of API tokens, for a few seconds: a busy pipeline must not cost a query per request.
+//! Caches API tokens for a few seconds, so that a busy pipeline does not cost a query per request.
 //!
 //! A revoked token is refused at once by the replica that revoked it, and by the others within [`CACHED_FOR`]. The guard
 //! checks the expiry each time. Misses are not cached.
@@ -34,7 +34,7 @@ impl Default for Tokens {
 
 /// Why a token or project is not cached.
 #[derive(Debug)]
-enum Nothing {
+enum Miss {
     Absent,
     Failed(Arc<StoreError>),
 }
@@ -42,26 +42,26 @@ enum Nothing {
 impl Tokens {
     /// Returns the owner of the token with this hash, unless it was revoked. Concurrent requests share one query.
     pub async fn find(&self, pool: &PgPool, hash: [u8; 32]) -> Result<Option<Arc<WhoAmI>>, Arc<StoreError>> {
-        let look = async {
+        let fetch = async {
             match api_token_find(pool, &hash).await {
                 Ok(Some(who)) => Ok(Arc::new(who)),
-                Ok(None) => Err(Nothing::Absent),
-                Err(error) => Err(Nothing::Failed(Arc::new(error))),
+                Ok(None) => Err(Miss::Absent),
+                Err(error) => Err(Miss::Failed(Arc::new(error))),
             }
         };
-        found(self.known.try_get_with(hash, look).await)
+        found(self.known.try_get_with(hash, fetch).await)
     }
 
     /// Returns whether the project exists.
     pub async fn project_exists(&self, pool: &PgPool, project: &str) -> Result<bool, Arc<StoreError>> {
-        let look = async {
+        let fetch = async {
             match project_exists(pool, project).await {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(Nothing::Absent),
-                Err(error) => Err(Nothing::Failed(Arc::new(error))),
+                Ok(false) => Err(Miss::Absent),
+                Err(error) => Err(Miss::Failed(Arc::new(error))),
             }
         };
-        Ok(found(self.projects.try_get_with_by_ref(project, look).await)?.is_some())
+        Ok(found(self.projects.try_get_with_by_ref(project, fetch).await)?.is_some())
     }
 
     /// Removes a token that was revoked here.
@@ -77,12 +77,12 @@ impl Tokens {
     }
 }
 
-fn found<T>(looked: Result<T, Arc<Nothing>>) -> Result<Option<T>, Arc<StoreError>> {
-    match looked {
+fn found<T>(fetched: Result<T, Arc<Miss>>) -> Result<Option<T>, Arc<StoreError>> {
+    match fetched {
         Ok(found) => Ok(Some(found)),
-        Err(nothing) => match &*nothing {
-            Nothing::Absent => Ok(None),
-            Nothing::Failed(error) => Err(Arc::clone(error)),
+        Err(miss) => match &*miss {
+            Miss::Absent => Ok(None),
+            Miss::Failed(error) => Err(Arc::clone(error)),
         },
     }
 }

@@ -14,7 +14,7 @@ use crate::state::Broker;
 use crate::store::failures;
 
 /// How long a scrape waits for a database connection.
-const ACQUIRE: Duration = Duration::from_secs(1);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct State {
@@ -100,7 +100,7 @@ async fn database(registry: &mut Registry, broker: &Broker) -> bool {
     );
     let started = Instant::now();
     // An acquired connection is released at once; a timeout counts as one second.
-    let reachable = matches!(tokio::time::timeout(ACQUIRE, pool.acquire()).await, Ok(Ok(_)));
+    let reachable = matches!(tokio::time::timeout(ACQUIRE_TIMEOUT, pool.acquire()).await, Ok(Ok(_)));
     seconds(
         registry,
         "database_wait_seconds",

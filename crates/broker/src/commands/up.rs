@@ -123,7 +123,7 @@ fn certify(folder: &Path, names: &[String]) -> Result<()> {
 
     write_private(folder, AUTHORITY, &authority.pem())?;
     write_private(folder, CERTIFICATE, &certificate.pem())?;
-    // Last: if it exists, the others do, too.
+    // Written last: if the key exists, the other files exist, too.
     write_private(folder, KEY, &key.serialize_pem())
 }
 

@@ -46,8 +46,8 @@ impl AuditRecord {
 /// The predecessor of the first link of a chain.
 pub const ROOT: Checksum = Checksum([0; 32]);
 
-/// Returns the link of an entry that follows `previous`. Each field is hashed with its length, so that no two entries
-/// hash alike.
+/// Returns the link of an entry that follows `previous`. Each field is hashed with its length, so that
+/// different entries never hash the same bytes.
 #[must_use]
 pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
     let mut hash = Sha256::new();
@@ -128,7 +128,7 @@ mod tests {
         let links: std::collections::HashSet<Checksum> =
             changes.iter().map(|change| link_of(change)).collect();
         assert_eq!(links.len(), changes.len());
-        // Moving a letter from one field to the next is another entry.
+        // Moving a letter from one field to the next changes the link.
         let moved = link_of(&|entry| {
             entry.principal = "token:1c".into();
             entry.name = "i".into();

@@ -25,7 +25,7 @@ pub struct EncodedEnvelope {
 pub struct DesiredObject {
     pub object: ObjectFacts,
     pub removal: Option<Removal>,
-    /// What the stack's project may do on the agent. Nothing: what the agent holds of it is frozen.
+    /// What the stack's project may do on the agent. With `Nothing`, the stack is frozen there.
     pub right: Right,
     pub targeted_at: Timestamp,
     pub released_at: Timestamp,
@@ -47,9 +47,9 @@ pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> 
     let targeted_since = reasons.iter().map(|reason| reason.since).min();
     let removal = match targeted_since {
         Some(_) => None,
-        // What the agent does not hold needs no removal, and so no marker per agent is ever stored.
+        // An agent that does not hold the stack needs no removal, so no marker per agent is stored.
         None if !agent.holds(stack.id) => return None,
-        // A grant that was withdrawn freezes: taking rights away must not take anything down.
+        // A withdrawn grant freezes the stack: revoking rights must not delete anything.
         None if right == Right::Nothing => None,
         None if stack.deleted && object.keeps_resources => Some(Removal::Released),
         None if stack.deleted => Some(Removal::Deleted),
@@ -60,7 +60,7 @@ pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> 
 }
 
 /// Returns the target state of an agent. `stacks` has to contain every stack that may reach the agent and every known
-/// one that it holds; others do no harm, order and repetition do not matter.
+/// stack that it holds. Other stacks, the order and duplicates do not matter.
 #[must_use]
 pub fn envelope<'a>(
     installation: InstallationId,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_reaches_by_name_or_by_selector_and_is_ordered_by_sequence_id() {
+    fn stacks_reach_an_agent_by_name_or_selector_and_are_ordered_by_sequence_id() {
         let agent = agent();
         let stacks = [
             selecting(stack("by-selector", 9), "env=prod", 1),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn e1_a_deleted_stack_is_a_removal_for_those_who_hold_it_and_nothing_for_others() {
+    fn e1_a_deleted_stack_is_a_removal_for_agents_that_hold_it_and_nothing_for_others() {
         let agent = agent();
         let mut deleted = explicitly(stack("gone", 7), &agent, 1);
         deleted.deleted = true;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn targeting_again_turns_a_removal_round() {
+    fn targeting_again_cancels_a_removal() {
         let agent = agent();
         let stack = stack("web", 7);
         let agent = agent.holding(vec![stack.id]);
@@ -243,10 +243,10 @@ mod tests {
         let installation = InstallationId::generate();
         let one = explicitly(stack("one", 1), &agent, 1);
         let two = explicitly(stack("two", 2), &agent, 1);
-        let there = encode(&envelope(installation, &agent, [&one, &two]));
-        let back = encode(&envelope(installation, &agent, [&two, &one, &two]));
-        assert_eq!(there, back);
-        assert_eq!(there.etag, format!("\"{}\"", Checksum::of(&there.bytes)));
+        let in_order = encode(&envelope(installation, &agent, [&one, &two]));
+        let shuffled = encode(&envelope(installation, &agent, [&two, &one, &two]));
+        assert_eq!(in_order, shuffled);
+        assert_eq!(in_order.etag, format!("\"{}\"", Checksum::of(&in_order.bytes)));
     }
 
     fn granting(mut stack: StackFacts, grants: &[(&str, &str, &str)]) -> StackFacts {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_is_withdrawn_freezes_what_is_held_and_removes_nothing() {
+    fn a_withdrawn_grant_freezes_held_stacks_and_removes_nothing() {
         let agent = agent();
         let mut stack = of_shop(&agent, &[]);
         let holder = agent.holding(vec![stack.id]);
@@ -294,7 +294,11 @@ mod tests {
             assert_eq!((frozen[0].removal, frozen[0].grant.clone()), (None, Some(Grant::default())));
         }
         let again = of(&holder, &[granting(stack, &[("*", "a", "a/brokkr-a")])]);
-        assert_eq!(again[0].removal, Some(Removal::Deleted), "what was due is done once it may be");
+        assert_eq!(
+            again[0].removal,
+            Some(Removal::Deleted),
+            "the pending removal happens once a grant allows it"
+        );
     }
 
     #[test]

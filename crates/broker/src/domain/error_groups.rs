@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_more_than_the_report_around_it() {
+    fn the_reason_of_an_object_wins_over_the_reason_of_its_report() {
         let mut report_of_stack = report(Reason::Fenced);
         report_of_stack.reason = Reason::Stopped;
         assert_eq!(error_group(&report_of_stack).reason, Reason::Fenced);

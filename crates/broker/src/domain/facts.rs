@@ -30,14 +30,14 @@ pub struct AgentFacts {
 }
 
 impl AgentFacts {
-    /// Keeps the held stacks sorted and their digest current.
+    /// Returns the agent with these held stacks.
     #[must_use]
     pub fn holding(mut self, stacks: Vec<StackId>) -> Self {
         self.hold(stacks);
         self
     }
 
-    /// Replaces the held stacks.
+    /// Replaces the held stacks: keeps them sorted and their digest current.
     pub fn hold(&mut self, mut stacks: Vec<StackId>) {
         stacks.sort_unstable();
         stacks.dedup();
@@ -95,7 +95,7 @@ impl StackFacts {
         self
     }
 
-    /// Returns whether anything was ever submitted to it.
+    /// Returns whether anything was ever submitted to the stack.
     #[must_use]
     pub fn has_object(&self) -> bool {
         self.newest.is_some()

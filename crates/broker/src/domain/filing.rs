@@ -9,9 +9,9 @@ use brokkr_api::{AgentId, EventId, StackId};
 use super::error_groups::{ErrorGroup, error_group};
 
 const LONGEST_TEXT: usize = 4096;
-/// Words of newer agents: transitions, reasons, conditions.
+/// The longest transition, reason or condition that a newer agent may introduce.
 const LONGEST_WORD: usize = 64;
-/// Agents report six. A broken one must not fill the database.
+/// Agents report six conditions. A broken agent must not fill the database.
 const CONDITIONS: usize = 20;
 
 /// A report with the project of its stack, and the group of errors that it belongs to.
@@ -19,26 +19,26 @@ const CONDITIONS: usize = 20;
 pub struct Filed {
     pub project: String,
     pub report: Report,
-    /// Only of failures.
+    /// Set for failures only.
     pub group: Option<ErrorGroup>,
 }
 
 impl Filed {
     #[must_use]
     pub fn new(project: String, report: Report) -> Self {
-        let wrong =
+        let is_failure =
             matches!(report.transition, Transition::Failed | Transition::Degraded | Transition::Blocked);
-        let group = wrong.then(|| error_group(&report));
+        let group = is_failure.then(|| error_group(&report));
         Self { project, report, group }
     }
 }
 
 /// Returns the reports that can be stored, and the ids of those that cannot. One bad report must not block the others:
-/// the agent would send the same batch for ever.
+/// the agent would send the same batch forever.
 #[must_use]
 pub fn sift(agent: AgentId, reports: Vec<Report>) -> (Vec<Report>, Vec<EventId>) {
     let (mut kept, mut refused) = (Vec::with_capacity(reports.len()), Vec::new());
-    // Twice in one batch is once.
+    // A report that is repeated in one batch is stored once.
     let mut seen = HashSet::new();
     for mut report in reports {
         if report.derived_id(agent) != report.id || !is_word(&report.transition) {
@@ -59,7 +59,8 @@ fn fits(word: &str) -> bool {
     (1..=LONGEST_WORD).contains(&word.len()) && word.chars().all(|character| character.is_ascii_graphic())
 }
 
-/// Shortens what is too long, names a gap, and drops what PostgreSQL cannot store. The id does not depend on texts.
+/// Shortens long texts, mentions dropped reports, and removes what PostgreSQL cannot store. The id stays
+/// valid: it does not depend on texts.
 fn trim(report: &mut Report) {
     trim_reason(&mut report.reason);
     if report.dropped > 0 {

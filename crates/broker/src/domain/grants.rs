@@ -1,8 +1,9 @@
-//! What projects may do on agents: the only place that decides it at the broker. The agent checks again before it writes.
+//! Decides what projects may do on agents. No other part of the broker decides it; the agent checks again
+//! before it writes.
 //!
 //! The project `default` may do everything until it has a grant. Every other project may do nothing without one. If several
 //! grants of a project cover an agent, the oldest determines the account; those with the same account add up, the others
-//! do not count on that agent.
+//! are ignored on that agent.
 
 use std::sync::Arc;
 

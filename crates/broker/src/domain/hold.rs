@@ -2,15 +2,15 @@
 
 use http::Method;
 
-/// The gap that a raise leaves above every id that is known to be issued. It covers ids that were issued in the lost time
-/// and that no agent reports.
+/// The gap that a raise leaves above every id that is known to be issued. It covers ids that were issued
+/// after the backup and that no agent reports.
 pub const GAP: i64 = 1_000_000;
-/// The gap is at least this much for each second since the database last issued an id. Otherwise two restores of the same
-/// backup, of which no agent has heard, would continue from the same id. Enough for two thousand submissions a second,
-/// and a raise every ten minutes.
+/// The gap is at least this much for each second since the database last issued an id. Otherwise two restores
+/// of the same backup, with no agent contact in between, would continue from the same id. Enough for two
+/// thousand submissions a second, and a raise every ten minutes.
 pub const GAP_PER_SECOND: i64 = 2_000;
-/// A claim that is further above the database's id is ignored: no one published that much in the lost time, and a single
-/// agent must not be able to exhaust the ids.
+/// A claim that is further above the database's id is ignored: no one published that much after the backup,
+/// and a single agent must not be able to exhaust the ids.
 pub const MAX_PLAUSIBLE_GAP: i64 = 1_000_000_000_000;
 
 /// The nouns that users may change while on hold: those that affect no target state. Everything else, new routes
@@ -26,8 +26,8 @@ pub fn is_allowed_on_hold(method: &Method, path: &str) -> bool {
     let mut parts = path.trim_start_matches('/').split('/').skip(2);
     let noun = parts.next().unwrap_or_default();
     // The keys of the agent that caused the hold may have to be revoked.
-    let shuts_out = noun == "agents" && parts.nth(1) == Some("keys");
-    WRITABLE_ON_HOLD.contains(&noun) || shuts_out
+    let revokes_keys = noun == "agents" && parts.nth(1) == Some("keys");
+    WRITABLE_ON_HOLD.contains(&noun) || revokes_keys
 }
 
 /// Where epoch and sequence ids continue.
@@ -40,7 +40,7 @@ pub struct Raised {
     pub sequence: i64,
 }
 
-/// What the database knows. Times are Unix seconds, by its clock.
+/// The ids that the database issued. Times are Unix seconds, by its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseIds {
     pub epoch: i64,
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_a_target_state_waits_and_the_rest_goes_on() {
+    fn on_hold_changes_of_target_states_are_refused_and_the_rest_is_allowed() {
         for (method, path, passes) in [
             (Method::GET, "/api/v1/stacks", true),
             (Method::PUT, "/api/v1/stacks/web", false),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_claims_the_last_id_does_not_use_the_ids_up() {
+    fn an_agent_that_claims_the_last_id_does_not_exhaust_the_ids() {
         let database = |epoch| DatabaseIds { epoch, sequence: 7, at: 5 };
         let raised = Raised { epoch: 5, highest: 9, sequence: 9 + GAP };
         assert_eq!(raise(database(1), 5, [i64::MAX, 9]), raised);
@@ -101,26 +101,26 @@ mod tests {
         assert_eq!(later.sequence, 7 + 1000 * GAP_PER_SECOND);
     }
 
-    /// A history of submissions, backups, restores and raises. The database forgets; the agents do not.
+    /// A step of a history. A restore makes the database forget; the agents do not.
     #[derive(Clone, Debug)]
-    enum Happens {
+    enum Step {
         Submit { received_by_agent: bool },
         Backup,
         RestoreAndRaise { which: usize },
     }
 
-    fn happens() -> impl Strategy<Value = Happens> {
+    fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            5 => any::<bool>().prop_map(|received_by_agent| Happens::Submit { received_by_agent }),
-            1 => Just(Happens::Backup),
-            2 => any::<usize>().prop_map(|which| Happens::RestoreAndRaise { which }),
+            5 => any::<bool>().prop_map(|received_by_agent| Step::Submit { received_by_agent }),
+            1 => Just(Step::Backup),
+            2 => any::<usize>().prop_map(|which| Step::RestoreAndRaise { which }),
         ]
     }
 
     proptest! {
         #[test]
         fn a4_ids_and_epochs_stay_unique_over_any_history_of_restores(
-            history in proptest::collection::vec(happens(), 1..200),
+            history in proptest::collection::vec(step(), 1..200),
             clock in proptest::collection::vec(0i64..3, 200),
         ) {
             let mut time = 1_700_000_000;
@@ -129,21 +129,21 @@ mod tests {
             let mut agents = 0;
             let mut ids = std::collections::HashSet::new();
             let mut epochs = std::collections::HashSet::from([1]);
-            for (happened, passed) in history.iter().zip(clock) {
+            for (step, passed) in history.iter().zip(clock) {
                 time += passed;
-                match happened {
-                    Happens::Submit { received_by_agent } => {
+                match step {
+                    Step::Submit { received_by_agent } => {
                         now = DatabaseIds { sequence: now.sequence + 1, at: time, ..now };
-                        prop_assert!(ids.insert(now.sequence), "{} was handed out twice", now.sequence);
+                        prop_assert!(ids.insert(now.sequence), "{} was issued twice", now.sequence);
                         if *received_by_agent {
                             agents = agents.max(now.sequence);
                         }
                     }
-                    Happens::Backup => backups.push(now),
-                    Happens::RestoreAndRaise { which } => {
+                    Step::Backup => backups.push(now),
+                    Step::RestoreAndRaise { which } => {
                         time += 600;
                         let raised = raise(backups[which % backups.len()], time, [agents]);
-                        prop_assert!(epochs.insert(raised.epoch), "epoch {} came twice", raised.epoch);
+                        prop_assert!(epochs.insert(raised.epoch), "epoch {} was used twice", raised.epoch);
                         prop_assert!(raised.sequence > agents);
                         now = DatabaseIds { epoch: raised.epoch, sequence: raised.sequence, at: time };
                     }

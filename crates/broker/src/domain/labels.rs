@@ -53,7 +53,7 @@ impl LabelSet {
         self.0.iter()
     }
 
-    /// For the owner of the shared copies.
+    /// Iterates mutably, so that the index can replace labels by shared copies.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Label> {
         self.0.iter_mut()
     }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_read_in_any_order_and_says_the_same() {
+    fn labels_are_parsed_in_any_order_and_shared() {
         let mut labeller = Labeller::default();
         let read = labeller.read(br#"{"region": "eu", "env": "prod", "gpu": ""}"#).unwrap();
         let labels: Labels =

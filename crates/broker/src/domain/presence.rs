@@ -7,7 +7,7 @@ use jiff::Timestamp;
 pub const LATE_AFTER: u32 = 3;
 /// Missed polls after which an agent is silent.
 pub const SILENT_AFTER: u32 = 10;
-/// The shortest interval that is assumed, also for agents that do not announce one.
+/// The shortest polling interval that is assumed; also used for agents that do not announce one.
 pub const POLL_SECONDS: u32 = 30;
 
 #[must_use]
@@ -23,7 +23,8 @@ pub fn presence(last_seen: Option<Timestamp>, poll_seconds: u32, now: Timestamp)
     }
 }
 
-/// Returns how many polls an agent of this presence has missed: at least, and fewer than. None: it was never seen.
+/// Returns how many polls an agent of this presence has missed, from (inclusive) and to (exclusive); none if
+/// it was never seen.
 #[must_use]
 pub fn missed(presence: Presence) -> Option<(f64, f64)> {
     // A clock that is ahead may have recorded a time in the future.
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_is_judged_by_how_often_it_asks() {
+    fn presence_depends_on_the_polling_interval() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let seen = |ago: i64| Some(Timestamp::from_second(1_000_000 - ago).unwrap());
         for (last_seen, poll_seconds, expected) in [

@@ -3,15 +3,15 @@
 use brokkr_api::tokens::{API_TOKEN_SECONDS, ApiToken, LONGEST_API_TOKEN_SECONDS};
 use jiff::{SignedDuration, Timestamp};
 
-/// The expiry of both.
+/// The expiry of the old and the new token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     pub old: Timestamp,
     pub new: Timestamp,
 }
 
-/// Returns the expiry of both. The old token lasts for the overlap, but never longer than before. The new one lasts as
-/// requested; by default as long as the old one was created for.
+/// Returns the expiry of both tokens. The old token lasts for the overlap, but never longer than before. The
+/// new one lasts as requested; by default as long as the original lifetime of the old one.
 #[must_use]
 pub fn ends(
     old: &ApiToken,
@@ -36,7 +36,7 @@ fn lifetime_of(token: &ApiToken) -> SignedDuration {
     let longest = SignedDuration::from_secs(LONGEST_API_TOKEN_SECONDS.into());
     match token.expires_at {
         Some(end) => end.duration_since(token.created_at).min(longest),
-        // New tokens always expire.
+        // The old token never expires, but new tokens always do.
         None => SignedDuration::from_secs(API_TOKEN_SECONDS.into()),
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_one_lasts_as_long_as_the_old_one_was_made_for() {
+    fn the_new_token_gets_the_original_lifetime_of_the_old_one() {
         assert_eq!(
             ends(&made_for(Some(30)), now(), DAY, None),
             Ends { old: now() + DAY, new: now() + DAY * 30 }
@@ -83,13 +83,13 @@ mod tests {
         assert_eq!(
             ends(&made_for(Some(3650)), now(), DAY, None).new,
             now() + DAY * 366,
-            "no longer than any other"
+            "at most the longest lifetime"
         );
         assert_eq!(ends(&made_for(None), now(), DAY, None).new, now() + DAY * 90);
     }
 
     #[test]
-    fn the_old_one_never_outlives_its_own_end() {
+    fn the_old_token_never_outlives_its_own_expiry() {
         for (days, overlap, left) in [(11, 7, 1), (30, 7, 7), (30, 0, 0), (11, 1, 1)] {
             assert_eq!(
                 ends(&made_for(Some(days)), now(), DAY * overlap, None).old,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_not_brought_back_to_life() {
+    fn an_expired_or_revoked_token_is_not_valid() {
         assert!(is_valid(&made_for(None), now()) && is_valid(&made_for(Some(11)), now()));
         assert!(!is_valid(&made_for(Some(10)), now()));
         assert!(!is_valid(&ApiToken { revoked_at: Some(now()), ..made_for(None) }, now()));

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_highest_serves_and_equals_hold() {
+    fn the_highest_count_wins_and_equal_counts_are_refused() {
         let (mine, other) = (InstanceId::generate(), InstanceId::generate());
         let known = SessionFacts { count: 3, instance: Some(mine), tied: false };
         assert_eq!(refusal(known, Session { count: 3, instance: mine }), None);

@@ -42,7 +42,7 @@ pub fn state(
         (Some((_, None)), None) => State::Pending,
         (Some((wanted, None)), Some((sequence, transition))) => match transition {
             _ if sequence < wanted => State::Pending,
-            // Removed once, and wanted again: what was reported is about the removal.
+            // Targeted again after a removal: the report is about the removal.
             Transition::Removed => State::Pending,
             transition => state_after(transition),
         },

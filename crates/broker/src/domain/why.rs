@@ -4,7 +4,7 @@
 //! | file     | contents                                                          |
 //! |----------|-------------------------------------------------------------------|
 //! | `agent`  | problems of the agent itself                                      |
-//! | `cause`  | which cause a reported reason maps to                          |
+//! | `cause`  | which cause a reported reason maps to                             |
 //! | `misses` | which labels keep a selector from matching                        |
 //! | `advice` | what to do next, for each cause                                   |
 
@@ -165,10 +165,10 @@ fn delivering(
         }));
     };
     objects(report, evidence);
-    let fight = condition(report, ConditionKind::Contested, ConditionStatus::True);
+    let contest = condition(report, ConditionKind::Contested, ConditionStatus::True);
     let changed = condition(report, ConditionKind::Drifted, ConditionStatus::True);
     evidence.extend(
-        fight
+        contest
             .into_iter()
             .chain(changed)
             .map(|condition| format!("{}: {}", condition.kind, condition.message)),
@@ -206,11 +206,11 @@ fn delivering(
             .filter(|trouble| trouble.cause != Cause::AgentRefused || case.seen.presence != Presence::Fresh)
             .map(|trouble| Broken { hop: Hop::Reported, ..trouble })
             // Every hop was passed, but another manager keeps changing the objects.
-            .or_else(|| Some(advised(case, Hop::Applied, Cause::Contested, fight?.message.clone()))),
+            .or_else(|| Some(advised(case, Hop::Applied, Cause::Contested, contest?.message.clone()))),
     }
 }
 
-/// A pending prune or removal, or a frozen stack.
+/// Explains a pending prune or removal, or a frozen stack.
 fn blocked(case: &Case<'_>, report: &LastReport) -> Broken {
     let waits = condition(report, ConditionKind::PrunePending, ConditionStatus::True);
     let of_condition = waits.map(|condition| condition.message.clone()).filter(|message| !message.is_empty());

@@ -38,8 +38,8 @@ pub fn can_see_all(caller: &Caller) -> bool {
     matches!(caller, Caller::Token(token) if token.role.is_over_installation())
 }
 
-/// Returns whether the caller sees the agent: tokens of a project see the agents granted to it. An agent that calls
-/// was checked by the guard.
+/// Returns whether the caller sees the agent: tokens of a project see the agents granted to it. Agents as
+/// callers were checked by the guard.
 pub fn can_see(snapshot: &Snapshot, caller: &Caller, agent: AgentId) -> bool {
     let Caller::Token(token) = caller else { return true };
     if can_see_all(caller) {

@@ -205,9 +205,9 @@ pub async fn deployment_object_content(
         Caller::Token(_) => return Err(missing()),
         Caller::Agent(agent) => {
             // Only a refusal can be wrong because this replica is behind.
-            if !concerns(&broker, agent.id, &stored) {
+            if !may_read(&broker, agent.id, &stored) {
                 broker.catch_up_for(&caller, position(&headers)?).await?;
-                if !concerns(&broker, agent.id, &stored) {
+                if !may_read(&broker, agent.id, &stored) {
                     return Err(missing());
                 }
             }
@@ -231,10 +231,10 @@ pub async fn deployment_object_content(
     } else {
         Body::from(stored.content.clone()).into_response()
     };
-    let answer = response.headers_mut();
-    answer.insert(CONTENT_TYPE, HeaderValue::from_static(YAML_MEDIA_TYPE));
-    answer.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
-    answer.insert(ETAG, text(&etag));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(YAML_MEDIA_TYPE));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable"));
+    headers.insert(ETAG, text(&etag));
     Ok(response)
 }
 
@@ -257,7 +257,7 @@ async fn without_secrets(stored: Arc<StoredObject>) -> ApiResult<Option<String>>
 
 /// Returns whether an active agent may read the object: it is in its target state, or a version of a stack that it
 /// holds.
-fn concerns(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
+fn may_read(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
     let snapshot = broker.index.snapshot();
     let Some(agent) = snapshot.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
         return false;

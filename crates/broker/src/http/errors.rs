@@ -51,17 +51,17 @@ async fn list(
     stack: Option<StackId>,
     paging: &Paging,
 ) -> ApiResult<Json<Page<ErrorGroup>>> {
-    let after = paging.after.as_deref().map(read).transpose()?;
+    let after = paging.after.as_deref().map(decode).transpose()?;
     let groups = error_group_list(&broker.pool, project, stack, after, paging.limit()).await?;
-    let page = Page::cut(groups, paging.limit(), |(place, _)| written(place));
+    let page = Page::cut(groups, paging.limit(), |(cursor, _)| encode(cursor));
     Ok(Json(page.map(|(_, group)| group)))
 }
 
-fn written(place: &GroupCursor) -> String {
-    format!("{}.{}", place.count, URL_SAFE_NO_PAD.encode(&place.key))
+fn encode(cursor: &GroupCursor) -> String {
+    format!("{}.{}", cursor.count, URL_SAFE_NO_PAD.encode(&cursor.key))
 }
 
-fn read(text: &str) -> ApiResult<GroupCursor> {
+fn decode(text: &str) -> ApiResult<GroupCursor> {
     let bad = || ApiError::unreadable("invalid `after`");
     let (count, key) = text.split_once('.').ok_or_else(bad)?;
     let count: i64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(bad)?;

@@ -41,7 +41,7 @@ mod tests {
         let losses = |pairs| Losses { pairs, examples: Vec::new() };
         let expect = |expect| Expect { expect };
         assert!(expect(None).check(&losses(0)).is_ok());
-        assert!(expect(Some(3)).check(&losses(0)).is_ok(), "done before, and sent again");
+        assert!(expect(Some(3)).check(&losses(0)).is_ok(), "already applied, and repeated");
         assert!(expect(Some(3)).check(&losses(3)).is_ok());
         for (given, pairs) in [(None, 1), (Some(2), 3), (Some(4), 3), (Some(0), 3)] {
             assert!(expect(given).check(&losses(pairs)).is_err(), "{given:?} of {pairs}");

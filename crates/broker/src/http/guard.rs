@@ -41,8 +41,8 @@ pub async fn guard(
         }
         return Ok(response);
     }
-    // Boxed: it has ended when a poll begins to wait.
-    let caller = Box::pin(known(&broker, request.headers(), &origin, bucket)).await?;
+    // Boxed, so that it takes no memory while a poll waits.
+    let caller = Box::pin(identify(&broker, request.headers(), &origin, bucket)).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });
@@ -68,7 +68,8 @@ pub async fn guard(
     Ok(response)
 }
 
-/// Queues an audit entry for a refused request. A database that does not answer is no refusal.
+/// Queues an audit entry for a refused request. A server error, such as an unreachable database, is not a
+/// refusal.
 fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: StatusCode) {
     if status.is_client_error() {
         broker.refusals.push(AuditRecord::new(AuditKind::Refused, Some(caller), origin, status));
@@ -76,7 +77,12 @@ fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: Statu
 }
 
 /// Authenticates the caller and applies its rate limit. Only failures are counted by address: many agents may share one.
-async fn known(broker: &Broker, headers: &HeaderMap, origin: &Origin, bucket: Bucket) -> ApiResult<Caller> {
+async fn identify(
+    broker: &Broker,
+    headers: &HeaderMap,
+    origin: &Origin,
+    bucket: Bucket,
+) -> ApiResult<Caller> {
     match authenticate(broker, headers, origin).await {
         Ok(caller) => {
             broker.access.limits.check_caller(bucket, &caller).await?;
@@ -129,9 +135,9 @@ async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> ApiRes
     if named == token.project {
         return Ok(caller.clone());
     }
-    let there =
+    let allowed =
         token.role.is_over_installation() && broker.access.tokens.project_exists(&broker.pool, named).await?;
-    if !there {
+    if !allowed {
         return Err(missing());
     }
     Ok(Caller::Token(Arc::new(WhoAmI { project: named.to_owned(), ..WhoAmI::clone(token) })))
@@ -141,7 +147,7 @@ async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> ApiRes
     let now = || jiff::Timestamp::now().as_second();
     let mut verdict = broker.access.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
     if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {
-        // The agent may have joined at another replica a moment ago. Anyone can claim to have seen the future, so an
+        // The agent may have joined at another replica a moment ago. Anyone can claim any position, so an
         // unknown agent does not put the installation on hold.
         if broker.progress(wanted).await == Progress::Behind {
             return Err(broker.behind(wanted));

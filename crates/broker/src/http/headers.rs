@@ -27,7 +27,7 @@ pub fn own_capabilities() -> HeaderValue {
     OWN.clone()
 }
 
-/// Returns what the peer announced; nothing if it announced nothing.
+/// Returns the capabilities that the peer announced; none if it announced none.
 pub fn capabilities(headers: &HeaderMap) -> Capabilities {
     let text = headers.get(header::CAPABILITIES).and_then(|value| value.to_str().ok());
     text.map(Capabilities::parse).unwrap_or_default()

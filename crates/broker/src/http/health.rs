@@ -1,8 +1,8 @@
 //! Liveness and readiness of a replica.
 //!
-//! An unreachable database makes a replica neither dead nor unready: it serves agents from memory, and every other
-//! replica uses the same database. A restart would lose that memory, and other replicas could do no more. The
-//! response names the database as a cause instead.
+//! A replica stays alive and ready while the database is unreachable: it serves agents from memory, and every
+//! other replica uses the same database. A restart would lose that memory and would not help. The response
+//! names the database as a cause instead.
 
 use std::time::Duration;
 
@@ -41,9 +41,10 @@ fn health(broker: &Broker) -> Health {
     (status = 503, description = "The process is stuck and must be restarted."),
 ))]
 pub async fn livez(State(broker): BrokerState) -> ApiResult {
-    let still = broker.tail.last_heartbeat().elapsed();
-    if still > STUCK {
-        let detail = format!("the outbox has not been read for {} s; restart this replica", still.as_secs());
+    let since_heartbeat = broker.tail.last_heartbeat().elapsed();
+    if since_heartbeat > STUCK {
+        let detail =
+            format!("the outbox has not been read for {} s; restart this replica", since_heartbeat.as_secs());
         return Err(ApiError::new(ErrorCode::BRK3003, detail));
     }
     Ok(axum::Json(health(&broker)).into_response())

@@ -43,7 +43,7 @@ pub async fn request_scope(State(broker): BrokerState, mut request: Request, nex
     } else {
         tracing::info_span!("request", id, %method, route)
     };
-    // Polls are too many and too uniform to be traced.
+    // Polls are too frequent and too uniform to be traced.
     let trace = if route == target_state::ROUTE {
         tracing::Span::none()
     } else {

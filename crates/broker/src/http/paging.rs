@@ -33,12 +33,12 @@ pub fn limit(given: Option<u32>) -> usize {
     given.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE) as usize
 }
 
-/// The number of rows that are read at once if some are filtered out, and how often one page does that.
+/// The number of rows that a filtered page reads at once, and the maximum number of such reads.
 const CHUNK: usize = 1000;
 const ROUNDS: usize = 20;
 
-/// Reads rows in order, in chunks, until a page of matching items is full. The work is bounded, however few rows
-/// match: then the page ends short, or even empty, with a cursor to read on.
+/// Reads rows in order, in chunks, until a page of matching items is full. The work is bounded: if few rows
+/// match, the page is short or even empty, with a cursor to continue.
 ///
 /// `read` returns rows after a cursor, `cursor_of` the cursor of a row, `to_item` the item of a row if it matches. If all
 /// rows match, no more rows are read than the page holds.

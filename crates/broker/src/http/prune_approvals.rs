@@ -1,4 +1,4 @@
-//! Approvals of prunes that delete more than an agent prunes by itself.
+//! Approvals of prunes that delete more than an agent may delete without approval.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -84,6 +84,6 @@ pub async fn list_prune_approvals(
     let (after, limit) = (cursor(paging.after.as_deref())?, paging.limit());
     let found = prune_approval_list(&broker.pool, project, stack.id, newest, after, limit).await?;
     // The approval for all agents comes first.
-    let place = |approval: &PruneApproval| approval.agent_id.unwrap_or(AgentId(Uuid::nil())).to_string();
-    Ok(Json(Page::cut(found, limit, place)))
+    let cursor_of = |approval: &PruneApproval| approval.agent_id.unwrap_or(AgentId(Uuid::nil())).to_string();
+    Ok(Json(Page::cut(found, limit, cursor_of)))
 }

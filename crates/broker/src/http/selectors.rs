@@ -72,6 +72,6 @@ pub async fn preview_selector(
 fn of_stack(snapshot: &Snapshot, stack: StackId, selector: Selector) -> Option<StackPreview> {
     let stack = snapshot.stack(stack)?;
     let named: Vec<_> = stack.targets.iter().map(|target| target.agent).collect();
-    let there = snapshot.retargeting(stack, &named, &[selector]);
-    Some(StackPreview { gained: there.gained.len(), kept: there.kept.len(), lost: there.lost.len() })
+    let preview = snapshot.retargeting(stack, &named, &[selector]);
+    Some(StackPreview { gained: preview.gained.len(), kept: preview.kept.len(), lost: preview.lost.len() })
 }

@@ -38,13 +38,12 @@ use crate::store::idempotency_keys::{
     idempotency_key_store_on_conn,
 };
 use crate::store::outbox::{OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn};
-
 use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
 use crate::telemetry::TRACES;
 
-/// How long a response waits for this replica's index to include the change. A courtesy: the position says how far it
-/// is.
-const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+/// How long a response waits for this replica's index to include the change. Best effort: a later read
+/// with the returned position waits for the change.
+const INDEX_WAIT: Duration = Duration::from_secs(1);
 
 /// How the result is stored for repeated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,7 +238,7 @@ impl Write {
         if self.notified {
             self.broker.tail.committed(xid);
             let span = tracing::info_span!(target: TRACES, "wait for the index");
-            self.broker.index.reached(position, SHOWN_WITHIN).instrument(span).await;
+            self.broker.index.reached(position, INDEX_WAIT).instrument(span).await;
         }
         Ok(answer(status, body, position))
     }
@@ -247,7 +246,7 @@ impl Write {
 
 /// Returns the digest of a representation.
 pub fn digest(shown: &impl Serialize) -> Checksum {
-    // Plain structs with text keys cannot fail.
+    // Serializing plain structs with text keys cannot fail.
     Checksum::of(&serde_json::to_vec(shown).unwrap_or_default())
 }
 

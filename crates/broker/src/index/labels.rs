@@ -218,12 +218,12 @@ impl StacksBySelector {
             match key_of(selector) {
                 SelectorKey::Pairs(key, values) => {
                     let Some(by_value) = self.by_pair.get_mut(key) else { continue };
-                    values.iter().for_each(|value| take(by_value, value, stack));
+                    values.iter().for_each(|value| remove_from(by_value, value, stack));
                     if by_value.is_empty() {
                         self.by_pair.remove(key);
                     }
                 }
-                SelectorKey::Key(key) => take(&mut self.by_key, key, stack),
+                SelectorKey::Key(key) => remove_from(&mut self.by_key, key, stack),
                 SelectorKey::Others => {
                     self.others.remove(&stack);
                 }
@@ -240,9 +240,9 @@ impl StacksBySelector {
     }
 }
 
-fn take(places: &mut HashMap<Box<str>, BTreeSet<StackId>>, at: &str, stack: StackId) {
-    if places.get_mut(at).is_some_and(|set| set.remove(&stack) && set.is_empty()) {
-        places.remove(at);
+fn remove_from(sets: &mut HashMap<Box<str>, BTreeSet<StackId>>, key: &str, stack: StackId) {
+    if sets.get_mut(key).is_some_and(|set| set.remove(&stack) && set.is_empty()) {
+        sets.remove(key);
     }
 }
 
@@ -290,8 +290,8 @@ mod tests {
             for (slot, labels) in (0..).zip(&fleet) {
                 let matches = selector.holds(|key| labels.get(key));
                 assert_eq!(selected.contains(slot), matches, "{selector} and {labels:?}");
-                let back = by_selector.candidates(labels).any(|candidate| candidate == *stack);
-                assert!(back || !matches, "{labels:?} must find the stack of {selector}");
+                let found = by_selector.candidates(labels).any(|candidate| candidate == *stack);
+                assert!(found || !matches, "{labels:?} must find the stack of {selector}");
             }
         }
         for (slot, labels) in (0..).zip(&fleet) {

@@ -21,7 +21,7 @@ use crate::domain::grants::{GrantFacts, ProjectGrants};
 use crate::domain::labels::{Label, LabelSet};
 use crate::domain::targeting::reaches;
 
-/// So few that changes meet.
+/// Few enough that changes overlap.
 const AGENTS: u128 = 4;
 const STACKS: u128 = 5;
 const PROJECTS: [&str; 2] = ["default", "shop"];
@@ -89,7 +89,7 @@ prop_compose! {
     ) -> StackFacts {
         let number_of = i64::try_from(number).expect("few");
         let object = newest.map(|(version, published_at)| ObjectFacts {
-            // No two stacks share one, and a deletion is one of its own.
+            // No two stacks share an id, and a deletion marker has its own.
             sequence_id: SequenceId(number_of * 1000 + version + if deleted { 500 } else { 0 }),
             checksum: Checksum([1; 32]),
             parsed_digest: Checksum([2; 32]),
@@ -136,7 +136,7 @@ fn grants() -> impl Strategy<Value = Vec<GrantFacts>> {
     })
 }
 
-/// What happens between two looks of the tail.
+/// The changes between two reads of the tail.
 #[derive(Clone, Debug, Default)]
 struct Batch {
     agents: Vec<AgentFacts>,
@@ -162,7 +162,7 @@ fn several() -> impl Strategy<Value = Batch> {
     })
 }
 
-/// What the database holds.
+/// The content of the database.
 #[derive(Clone, Default)]
 struct Truth {
     agents: BTreeMap<AgentId, AgentFacts>,
@@ -171,21 +171,22 @@ struct Truth {
 }
 
 impl Truth {
-    /// Stores a batch, and reads it as the tail does: what changed, and held stacks that were forgotten.
-    fn take(&mut self, snapshot: &Snapshot, batch: Batch) -> Changes {
+    /// Stores a batch and returns the changes as the tail reads them: changed rows, and held stacks that are
+    /// not in the snapshot.
+    fn store(&mut self, snapshot: &Snapshot, batch: Batch) -> Changes {
         let agents: BTreeMap<_, _> = batch.agents.into_iter().map(|agent| (agent.id, agent)).collect();
-        let mut rang: Vec<StackId> = batch.stacks.iter().map(|stack| stack.id).collect();
+        let mut reread: Vec<StackId> = batch.stacks.iter().map(|stack| stack.id).collect();
         self.agents.extend(agents.clone());
         self.stacks.extend(batch.stacks.into_iter().map(|stack| (stack.id, stack)));
         self.grants = batch.grants.clone().unwrap_or_else(|| self.grants.clone());
-        rang.extend(snapshot.unknown_holds(agents.values()));
-        rang.sort_unstable();
-        rang.dedup();
-        let stacks = rang.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
+        reread.extend(snapshot.unknown_holds(agents.values()));
+        reread.sort_unstable();
+        reread.dedup();
+        let stacks = reread.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
         Changes { agents: agents.into_values().collect(), stacks, grants: batch.grants }
     }
 
-    /// As a replica loads it at its start.
+    /// Returns the snapshot that a replica loads at its start.
     fn reloaded(&self) -> Snapshot {
         let held = |stack: &StackFacts| self.agents.values().any(|agent| agent.holds(stack.id));
         let stacks = self.stacks.values().filter(|stack| !stack.deleted || held(stack)).cloned().collect();
@@ -193,20 +194,20 @@ impl Truth {
         Snapshot::new(Changes { agents, stacks, grants: Some(self.grants.clone()) })
     }
 
-    /// The grants of a project, by nothing but the list.
+    /// Returns the grants of a project, computed from the plain list.
     fn grants_of(&self, project: &str) -> Arc<ProjectGrants> {
         let own = self.grants.iter().filter(|grant| grant.project == project).cloned().collect();
         Arc::new(ProjectGrants::new(project, own))
     }
 
-    /// Every stack, with what its project may do.
+    /// Returns every stack with the grants of its project.
     fn stacks(&self) -> Vec<StackFacts> {
         let mut stacks: Vec<StackFacts> = self.stacks.values().cloned().collect();
         stacks.iter_mut().for_each(|stack| stack.grants = self.grants_of(&stack.project));
         stacks
     }
 
-    /// Every answer, by looking at everything.
+    /// Returns every envelope, computed from all stacks without an index.
     fn envelopes(&self) -> HashMap<AgentId, String> {
         let stacks = self.stacks();
         let text = |agent: &AgentFacts| {
@@ -216,7 +217,7 @@ impl Truth {
         self.agents.values().map(|agent| (agent.id, text(agent))).collect()
     }
 
-    /// Pairs of a stack and an agent that it reaches.
+    /// Returns the pairs of a stack and an agent that it reaches.
     fn pairs(&self) -> Vec<(StackId, AgentId)> {
         let stacks = self.stacks();
         let of = |agent: &AgentFacts| -> Vec<(StackId, AgentId)> {
@@ -236,8 +237,8 @@ fn envelopes(snapshot: &Snapshot) -> HashMap<AgentId, String> {
         .collect()
 }
 
-/// What decides whether an agent may ask.
-fn right_to_ask(truth: &Truth) -> BTreeMap<AgentId, (SessionFacts, Checksum)> {
+/// Returns the facts that decide whether an agent may poll.
+fn poll_permissions(truth: &Truth) -> BTreeMap<AgentId, (SessionFacts, Checksum)> {
     truth.agents.values().map(|agent| (agent.id, (agent.session, agent.holds_digest))).collect()
 }
 
@@ -254,7 +255,7 @@ proptest! {
         let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
             let before = envelopes(&snapshot);
-            let changes = truth.take(&snapshot, batch);
+            let changes = truth.store(&snapshot, batch);
             let affected = snapshot.apply(changes);
             let after = envelopes(&snapshot);
             for (agent, bytes) in &after {
@@ -273,10 +274,10 @@ proptest! {
     ) {
         let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
-            let (before, rights) = (truth.envelopes(), right_to_ask(&truth));
-            let changes = truth.take(&snapshot, batch);
+            let (before, rights) = (truth.envelopes(), poll_permissions(&truth));
+            let changes = truth.store(&snapshot, batch);
             let affected = snapshot.apply(changes);
-            let (after, rights_after) = (truth.envelopes(), right_to_ask(&truth));
+            let (after, rights_after) = (truth.envelopes(), poll_permissions(&truth));
             for (agent, bytes) in &after {
                 let changed = before.get(agent) != Some(bytes) || rights.get(agent) != rights_after.get(agent);
                 let woken = snapshot.slot(*agent).is_some_and(|slot| affected.contains(slot));
@@ -286,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_change_would_take_is_counted_before_it_is_made(
+    fn the_losses_of_a_change_are_counted_before_it_is_made(
         batches in prop::collection::vec(several(), 1..6),
         labels in labels(),
         selectors in prop::collection::vec(a_selector(), 0..3),
@@ -294,7 +295,7 @@ proptest! {
     ) {
         let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
         for batch in batches {
-            let changes = truth.take(&snapshot, batch);
+            let changes = truth.store(&snapshot, batch);
             snapshot.apply(changes);
         }
         for agent in truth.agents.values() {
@@ -311,10 +312,10 @@ proptest! {
             after.stacks.insert(stack.id, retargeted);
             let named: Vec<AgentId> = stack.targets.iter().map(|target| target.agent).collect();
             prop_assert_eq!(snapshot.lost_by_targets(stack, &named, &selectors).pairs, lost(&truth, &after));
-            let there = snapshot.retargeting(stack, &named, &selectors);
-            prop_assert_eq!(there.lost.len(), lost(&truth, &after));
-            prop_assert_eq!(there.gained.len(), lost(&after, &truth));
-            prop_assert_eq!(there.kept.len() + there.lost.len(), snapshot.reach(stack).len());
+            let preview = snapshot.retargeting(stack, &named, &selectors);
+            prop_assert_eq!(preview.lost.len(), lost(&truth, &after));
+            prop_assert_eq!(preview.gained.len(), lost(&after, &truth));
+            prop_assert_eq!(preview.kept.len() + preview.lost.len(), snapshot.reach(stack).len());
             // Removing a name is intended, so it is not counted as lost.
             prop_assert!(snapshot.lost_by_targets(stack, &[], &selectors).pairs >= lost(&truth, &after));
         }

@@ -62,7 +62,7 @@ pub struct Snapshot {
 impl Snapshot {
     #[must_use]
     pub fn new(changes: Changes) -> Self {
-        // Affected agents are not computed at the start: every agent is.
+        // Affected agents are not computed at the start: all agents are affected.
         let mut snapshot = Self { agents: changes.agents, ..Self::default() };
         snapshot.slots.reserve(snapshot.agents.len());
         for slot in 0..slot(snapshot.agents.len()) {
@@ -98,7 +98,7 @@ impl Snapshot {
         self.stacks.len()
     }
 
-    /// Returns every stack that may reach the agent, and every known one that it holds. May repeat.
+    /// Returns every stack that may reach the agent, and every known one that it holds. Stacks may repeat.
     pub fn candidates<'a>(&'a self, agent: &'a AgentFacts) -> impl Iterator<Item = &'a StackFacts> {
         let explicit = self.explicit.get(&agent.id).into_iter().flatten().copied();
         explicit
@@ -262,7 +262,7 @@ impl Snapshot {
 }
 
 fn slot(at: usize) -> Slot {
-    Slot::try_from(at).expect("there are less than four billion agents")
+    Slot::try_from(at).expect("there are fewer than four billion agents")
 }
 
 fn no_grants(project: &str) -> Arc<ProjectGrants> {

@@ -96,7 +96,8 @@ impl Waiting {
         Self { index, agent, notify }
     }
 
-    /// Resolves after a change that affects the agent; its envelope may still be the same. A change before the call counts.
+    /// Resolves after a change that affects the agent; its envelope may still be the same. A change since the
+    /// registration counts, too.
     pub async fn woken(&self) {
         self.notify.notified().await;
     }

@@ -84,7 +84,7 @@ where
         close(stream).await;
         return None;
     }
-    // Both are set only if hyper did not read on: the unread bytes follow the ones it has buffered.
+    // Both have bytes only if hyper stopped reading early: the unread bytes follow the buffered ones.
     let rest =
         if rest.is_empty() { parts.read_buf } else { [&parts.read_buf[..], &rest[..]].concat().into() };
     Some((rest, stream))
@@ -106,7 +106,7 @@ async fn respond(
     context: ConnectionContext,
     request: Request<Incoming>,
 ) -> Result<Response<GuardedBody<Answered>>, Infallible> {
-    let asks_to_end = request.version() != Version::HTTP_11
+    let wants_close = request.version() != Version::HTTP_11
         || request.headers().get_all(CONNECTION).iter().any(|value| {
             value.to_str().is_ok_and(|text| {
                 text.to_ascii_lowercase().split(',').any(|word| word.trim() != "keep-alive")
@@ -114,7 +114,7 @@ async fn respond(
         });
     // A second request arrives here only if it was sent together with the first; hyper ends after it.
     let second = exchange.over.load(Ordering::Acquire);
-    let last = asks_to_end || second || context.leaving.is_cancelled();
+    let last = wants_close || second || context.leaving.is_cancelled();
     let (mut parts, body) = request.into_parts();
     exchange.unread.store(!http_body::Body::is_end_stream(&body), Ordering::Relaxed);
     exchange.last.fetch_or(last, Ordering::Relaxed);

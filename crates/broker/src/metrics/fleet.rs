@@ -19,12 +19,12 @@ use tokio::sync::Mutex;
 
 use crate::store::fleet::{FleetFigures, fleet_count};
 
-/// How long figures are cached, at least.
-const GOOD_FOR: Duration = Duration::from_secs(5);
-/// And this many times as long as counting took.
+/// The minimum time that figures are cached.
+const CACHED_FOR: Duration = Duration::from_secs(5);
+/// Figures are also cached for at least this many times as long as counting took.
 const SHARE: u32 = 20;
-/// Collectors usually wait for ten seconds.
-const AT_MOST: Duration = Duration::from_secs(5);
+/// Collectors usually wait for ten seconds, so counting stops earlier.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Kind {
@@ -56,10 +56,10 @@ impl FleetCount {
         let now = Instant::now();
         if last.next.is_none_or(|next| next <= now) {
             // The store counts the failure.
-            if let Ok(Ok(figures)) = tokio::time::timeout(AT_MOST, fleet_count(pool)).await {
+            if let Ok(Ok(figures)) = tokio::time::timeout(COUNT_TIMEOUT, fleet_count(pool)).await {
                 last.counted = Some((figures, Instant::now()));
             }
-            last.next = Some(now + GOOD_FOR.max(now.elapsed() * SHARE));
+            last.next = Some(now + CACHED_FOR.max(now.elapsed() * SHARE));
         }
         last.counted.clone()
     }
@@ -128,7 +128,7 @@ fn by_state(
     family
 }
 
-/// All figures are floats in one column.
+/// Returns a count as an integer: the statement returns all figures as floats in one column.
 #[expect(clippy::cast_possible_truncation, reason = "counts are far below 2^53")]
 fn whole(count: f64) -> i64 {
     count as i64

@@ -28,7 +28,7 @@ struct Example {
 }
 
 impl Examples {
-    /// Returns no examples if they cannot be parsed: a test would fail then.
+    /// Returns the recorded examples; none if they cannot be parsed, in which case a test fails.
     pub fn recorded() -> Self {
         serde_json::from_str(RECORDED).unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl Examples {
         }
     }
 
-    /// The description of problem documents, with one.
+    /// Returns the schema of problem documents with an example.
     pub fn of_problem(&self, mut schema: RefOr<Schema>) -> RefOr<Schema> {
         if let RefOr::T(Schema::Object(object)) = &mut schema {
             object.examples.extend(self.0.get(PROBLEM).and_then(|example| example.answer.clone()));

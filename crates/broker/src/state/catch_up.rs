@@ -13,7 +13,7 @@ use crate::access::caller::Caller;
 use crate::error::ApiError;
 use crate::store::installation::installation_hold;
 
-/// The tail reads several times a second. If it has not for this long, it cannot.
+/// The tail reads several times a second. After this time without a read, the index counts as stale.
 const STALE: Duration = Duration::from_secs(3);
 
 /// Whether this replica has seen what a caller has seen.

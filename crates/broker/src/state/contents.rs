@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 256 * 1024 * 1024;
 
 #[derive(Debug)]
 pub struct Contents {
-    kept: moka::future::Cache<SequenceId, Arc<StoredObject>>,
+    cache: moka::future::Cache<SequenceId, Arc<StoredObject>>,
 }
 
 impl Default for Contents {
@@ -21,7 +21,7 @@ impl Default for Contents {
         let weigh = |_: &SequenceId, stored: &Arc<StoredObject>| {
             u32::try_from(stored.content.len()).unwrap_or(u32::MAX).saturating_add(512)
         };
-        Self { kept: moka::future::Cache::builder().max_capacity(MOST_BYTES).weigher(weigh).build() }
+        Self { cache: moka::future::Cache::builder().max_capacity(MOST_BYTES).weigher(weigh).build() }
     }
 }
 
@@ -35,9 +35,9 @@ pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Why nothing is cached.
+/// Why an object is not cached.
 #[derive(Debug)]
-enum Nothing {
+enum Miss {
     /// The object does not exist.
     Absent,
     Failed(Arc<StoreError>),
@@ -53,15 +53,15 @@ impl Contents {
         let fetch = async {
             match deployment_object_fetch_content(pool, sequence_id).await {
                 Ok(Some(found)) => Ok(Arc::new(found)),
-                Ok(None) => Err(Nothing::Absent),
-                Err(error) => Err(Nothing::Failed(Arc::new(error))),
+                Ok(None) => Err(Miss::Absent),
+                Err(error) => Err(Miss::Failed(Arc::new(error))),
             }
         };
-        match self.kept.try_get_with(sequence_id, fetch).await {
+        match self.cache.try_get_with(sequence_id, fetch).await {
             Ok(found) => Ok(Some(found)),
-            Err(nothing) => match &*nothing {
-                Nothing::Absent => Ok(None),
-                Nothing::Failed(error) => Err(Arc::clone(error)),
+            Err(miss) => match &*miss {
+                Miss::Absent => Ok(None),
+                Miss::Failed(error) => Err(Arc::clone(error)),
             },
         }
     }
@@ -83,8 +83,8 @@ mod tests {
             .connect_lazy("postgres://nobody@127.0.0.1:1/none")
             .unwrap();
         let contents = Contents::default();
-        let asking = (0..10).map(|_| contents.get(&pool, SequenceId(1)));
-        for result in futures::future::join_all(asking).await {
+        let requests = (0..10).map(|_| contents.get(&pool, SequenceId(1)));
+        for result in futures::future::join_all(requests).await {
             assert!(result.unwrap_err().is_unavailable());
         }
     }

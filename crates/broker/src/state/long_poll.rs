@@ -1,7 +1,7 @@
 //! The contract between the handler of a poll and the connection that the poll waits on.
 //!
-//! A waiting poll must cost little: fifty thousand agents wait at once. Inside the router,
-//! the layers keep eight kilobytes per request; so the handler returns at once, and the listener waits.
+//! A waiting poll must cost little: fifty thousand agents wait at once. Inside the router, the layers keep
+//! eight kilobytes per request; so the handler returns at once, and the listener waits.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use axum::response::Response;
 /// A poll that was answered with "nothing new" and can be repeated without reading its head again.
 #[async_trait]
 pub trait RepeatPoll: Send + Sync {
-    /// Waits as the poll asked, and returns the response if it is still "nothing new". None: the request has to go
-    /// through the router again.
+    /// Waits as long as the poll asked, and returns the response if it is still "nothing new". None: the
+    /// request has to go through the router again.
     async fn answer(&self) -> Option<Response>;
 }
 

@@ -34,7 +34,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Records a poll. The wait it asks for tells how often the agent polls.
+    /// Records a poll. The wait that it asks for is the polling interval of the agent.
     pub fn seen(&self, agent: AgentId, wait: Option<u64>) {
         let wait = wait.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or_default();
         let poll = LastPoll { at: Timestamp::now(), poll_seconds: wait.max(POLL_SECONDS), stored: false };
@@ -62,7 +62,7 @@ impl Presence {
         lock(&self.polls).len()
     }
 
-    /// Returns the agent with what this replica has seen since presence was last stored.
+    /// Returns the agent with its newer presence, if this replica saw it since presence was last stored.
     pub fn shown(&self, mut agent: Agent) -> Agent {
         let poll = lock(&self.polls).get(&agent.id).copied();
         if let Some(poll) = poll.filter(|poll| agent.last_seen_at.is_none_or(|stored| poll.at > stored)) {

@@ -39,8 +39,8 @@ impl Default for Usage {
 impl Usage {
     /// Refuses a submission of this size if it would exceed a quota. Called before its transaction.
     pub async fn submission(&self, pool: &PgPool, project: &str, bytes: u64) -> Result<(), ApiError> {
-        let look = async { project_fetch(pool, project).await.map(|found| found.map(Arc::new)) };
-        let found = self.known.try_get_with_by_ref(project, look).await;
+        let fetch = async { project_fetch(pool, project).await.map(|found| found.map(Arc::new)) };
+        let found = self.known.try_get_with_by_ref(project, fetch).await;
         let found = found.map_err(|error: Arc<StoreError>| ApiError::from(error))?;
         let Some(found) = found else { return Ok(()) };
         let submitted = |quotas: &Quotas| quotas.submissions_per_hour;

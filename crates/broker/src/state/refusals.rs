@@ -10,7 +10,7 @@ use crate::domain::audit::AuditRecord;
 
 const QUEUE: usize = 1000;
 
-/// Takes refused attempts.
+/// The sending end, for the guard.
 #[derive(Clone, Debug)]
 pub struct Refusals {
     queue: mpsc::Sender<AuditRecord>,

@@ -13,7 +13,7 @@ use tokio::sync::{OnceCell, broadcast, watch};
 use crate::domain::status::LastReport;
 use crate::store::events::{EventCursor, RecordedEvent};
 
-/// Events that a slow reader may be behind.
+/// The number of events that a reader may fall behind.
 const BUFFER: usize = 4096;
 /// Streams of this replica, and of one caller.
 const MAX_STREAMS: usize = 500;
@@ -94,7 +94,7 @@ impl Streams {
         (receiver, self.position())
     }
 
-    /// Resolves when the published history is no longer the database's.
+    /// Resolves when the epoch changes: the published history is no longer that of the database.
     pub async fn history_changed(&self, epoch: i64) {
         let mut published = self.published.subscribe();
         // The sender lives as long as `self`.

@@ -95,7 +95,7 @@ pub async fn agent_keys_ask_on_conn(conn: &mut PgConnection, agent: AgentId) -> 
 pub async fn agent_keys_revoke_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
-    nobodys: &[u8],
+    unusable: &[u8],
 ) -> Result<()> {
     let doing = "revoke the agent's keys";
     sqlx::query(
@@ -104,7 +104,7 @@ pub async fn agent_keys_revoke_on_conn(
          WHERE id = $1 AND revoked_at IS NULL",
     )
     .bind(agent.0)
-    .bind(nobodys)
+    .bind(unusable)
     .run(&mut *conn, doing)
     .await?;
     sqlx::query("UPDATE join_tokens SET revoked_at = now() WHERE rejoins = $1 AND revoked_at IS NULL")

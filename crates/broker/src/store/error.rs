@@ -17,7 +17,8 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// Whether the database, rather than the statement, is the problem: the same may succeed later.
+    /// Returns whether the database, rather than the statement, is the problem: the same statement may
+    /// succeed later.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         match &self.source {
@@ -35,20 +36,20 @@ impl StoreError {
         }
     }
 
-    /// Whether rows elsewhere still refer to what was to be deleted.
+    /// Returns whether other rows still refer to the row that was to be deleted.
     #[must_use]
     pub fn is_referred_to(&self) -> bool {
         self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)
     }
 
-    /// Whether a text was given that PostgreSQL cannot hold: one with a NUL in it.
+    /// Returns whether a text contains a NUL, which PostgreSQL cannot store.
     #[must_use]
     pub fn is_unwritable(&self) -> bool {
         let code = self.source.as_database_error().and_then(sqlx::error::DatabaseError::code);
         code.is_some_and(|code| code == "22021")
     }
 
-    /// Whether a unique index refused the row.
+    /// Returns whether a unique index refused the row.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
@@ -77,7 +78,7 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// A failure that several requests share.
+/// Converts a failure that several requests share.
 impl From<Arc<StoreError>> for ApiError {
     fn from(error: Arc<StoreError>) -> Self {
         let api_error = if error.is_unavailable() {

@@ -59,8 +59,8 @@ pub async fn event_insert_on_conn(
     Ok(new.into_iter().map(EventId).collect())
 }
 
-/// The position of an event: its transaction, and its number. Transactions end in another order than they begin, so a
-/// reader goes up to the horizon of ended ones, in this order, and skips nothing.
+/// The position of an event: its transaction, and its number. Transactions do not end in the order in which
+/// they began. A reader that reads in this order, and only up to the horizon, skips nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventCursor {
     pub xid: u64,
@@ -148,7 +148,7 @@ macro_rules! events {
 }
 
 /// Filters other than position, stack and agent.
-macro_rules! fitting {
+macro_rules! other_filters {
     () => {
         " AND ($7::bigint IS NULL OR e.sequence_id = $7) AND ($8::text IS NULL OR e.transition = $8)
           AND ($9::timestamptz IS NULL OR e.at >= $9) AND ($10::timestamptz IS NULL OR e.at < $10) "
@@ -162,7 +162,7 @@ macro_rules! events_below {
             "WHERE e.project = $1 AND $2::bigint IS NOT NULL AND e.recorded < $3 AND ($4::uuid IS NULL OR e.stack_id = $4)
                AND ($5::uuid IS NULL OR e.agent_id = $5) AND ",
             $condition,
-            fitting!(),
+            other_filters!(),
             " ORDER BY e.recorded DESC LIMIT $6"
         )
     };
@@ -183,7 +183,7 @@ pub async fn event_list(
         (None, None) => events!(
             "WHERE e.project = $1 AND (e.xid, e.recorded) < ($2::bigint::text::xid8, $3)
                AND $4::uuid IS NULL AND $5::uuid IS NULL ",
-            fitting!(),
+            other_filters!(),
             " ORDER BY e.xid DESC, e.recorded DESC LIMIT $6"
         ),
         (Some(_), None) => events_below!("e.stack_id = $4"),

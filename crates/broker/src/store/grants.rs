@@ -104,7 +104,7 @@ pub async fn grant_delete_on_conn(conn: &mut PgConnection, id: GrantId) -> Resul
     sqlx::query("DELETE FROM grants WHERE id = $1").bind(id.0).run(conn, "delete the grant").await
 }
 
-/// Returns all grants: there are few, and the rights of a project follow from all of its own.
+/// Returns all grants: there are few, and the rights of a project depend on all of its grants.
 pub async fn facts_of_all_grants_on_conn(conn: &mut PgConnection) -> Result<Vec<GrantFacts>> {
     let grants = sqlx::query("SELECT * FROM grants ORDER BY id").try_map(read_grant_facts);
     grants.all(conn, "read all grants").await

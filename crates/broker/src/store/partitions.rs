@@ -27,11 +27,11 @@ pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool> {
     sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1112690259)")
         .run(&mut *transaction, ACTION)
         .await?;
-    let there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
         .bind(&name)
         .one(&mut *transaction, ACTION)
         .await?;
-    if there {
+    if exists {
         return Ok(false);
     }
     let range = format!("at >= '{day} 00:00:00+00' AND at < '{next} 00:00:00+00'");

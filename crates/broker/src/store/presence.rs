@@ -30,7 +30,7 @@ pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<()> {
         "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::int[]) AS seen (id, at, seconds)),
               locked AS (SELECT a.id, a.silent_since, a.last_seen_at FROM agents a JOIN seen USING (id)
                          ORDER BY a.id FOR NO KEY UPDATE OF a),
-              -- What was seen long ago and stored only now says nothing about today.
+              -- A poll of long ago that is stored only now does not mean that the agent is back.
               back AS (SELECT locked.id, seen.at FROM locked JOIN seen USING (id)
                        WHERE locked.silent_since IS NOT NULL
                          AND seen.at > now() - make_interval(secs => seen.seconds * $4)),

@@ -113,7 +113,7 @@ pub async fn project_put_on_conn(conn: &mut PgConnection, name: &str, quotas: &P
 pub enum Deleted {
     Gone,
     Absent,
-    /// It is not empty; names the table.
+    /// It is not empty; names what it still has.
     InUse(&'static str),
 }
 

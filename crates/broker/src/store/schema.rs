@@ -1,7 +1,8 @@
 //! Migrations: compiled in, run by a subcommand under an advisory lock of PostgreSQL, never at start.
 //!
-//! Each expands the schema that the previous release still works with; unused parts are removed one release later. A
-//! migration and the record of its success are one transaction, so a kill leaves the schema as it was or as it should be.
+//! A migration only expands the schema, so that the previous release still works; unused parts are removed
+//! one release later. A migration and the record of its success are one transaction: if the process is
+//! killed, the schema is either unchanged or migrated.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 /// A statement that waits for a lock makes every later one wait behind it, so it gives up soon and is retried.
 const LOCK_TIMEOUT: [(&str, &str); 1] = [("lock_timeout", "2s")];
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long it is retried.
+/// How long the migration is retried.
 const RETRY_FOR: Duration = Duration::from_secs(300);
 
 #[derive(Debug, thiserror::Error)]

@@ -88,7 +88,7 @@ pub async fn stack_fetch(
 }
 
 /// Non-deleted stacks with this text in their names.
-macro_rules! living {
+macro_rules! not_deleted {
     ($rest:literal) => {
         stack_columns!(
             "WHERE s.project = $1 AND s.deleted_at IS NULL AND ($2::text IS NULL OR position($2 IN s.name) > 0) ",
@@ -107,10 +107,12 @@ pub async fn stack_list(
     most: usize,
 ) -> Result<Vec<Stack>> {
     let sql = match sort {
-        Sort::Name => living!("AND ($3::text IS NULL OR s.name > $3) ORDER BY s.name LIMIT $4"),
-        Sort::NameDown => living!("AND ($3::text IS NULL OR s.name < $3) ORDER BY s.name DESC LIMIT $4"),
-        Sort::Created => living!("AND ($3::text IS NULL OR s.id > $3::uuid) ORDER BY s.id LIMIT $4"),
-        Sort::CreatedDown => living!("AND ($3::text IS NULL OR s.id < $3::uuid) ORDER BY s.id DESC LIMIT $4"),
+        Sort::Name => not_deleted!("AND ($3::text IS NULL OR s.name > $3) ORDER BY s.name LIMIT $4"),
+        Sort::NameDown => not_deleted!("AND ($3::text IS NULL OR s.name < $3) ORDER BY s.name DESC LIMIT $4"),
+        Sort::Created => not_deleted!("AND ($3::text IS NULL OR s.id > $3::uuid) ORDER BY s.id LIMIT $4"),
+        Sort::CreatedDown => {
+            not_deleted!("AND ($3::text IS NULL OR s.id < $3::uuid) ORDER BY s.id DESC LIMIT $4")
+        }
     };
     stacks_by(executor, sql, project, name, after, most, "list the stacks").await
 }
@@ -133,7 +135,8 @@ pub async fn stack_list_owed(
     stacks_by(executor, sql, project, name, after, most, "list the deleted stacks").await
 }
 
-/// The stacks of a project ($1) with this text in their names ($2), after the cursor ($3), at most $4.
+/// Returns the stacks of a project ($1) with this text in their names ($2), after the cursor ($3), at most
+/// $4.
 async fn stacks_by(
     executor: impl PgExecutor<'_>,
     sql: &'static str,

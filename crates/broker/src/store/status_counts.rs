@@ -59,7 +59,7 @@ pub async fn error_group_list(
     after: Option<GroupCursor>,
     limit: usize,
 ) -> Result<Vec<(GroupCursor, ErrorGroup)>> {
-    let (below, key) = after.map_or((i64::MAX, Vec::new()), |place| (place.count, place.key));
+    let (below, key) = after.map_or((i64::MAX, Vec::new()), |cursor| (cursor.count, cursor.key));
     let rows: Vec<GroupRow> = sqlx::query_as(
         "WITH groups AS (
             SELECT reason_key AS key, sum(agents)::bigint AS count, count(*) AS stacks, max(sequence_id) AS sequence_id

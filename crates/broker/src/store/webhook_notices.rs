@@ -25,7 +25,7 @@ use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedSt
 /// Alarms checked at once.
 const ALARMS: i64 = 200;
 
-/// Writes a message for every webhook of the project that subscribes to it. Returns whether there is one.
+/// Writes a message for every webhook of the project that subscribes to it. Returns whether there is any.
 pub async fn webhook_notify_on_conn(
     conn: &mut PgConnection,
     project: &str,
@@ -93,7 +93,7 @@ pub async fn webhook_notify_alarms_on_conn(
     grace: Duration,
 ) -> Result<usize> {
     let due = webhook_alarm_due_on_conn(conn, ALARMS).await?;
-    let looked_at = due.len();
+    let checked = due.len();
     for (key, mut kept) in due {
         let (alarm, notice) = step(key.kind, kept.alarm, Observation::Time, now, grace);
         kept.alarm = alarm;
@@ -106,7 +106,7 @@ pub async fn webhook_notify_alarms_on_conn(
             webhook_notify_on_conn(conn, &project, &happening).await?;
         }
     }
-    Ok(looked_at)
+    Ok(checked)
 }
 
 /// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending.
@@ -196,7 +196,8 @@ fn alert(
         (AlarmKind::Drift, Notice::Raised(episode)) => (WebhookEvent::DriftLasts, episode),
         (AlarmKind::Drift, Notice::Resolved(episode)) => (WebhookEvent::DriftOver, episode),
     };
-    // The message of a resolved alarm shows the failure, not the report that ended it.
+    // A resolved alarm has neither reason nor message: the stored ones may be those of the report that ended
+    // it.
     let over = matches!(notice, Notice::Resolved(_));
     let reason = if over || episode.cause == Trouble::Repaired { Reason::None } else { kept.reason.clone() };
     Happening {

@@ -1,9 +1,9 @@
 //! Chains the audit log asynchronously, so that writers do not wait for each other.
 //!
-//! Waits for: a timer (1 s). One replica at a time does it, under a lease; each transaction carries the lease's fencing
-//! token, so that a replica that was paused cannot fork the chain. Entries are read below the horizon of open
-//! transactions, like the outbox: none is skipped. The heads are logged once a minute: a copy of the log elsewhere proves
-//! whether everything was rewritten.
+//! Waits for: a timer (1 s). One replica at a time does it, under a lease; each transaction carries the
+//! lease's fencing token, so that a replica that was paused cannot fork the chain. Entries are read below the
+//! horizon of open transactions, like the outbox: none is skipped. The heads are logged once a minute: a copy
+//! of the log elsewhere reveals whether the chain was rewritten.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Resu
                 }
                 seen_entry = true;
             } else if seen_entry {
-                // At the beginning, partitions that had their time are gone. In the middle, nothing may be.
+                // Retention removes the oldest entries. After the first existing one, none may be missing.
                 verdict.broken = broken("the entry is missing");
             }
             if verdict.broken.is_some() {
@@ -159,7 +159,7 @@ pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Resu
     Ok(verdict)
 }
 
-/// What is wrong with the end of a chain: it is shorter than its head says, or entries are beside it.
+/// Checks the end of a chain: it has to reach its head, and every entry has to be in a link.
 async fn end(
     pool: &PgPool,
     project: &str,

@@ -65,8 +65,8 @@ struct Horizons {
 impl Horizons {
     /// Adds a sample. Samples of another history, before a restore, are dropped.
     fn record(&mut self, at: Instant, epoch: i64, horizon: u64) {
-        let back = self.samples.back().is_some_and(|(_, last)| horizon < *last);
-        if back || epoch != self.epoch {
+        let went_back = self.samples.back().is_some_and(|(_, last)| horizon < *last);
+        if went_back || epoch != self.epoch {
             self.samples.clear();
         }
         self.epoch = epoch;

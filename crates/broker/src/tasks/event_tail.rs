@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// Events of one statement.
 const BATCH: usize = 1000;
 
-/// Tails until stopped.
+/// Publishes new events until stopped.
 pub async fn run(streams: Streams, pool: PgPool, index: Arc<Index>, stop: CancellationToken) {
     streams.advance(index.position());
     let mut failing = false;

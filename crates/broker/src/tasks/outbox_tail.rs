@@ -34,7 +34,7 @@ const FAST_TICKS_FOR: Duration = Duration::from_secs(1);
 /// The server ends a statement after 30 s. One that takes longer than this has lost its server.
 const READ_TIMEOUT: Duration = Duration::from_secs(40);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Rows live an hour. With a cursor that is nearly as old, everything is reloaded.
+/// Rows are kept for an hour. With a cursor that is nearly as old, everything is reloaded.
 const OLDEST_CURSOR: SignedDuration = SignedDuration::from_mins(50);
 /// A horizon that does not move for this long is logged.
 const STALLED: SignedDuration = SignedDuration::from_secs(30);
@@ -69,18 +69,18 @@ impl OutboxTail {
         Self { pool, index, notifier }
     }
 
-    /// Tails until stopped.
+    /// Applies changes until stopped.
     pub async fn run(self, mut cursor: Cursor, stop: CancellationToken) {
         let mut failing = false;
         let mut rounds = Rounds::new(Instant::now());
         loop {
             self.notifier.beat();
             let slices = rounds.due(Instant::now(), self.index.snapshot().agents());
-            let looked = match slices {
+            let result = match slices {
                 Some(slices) => self.check(cursor, slices).await,
                 None => self.step(cursor).await,
             };
-            let pause = match looked {
+            let pause = match result {
                 Ok(next) => {
                     if std::mem::take(&mut failing) {
                         tracing::info!("reading the outbox again");
@@ -250,7 +250,8 @@ fn moved(cursor: &Cursor, snapshot: &OutboxSnapshot) -> Timestamp {
     snapshot.now
 }
 
-/// Returns the freshness of an index with this snapshot; `highest` is the last transaction above the horizon it shows.
+/// Returns the freshness of an index with this snapshot; `highest` is the last transaction above the horizon
+/// that it contains.
 fn freshness(snapshot: &OutboxSnapshot, highest: Option<u64>) -> Freshness {
     let position = Position { epoch: snapshot.epoch, horizon: snapshot.horizon };
     let shown = highest.map_or(snapshot.horizon, |xid| snapshot.horizon.max(xid + 1));
@@ -266,7 +267,7 @@ fn finished<T>(ended: Result<T, JoinError>) -> T {
     }
 }
 
-/// A change may affect every agent: applying it must not block a thread that serves requests.
+/// Runs the work on a blocking thread: a change may affect every agent, and must not delay requests.
 async fn off_thread(work: impl FnOnce() + Send + 'static) {
     finished(tokio::task::spawn_blocking(work).await);
 }

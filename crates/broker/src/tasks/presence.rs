@@ -1,6 +1,6 @@
 //! Stores when agents were last seen, in sorted batches.
 //!
-//! Waits for: a timer (10 s). What cannot be stored stays in memory for the next round.
+//! Waits for: a timer (10 s). Entries that cannot be stored stay in memory for the next round.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Rows of one statement, so that its locks are short.
 const BATCH: usize = 1000;
 
-/// Stores until stopped, and once more then.
+/// Stores presence until stopped, and once more at the end.
 pub async fn run(presence: Presence, pool: PgPool, stop: CancellationToken) {
     loop {
         let stopping = tokio::select! {

@@ -17,7 +17,7 @@ const BURST: usize = 500;
 const REFILL: usize = 5;
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Writes until stopped, and once more then.
+/// Writes refused attempts until stopped, and once more at the end.
 pub async fn run(mut queue: RefusalQueue, pool: PgPool, stop: CancellationToken) {
     let mut bucket = BURST;
     loop {

@@ -27,13 +27,13 @@ use crate::store::webhook_notices::{webhook_next_due, webhook_notify_alarms_on_c
 use crate::store::webhooks::webhook_disable_on_conn;
 use crate::store::{Doing as _, StoreError};
 
-const SLOW: Duration = Duration::from_secs(10);
-const AT_ONCE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// Longer than any attempt takes.
 const LEASE: Duration = TIMEOUT.saturating_add(Duration::from_secs(15));
 /// Messages that this replica sends to one webhook at a time.
-const EACH: i64 = 4;
+const PER_WEBHOOK: i64 = 4;
 /// Messages that this replica sends at a time.
 const TOTAL: usize = 256;
 const TIDY_EVERY: Duration = Duration::from_secs(600);
@@ -43,7 +43,7 @@ const DEAD_FOR: Duration = DAY.saturating_mul(30);
 /// How long sends may take when the replica stops; another replica repeats interrupted ones.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// Sends until stopped.
+/// Sends messages until stopped.
 pub async fn run(webhooks: Arc<Webhooks>, pool: PgPool, stop: CancellationToken) {
     let mut sending = Sending::default();
     let mut tidied = tokio::time::Instant::now();
@@ -87,9 +87,9 @@ async fn round(
     pool: &PgPool,
     sending: &mut Sending,
 ) -> Result<Duration, StoreError> {
-    let Some(wait) = webhook_next_due(pool).await? else { return Ok(SLOW) };
+    let Some(wait) = webhook_next_due(pool).await? else { return Ok(MAX_PAUSE) };
     if !wait.is_zero() {
-        return Ok(wait.min(SLOW));
+        return Ok(wait.min(MAX_PAUSE));
     }
     let mut transaction = pool.begin().await.doing("begin to update alarms")?;
     webhook_notify_alarms_on_conn(&mut transaction, Timestamp::now(), webhooks.grace).await?;
@@ -97,12 +97,12 @@ async fn round(
     let free = TOTAL.saturating_sub(sending.tasks.len());
     let free = i64::try_from(free).unwrap_or(i64::MAX);
     if free > 0 {
-        for claimed in webhook_delivery_claim(pool, &sending.busy(), EACH, free, LEASE).await? {
+        for claimed in webhook_delivery_claim(pool, &sending.busy(), PER_WEBHOOK, free, LEASE).await? {
             sending.start(Arc::clone(webhooks), pool.clone(), claimed);
         }
     }
     // Messages that are still due belong to a busy receiver, or to another replica.
-    Ok(webhook_next_due(pool).await?.map_or(SLOW, |wait| wait.clamp(AT_ONCE, SLOW)))
+    Ok(webhook_next_due(pool).await?.map_or(MAX_PAUSE, |wait| wait.clamp(MIN_PAUSE, MAX_PAUSE)))
 }
 
 /// Sends one message and stores the outcome.
@@ -139,21 +139,21 @@ async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &ClaimedDelivery) 
     Ok(())
 }
 
-fn next(sent: &SendOutcome, attempts: u32, chance: f64) -> DeliveryOutcome {
+fn next(sent: &SendOutcome, attempts: u32, random: f64) -> DeliveryOutcome {
     if sent.attempt.delivered {
         return DeliveryOutcome::Delivered;
     }
     if sent.gone {
         return DeliveryOutcome::GiveUp;
     }
-    backoff(attempts, chance, sent.retry_after).map_or(DeliveryOutcome::GiveUp, DeliveryOutcome::Retry)
+    backoff(attempts, random, sent.retry_after).map_or(DeliveryOutcome::GiveUp, DeliveryOutcome::Retry)
 }
 
 /// The messages that this replica is sending.
 #[derive(Default)]
 struct Sending {
     tasks: JoinSet<()>,
-    of: HashMap<tokio::task::Id, WebhookId>,
+    webhook_of_task: HashMap<tokio::task::Id, WebhookId>,
 }
 
 impl Sending {
@@ -165,11 +165,11 @@ impl Sending {
                 tracing::warn!(error, delivery = %claimed.id, "failed to process a webhook message; will retry");
             }
         });
-        self.of.insert(task.id(), webhook);
+        self.webhook_of_task.insert(task.id(), webhook);
     }
 
     fn busy(&self) -> Vec<WebhookId> {
-        self.of.values().copied().collect()
+        self.webhook_of_task.values().copied().collect()
     }
 
     /// Waits until one send ends; forever if there is none.
@@ -179,7 +179,7 @@ impl Sending {
             Some(Err(error)) => error.id(),
             None => std::future::pending().await,
         };
-        self.of.remove(&id);
+        self.webhook_of_task.remove(&id);
     }
 
     async fn all_ended(&mut self) {

@@ -22,7 +22,7 @@ use url::Url;
 /// The tracing target of spans that are exported.
 pub const TRACES: &str = "brokkr::traces";
 /// The timeout of one batch.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
@@ -47,7 +47,7 @@ impl Traces {
             .with_http_client(client)
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(format!("{}/v1/traces", collector.as_str().trim_end_matches('/')))
-            .with_timeout(PATIENCE)
+            .with_timeout(BATCH_TIMEOUT)
             .build()
             .map_err(|source| TracesError::Exporter { collector: collector.clone(), source })?;
         let provider = SdkTracerProvider::builder()

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::harness::{Caller, Harness, Key, YAML, refused};
 
-/// Who calls, and what they may be refused with.
+/// A caller without permission, and the expected error.
 struct Wrong<'a> {
     who: &'a str,
     caller: Caller,
@@ -74,7 +74,7 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
         }
     }
     assert!(checked > 80, "{checked} combinations");
-    // And the right ones get in.
+    // Callers with permission are not refused.
     assert_eq!(harness.admin.get_json::<WhoAmI>("whoami").await?.role, Role::Admin);
     assert!(agent.caller().get(&agent.path("targets")).await?.status().is_success());
     Ok(())
@@ -123,13 +123,13 @@ async fn an_invented_agent_and_position_are_not_authenticated() -> Result<()> {
     {
         let request = caller.request(Method::GET, &format!("agents/{made_up}/target-state"));
         let response = request.header(header::POSITION, future.to_string()).send().await?;
-        assert_eq!(refused(response).await?, ErrorCode::BRK1001, "not that the database went back");
+        assert_eq!(refused(response).await?, ErrorCode::BRK1001, "not reported as a restored database");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replaced_key_is_refused_at_once_though_the_assertion_was_verified_before() -> Result<()> {
+async fn a_replaced_key_is_refused_at_once_although_the_assertion_was_verified_before() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let caller = agent.caller();
@@ -155,7 +155,7 @@ async fn an_expired_token_is_refused_and_unknown_routes_are_problems() -> Result
     sqlx::query("UPDATE api_tokens SET expires_at = now() WHERE role = 'viewer'")
         .execute(&mut connection)
         .await?;
-    // What the database said is remembered for a few seconds.
+    // Tokens are cached for a few seconds.
     brokkr_testkit::eventually(std::time::Duration::from_secs(20), "the token to be refused", async || {
         viewer.get("stacks").await.is_ok_and(|response| response.status() == 401)
     })

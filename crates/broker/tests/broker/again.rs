@@ -11,28 +11,29 @@ use serde_json::json;
 
 use crate::harness::{Agent, Caller, Harness, Polled, YAML, polled};
 
-/// One poll, to be sent as often as wanted: the same connection, the same words.
-struct Same(RequestBuilder);
+/// A poll that can be sent repeatedly, byte for byte.
+struct RepeatedPoll(RequestBuilder);
 
-impl Same {
-    /// SendOutcome until it is known: the first is read, unless it waits; that is done where the known ones are answered.
+impl RepeatedPoll {
+    /// Sends the poll until the listener recognises it as a repetition. The first one is parsed, unless it
+    /// waits: the listener itself answers a poll that waits.
     async fn settled(agent: &Agent, etag: &str, wait: Option<u64>) -> Result<Self> {
         let poll = agent.poll_request().header("if-none-match", etag);
         let same = Self(match wait {
             Some(seconds) => poll.header("prefer", format!("wait={seconds}")),
             None => poll,
         });
-        assert!(wait.is_some() || was_read(&same.sent().await?), "the first one is read");
-        same.known().await?;
+        assert!(wait.is_some() || was_parsed(&same.sent().await?), "the first one is parsed");
+        same.recognised().await?;
         Ok(same)
     }
 
     /// Repeats the poll until it uses the connection of the previous one: a fast client may open another.
-    async fn known(&self) -> Result<()> {
-        eventually(Duration::from_secs(10), "the same poll to be known", async || {
+    async fn recognised(&self) -> Result<()> {
+        eventually(Duration::from_secs(10), "the repeated poll to be recognised", async || {
             let response = self.sent().await?;
             anyhow::ensure!(response.status == StatusCode::NOT_MODIFIED, "{}", response.status);
-            anyhow::ensure!(!was_read(&response), "it was read");
+            anyhow::ensure!(!was_parsed(&response), "it was parsed");
             anyhow::Ok(())
         })
         .await
@@ -44,14 +45,14 @@ impl Same {
 }
 
 /// Only a parsed request has a request id.
-fn was_read(polled: &Polled) -> bool {
+fn was_parsed(polled: &Polled) -> bool {
     polled.headers.contains_key(header::REQUEST_ID)
 }
 
-async fn settled(harness: &Harness, name: &str) -> Result<(Agent, Polled, Same)> {
+async fn settled(harness: &Harness, name: &str) -> Result<(Agent, Polled, RepeatedPoll)> {
     let agent = harness.agent(name, json!({ "env": "prod" })).await?;
     let first = agent.poll().await?;
-    let same = Same::settled(&agent, &first.etag, None).await?;
+    let same = RepeatedPoll::settled(&agent, &first.etag, None).await?;
     Ok((agent, first, same))
 }
 
@@ -74,7 +75,7 @@ async fn a_waiting_repeated_poll_is_woken() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     let etag = agent.poll().await?.etag;
-    let same = Same::settled(&agent, &etag, Some(1)).await?;
+    let same = RepeatedPoll::settled(&agent, &etag, Some(1)).await?;
     let (response, submitted) = tokio::join!(
         async {
             loop {
@@ -96,11 +97,11 @@ async fn a_waiting_repeated_poll_is_woken() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_revoked_is_refused_though_it_asks_as_before() -> Result<()> {
+async fn a_revoked_agent_is_refused_although_it_repeats_its_poll() -> Result<()> {
     let harness = Harness::open().await?;
     let (_agent, _, same) = settled(&harness, "shop-1").await?;
     harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
-    eventually(Duration::from_secs(5), "the same poll to be refused", async || {
+    eventually(Duration::from_secs(5), "the repeated poll to be refused", async || {
         let response = same.sent().await?;
         anyhow::ensure!(response.status == StatusCode::UNAUTHORIZED, "{}", response.status);
         anyhow::Ok(())
@@ -109,7 +110,7 @@ async fn who_was_revoked_is_refused_though_it_asks_as_before() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_was_superseded_is_refused_though_it_asks_as_before() -> Result<()> {
+async fn a_superseded_session_is_refused_although_it_repeats_its_poll() -> Result<()> {
     let harness = Harness::open().await?;
     let (mut agent, _, same) = settled(&harness, "shop-1").await?;
     agent.open_session(2).await?;
@@ -118,11 +119,11 @@ async fn a_session_that_was_superseded_is_refused_though_it_asks_as_before() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_assertion_ends_though_its_poll_is_known() -> Result<()> {
+async fn an_assertion_expires_although_its_poll_is_repeated() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let etag = agent.poll().await?.etag;
-    // Ten seconds, with what clocks may differ.
+    // Valid for ten seconds, including the tolerated clock difference.
     let (now, leeway) = (jiff::Timestamp::now().as_second(), 60);
     let mut claims = agent.claims();
     claims["iat"] = json!(now - leeway);
@@ -131,10 +132,11 @@ async fn an_assertion_ends_though_its_poll_is_known() -> Result<()> {
     let as_before = agent.poll_request().build()?;
     let poll = caller.request(Method::GET, &agent.path("target-state")).header("if-none-match", &etag);
     let names = ["accept", header::PROTOCOL, header::SESSION, header::HOLDS];
-    let same =
-        Same(names.iter().fold(poll, |poll, name| poll.header(*name, as_before.headers()[*name].clone())));
+    let same = RepeatedPoll(
+        names.iter().fold(poll, |poll, name| poll.header(*name, as_before.headers()[*name].clone())),
+    );
     assert_eq!(same.sent().await?.status, StatusCode::NOT_MODIFIED);
-    same.known().await?;
+    same.recognised().await?;
     eventually(Duration::from_secs(40), "the assertion to end", async || {
         let response = same.sent().await?;
         anyhow::ensure!(response.status == StatusCode::UNAUTHORIZED, "{}", response.status);

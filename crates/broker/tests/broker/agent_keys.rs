@@ -18,7 +18,7 @@ async fn rotate(caller: &Caller, agent: &harness::Agent, key: &Key) -> Result<re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()> {
+async fn a_new_key_is_valid_at_once_and_the_previous_one_for_a_while() -> Result<()> {
     let harness = Harness::open().await?;
     let second = harness.replica().await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;
@@ -27,7 +27,7 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
     let key = Key::generate()?;
     let waiting = agent.wait(&etag, 20);
     let change = async {
-        eventually(Duration::from_secs(10), "it to wait", async || {
+        eventually(Duration::from_secs(10), "the poll to wait", async || {
             harness.server.broker.index.waiting() == 1
         })
         .await?;
@@ -41,10 +41,10 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
     };
     let (polled, first) = tokio::join!(waiting, submit);
     let first = first?;
-    assert_eq!(polled?.envelope()?.stacks.len(), 1, "a poll that waits is not disturbed");
+    assert_eq!(polled?.envelope()?.stacks.len(), 1, "a waiting poll is not interrupted");
     assert!(first.old_key_until.is_some());
 
-    // The answer was lost: the same again, signed with the old key, answers the same.
+    // The response was lost: the same request, signed with the old key, returns the same result.
     assert_eq!(read::<RotatedKey>(rotate(&old, &agent, &key).await?).await?, first);
     agent.key = key;
     for address in [harness.server.address, second.address] {
@@ -54,7 +54,7 @@ async fn a_new_key_counts_and_the_one_before_is_good_for_a_while() -> Result<()>
         })
         .await?;
     }
-    assert!(old.get(&agent.path("targets")).await?.status().is_success(), "and the old one is good");
+    assert!(old.get(&agent.path("targets")).await?.status().is_success(), "the old key is still valid");
     assert_eq!(read::<RotatedKey>(rotate(&agent.caller(), &agent, &agent.key).await?).await?, first);
 
     // The old key cannot replace the new one.
@@ -103,7 +103,7 @@ async fn a_waiting_agent_gets_a_key_request_at_once_and_until_it_has_a_new_key()
         read(harness.admin.send(Method::POST, "agents/shop-1/rotation", &json!({})).await?).await
     };
     let asking = async {
-        eventually(Duration::from_secs(10), "it to wait", async || {
+        eventually(Duration::from_secs(10), "the poll to wait", async || {
             harness.server.broker.index.waiting() == 1
         })
         .await?;
@@ -114,8 +114,12 @@ async fn a_waiting_agent_gets_a_key_request_at_once_and_until_it_has_a_new_key()
     let (polled, asked) = (polled?, asked?);
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     assert_eq!(polled.headers[header::WANTS], "key");
-    assert_eq!(ask().await?.rotation_asked_at, asked.rotation_asked_at, "asked since the first time");
-    eventually(Duration::from_secs(10), "every replica to tell it", async || {
+    assert_eq!(
+        ask().await?.rotation_asked_at,
+        asked.rotation_asked_at,
+        "the time of the first request is kept"
+    );
+    eventually(Duration::from_secs(10), "every replica to request it", async || {
         let request = agent.poll_request_at(second.address).header("if-none-match", &etag);
         harness::polled(request).await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_some())
     })
@@ -133,7 +137,7 @@ async fn a_waiting_agent_gets_a_key_request_at_once_and_until_it_has_a_new_key()
     .await?;
 
     harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
-    assert_eq!(ask().await?.rotation_asked_at, None, "who has no key is not asked for another");
+    assert_eq!(ask().await?.rotation_asked_at, None, "an agent without a key is not asked for a new one");
     second.stop().await;
     Ok(())
 }
@@ -177,7 +181,7 @@ async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_
         polled(request.header("prefer", "wait=30"))
     };
     let revoke = async {
-        eventually(Duration::from_secs(10), "both to wait", async || {
+        eventually(Duration::from_secs(10), "both polls to wait", async || {
             harness.server.broker.index.waiting() == 1 && second.broker.index.waiting() == 1
         })
         .await?;
@@ -199,7 +203,7 @@ async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_
         }
         assert_eq!(refused(rotate(&caller, &agent, &Key::generate()?).await?).await?, ErrorCode::BRK1001);
     }
-    // Once more changes nothing.
+    // Revoking again changes nothing.
     let again = harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;
     assert_eq!(read::<Agent>(again).await?.revoked_at, revoked.revoked_at);
     second.stop().await;
@@ -207,7 +211,7 @@ async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_agent_comes_back_as_itself_with_a_join_token_of_its_own() -> Result<()> {
+async fn a_revoked_agent_rejoins_with_a_join_token_made_for_it() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "dev" })).await?;
     agent.open_session(7).await?;
@@ -216,7 +220,7 @@ async fn a_revoked_agent_comes_back_as_itself_with_a_join_token_of_its_own() -> 
     let ask = async || -> Result<JoinToken> {
         read(harness.admin.send(Method::POST, "agents/shop-1/join-tokens", &json!({})).await?).await
     };
-    // One that was made before does not outlive the revocation.
+    // A join token that was created before the revocation is revoked, too.
     let before = ask().await?;
     harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?.error_for_status()?;
     let stolen = register(&harness.without_credential(), &before.token, &Key::generate()?).await?;
@@ -235,7 +239,11 @@ async fn a_revoked_agent_comes_back_as_itself_with_a_join_token_of_its_own() -> 
     assert_eq!(refused(other).await?, ErrorCode::BRK1003);
 
     agent.key = key;
-    assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves, "a new installation counts from one");
+    assert_eq!(
+        agent.open_session(1).await?,
+        SessionVerdict::Serves,
+        "a new installation counts sessions from one"
+    );
     assert_eq!(agent.poll().await?.envelope()?.stacks.len(), 1, "with its labels and targets");
     assert_eq!(refused(old.get(&agent.path("targets")).await?).await?, ErrorCode::BRK1001);
     let shown: Agent = harness.admin.get_json("agents/shop-1").await?;

@@ -37,7 +37,7 @@ async fn a_join_token_is_used_once_and_the_same_key_gets_the_same_answer() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_highest_session_serves_lower_ones_stop_and_equals_hold() -> Result<()> {
+async fn the_highest_session_wins_and_equal_ones_are_refused() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;
     assert_eq!(agent.open_session(1).await?, SessionVerdict::Serves, "the same process again");
@@ -91,7 +91,7 @@ async fn an_agent_is_seen_when_it_polls_and_lists_are_paged() -> Result<()> {
     let wanted: Vec<_> = (1..=5).map(|count| (format!("shop-{count}"), count == 1)).collect();
     assert_eq!(names, wanted);
 
-    // What was in memory is stored when the broker stops.
+    // Presence in memory is stored when the broker stops.
     harness.server.stop().await;
     let mut connection = harness.database.connect().await?;
     let stored: Vec<String> = sqlx::query_scalar("SELECT name FROM agents WHERE last_seen_at IS NOT NULL")

@@ -33,7 +33,7 @@ async fn chained(caller: &Caller, links: i64) -> Result<AuditHead> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_change_is_in_the_log_with_who_what_from_where_and_its_digest() -> Result<()> {
+async fn every_change_is_logged_with_caller_route_address_and_digest() -> Result<()> {
     let harness = Harness::open().await?;
     let owner = harness.project("shop", Role::Owner).await?;
     let who: WhoAmI = owner.get_json("whoami").await?;
@@ -58,17 +58,17 @@ async fn every_change_is_in_the_log_with_who_what_from_where_and_its_digest() ->
     let agent = harness.agent("shop-1", json!({})).await?;
     agent.poll().await?;
     let joined = entries(&harness.admin, "who=nobody").await?;
-    assert_eq!(joined.len(), 1, "who joined is there; what agents tell all day is not: {joined:?}");
+    assert_eq!(joined.len(), 1, "joins are logged, routine requests of agents are not: {joined:?}");
     Ok(())
 }
 
-/// The digest of what is shown of something, as the log has it.
+/// Returns the digest of a representation, as the log has it.
 async fn shown(caller: &Caller, path: &str) -> Result<Checksum> {
     Ok(Checksum::of(&caller.get(path).await?.error_for_status()?.bytes().await?))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_in_the_log_with_what_was_before_and_what_became_of_it() -> Result<()> {
+async fn a_change_is_logged_with_digests_before_and_after() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let grant = json!({ "project": "spare", "selector": "env=prod", "namespaces": ["shop"], "kinds": ["*"],
@@ -108,8 +108,7 @@ async fn a_change_is_in_the_log_with_what_was_before_and_what_became_of_it() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_attempts_and_reads_of_secrets_are_in_the_log_and_no_more_than_the_disk_can_take()
--> Result<()> {
+async fn refused_attempts_and_reads_of_secrets_are_logged_at_a_bounded_rate() -> Result<()> {
     let harness = Harness::open().await?;
     let viewer = harness.with_role(Role::Viewer).await?;
     harness.stack("web", json!({})).await?;
@@ -196,7 +195,7 @@ async fn the_log_is_append_only_and_tampering_is_detected() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chain_cut_at_its_end_and_entries_put_beside_it_are_found() -> Result<()> {
+async fn a_truncated_chain_and_unchained_entries_are_detected() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("one", json!({})).await?;
     chained(&harness.admin, 2).await?;
@@ -223,16 +222,20 @@ async fn a_chain_cut_at_its_end_and_entries_put_beside_it_are_found() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_was_lost_writes_nothing_any_more() -> Result<()> {
+async fn the_holder_of_a_lost_lease_cannot_write() -> Result<()> {
     let harness = Harness::open().await?;
     let mut one = harness.database.connect().await?;
     let mut other = harness.database.connect().await?;
     let (first, second) = (Uuid::now_v7(), Uuid::now_v7());
     let lease = lease_take_on_conn(&mut one, "duty", first, 0.2).await?.context("it is free")?;
     assert_eq!(lease_take_on_conn(&mut other, "duty", second, 60.0).await?, None, "another holder has it");
-    assert_eq!(lease_take_on_conn(&mut one, "duty", first, 0.2).await?, Some(lease), "its own, again");
-    // The first is paused; its time passes.
-    eventually(Duration::from_secs(10), "the lease to run out", async || {
+    assert_eq!(
+        lease_take_on_conn(&mut one, "duty", first, 0.2).await?,
+        Some(lease),
+        "it extends its own lease"
+    );
+    // The first holder is paused, and its lease expires.
+    eventually(Duration::from_secs(10), "the lease to expire", async || {
         let mut connection = harness.database.connect().await.expect("a connection");
         lease_take_on_conn(&mut connection, "duty", second, 60.0).await.is_ok_and(|lease| lease.is_some())
     })

@@ -1,4 +1,4 @@
-//! Counts follow every report, whichever replica takes it in; errors are grouped by what they have in common.
+//! Counts follow every report, whichever replica receives it; errors are grouped by their reason.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::harness::{Agent, Harness, YAML, read};
 
 type Counted = Vec<(StackId, i64, String, Vec<u8>, i64)>;
 
-/// What the counters say, and what counting says.
+/// Returns the maintained counts, and the counts of the rows.
 async fn both(connection: &mut PgConnection) -> Result<(Counted, Counted)> {
     let rows = |sql| sqlx::query_as::<_, (uuid::Uuid, i64, String, Vec<u8>, i64)>(sql);
-    let kept = rows(
+    let maintained = rows(
         "SELECT stack_id, sequence_id, transition, reason_key, sum(count)::bigint FROM status_counts
          GROUP BY 1, 2, 3, 4 HAVING sum(count) <> 0 ORDER BY 1, 2, 3, 4",
     );
@@ -33,7 +33,10 @@ async fn both(connection: &mut PgConnection) -> Result<(Counted, Counted)> {
     let typed = |rows: Vec<(uuid::Uuid, i64, String, Vec<u8>, i64)>| {
         rows.into_iter().map(|(stack, a, b, c, d)| (StackId(stack), a, b, c, d)).collect()
     };
-    Ok((typed(kept.fetch_all(&mut *connection).await?), typed(counted.fetch_all(&mut *connection).await?)))
+    Ok((
+        typed(maintained.fetch_all(&mut *connection).await?),
+        typed(counted.fetch_all(&mut *connection).await?),
+    ))
 }
 
 fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Report {
@@ -50,7 +53,7 @@ fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Re
     let transition = transitions.choose(random).expect("transitions").clone();
     let second = 1_700_000_000 + random.random_range(0..20);
     let mut report = agent.report(stack, SequenceId(random.random_range(1..4)), transition, second);
-    // Two groups, and a number that must not part them.
+    // Two groups; the number must not split the second one.
     report.reason = match random.random_bool(0.5) {
         true => Reason::CrashLoopBackOff,
         false => Reason::PruneNeedsApproval { delete: random.random_range(51..100), total: 100 },
@@ -60,7 +63,7 @@ fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counters_are_what_counting_would_find_after_random_reports_at_two_replicas_at_once() -> Result<()> {
+async fn counters_match_the_rows_after_random_reports_at_two_replicas_at_once() -> Result<()> {
     let harness = Harness::open().await?;
     let second = harness.replica().await?;
     let seed = rand::random::<u64>();
@@ -107,22 +110,22 @@ async fn counters_are_what_counting_would_find_after_random_reports_at_two_repli
         task.await??;
     }
     let mut connection = harness.database.connect().await?;
-    let (kept, counted) = both(&mut connection).await?;
-    assert_eq!(kept, counted);
-    assert!(kept.len() > 10, "{kept:?}");
+    let (maintained, counted) = both(&mut connection).await?;
+    assert_eq!(maintained, counted);
+    assert!(maintained.len() > 10, "{maintained:?}");
     // Changes by other code are counted too, and compacting does not change the sums.
     sqlx::query("DELETE FROM stack_status WHERE stack_id = $1")
         .bind(stacks[0].0)
         .execute(&mut connection)
         .await?;
     brokkr_broker::store::status_counts::status_counts_tidy(&harness.server.broker.pool).await?;
-    let (kept, counted) = both(&mut connection).await?;
-    assert_eq!(kept, counted);
+    let (maintained, counted) = both(&mut connection).await?;
+    assert_eq!(maintained, counted);
     let over: i64 = sqlx::query_scalar("SELECT count(*) FROM status_counts WHERE stack_id = $1")
         .bind(stacks[0].0)
         .fetch_one(&mut connection)
         .await?;
-    assert_eq!(over, 0, "what adds up to nothing is gone");
+    assert_eq!(over, 0, "counts that add up to zero are deleted");
     second.stop().await;
     Ok(())
 }
@@ -163,7 +166,7 @@ async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
         expected.sort();
         assert_eq!(rows, expected, "{table}");
     }
-    // Sent again, each meets its first copy there, too.
+    // Sent again, each report is a duplicate in its own project.
     let again: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
     assert_eq!((again.accepted.len(), again.duplicates.len()), (0, 3));
     Ok(())
@@ -227,7 +230,7 @@ async fn a_summary_adds_up_and_errors_are_listed_once_with_their_count() -> Resu
             (1, "ImagePullBackOff", None)
         );
     }
-    // It is over on one of them, and a newer object is out.
+    // One agent is healthy with a newer object.
     let newer = harness.submit("web", YAML).await?;
     let over = agents[0].report(stack.id, newer.sequence_id, Transition::Healthy, 1_700_000_001);
     agents[0].send_reports(&[over]).await?;

@@ -22,21 +22,21 @@ async fn polls_are_answered_without_the_database_and_writes_are_refused() -> Res
     harness.submit("web", YAML).await?;
     let before = agent.poll().await?;
 
-    let server = postgres.server().context("a server of one's own")?;
+    let server = postgres.server().context("a separate server")?;
     server.kill9().await?;
     assert_eq!(agent.poll().await?.etag, before.etag, "no SQL on that path");
-    assert!(!before.headers.contains_key(header::STALE), "the database was there a moment ago");
+    assert!(!before.headers.contains_key(header::STALE), "the database was reachable a moment ago");
     let stale = eventually(Duration::from_secs(20), "answers to be marked stale", async || {
         let now = agent.poll().await?;
         let seconds = now.headers.get(header::STALE).context("not yet")?.to_str()?.parse::<u64>()?;
-        assert_eq!(now.etag, before.etag, "it is still the answer");
+        assert_eq!(now.etag, before.etag, "the envelope is unchanged");
         anyhow::Ok(seconds)
     })
     .await?;
     assert!(stale >= 3, "{stale}");
     let waited = agent.wait(&before.etag, 1).await?;
     assert_eq!(waited.status, StatusCode::NOT_MODIFIED);
-    assert!(waited.headers.contains_key(header::STALE), "of what is the same, too");
+    assert!(waited.headers.contains_key(header::STALE), "an unchanged response is marked, too");
     let response = harness.admin.send(Method::PUT, "stacks/other", &json!({})).await?;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().contains_key("retry-after"));

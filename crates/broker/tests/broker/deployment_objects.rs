@@ -41,12 +41,12 @@ async fn a3_the_bytes_and_their_checksum_are_exactly_as_submitted() -> Result<()
 
     let mut connection = harness.database.connect().await?;
     let changed = sqlx::query("UPDATE deployment_objects SET content = 'x'").execute(&mut connection).await;
-    assert!(changed.is_err(), "not even the database changes one");
+    assert!(changed.is_err(), "the database refuses changes, too");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn contents_travel_compressed_when_asked_for() -> Result<()> {
+async fn contents_are_compressed_on_request() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let yaml = format!("{YAML}data:\n  text: \"{}\"\n", "words ".repeat(1000));
@@ -146,7 +146,7 @@ async fn e1_deleting_a_stack_creates_a_deletion_marker_and_frees_the_name() -> R
     assert_eq!(harness.delete("web").await?, marker, "deleting again changes nothing");
 
     let deleted: Stack = harness.admin.get_json("stacks/web").await?;
-    assert!(deleted.deleted_at.is_some(), "found by name while no living one has it");
+    assert!(deleted.deleted_at.is_some(), "found by name while no other stack has it");
     let submitted =
         harness.admin.request(Method::POST, "stacks/web/deployment-objects").body(YAML).send().await?;
     assert_eq!(refused(submitted).await?, ErrorCode::BRK2008);
@@ -181,7 +181,7 @@ async fn every_error_of_a_manifest_is_reported_and_nothing_is_stored() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_key_answers_with_the_first_result_even_at_the_same_time() -> Result<()> {
+async fn a_repeated_idempotency_key_returns_the_first_result_even_concurrently() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let submit = |key: &str, yaml: &str| {

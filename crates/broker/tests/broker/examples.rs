@@ -24,10 +24,10 @@ const RENEW: &str = "run `INSTA_UPDATE=always cargo xtask test every_route_has_a
 
 /// Routes without an example, with the reason.
 const WITHOUT: [(&str, &str); 1] =
-    [("GET /api/v1/openapi.json", "it answers the document that the examples are in")];
+    [("GET /api/v1/openapi.json", "it returns the document that contains the examples")];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_has_an_example_and_it_is_what_is_answered() -> Result<()> {
+async fn every_route_has_an_example_that_matches_its_response() -> Result<()> {
     let examples = Box::pin(tour::walk()).await?;
     let routes: Vec<&str> = router::table().iter().map(|route| route.name).collect();
     let missing: Vec<&&str> = routes
@@ -38,7 +38,7 @@ async fn every_route_has_an_example_and_it_is_what_is_answered() -> Result<()> {
     assert!(examples.contains_key(PROBLEM), "the tour was never refused");
 
     let text = serde_json::to_string_pretty(&examples)? + "\n";
-    if std::env::var_os("INSTA_UPDATE").is_some_and(|wish| wish == "always") {
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|mode| mode == "always") {
         std::fs::write(COMMITTED, text)?;
         return Ok(());
     }

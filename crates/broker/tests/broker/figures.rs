@@ -1,4 +1,4 @@
-//! The fleet in figures: what the metrics say is what the database holds.
+//! The metrics of the fleet match the content of the database.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ const WORLD: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fleet_is_counted_by_presence_state_and_what_waits() -> Result<()> {
+async fn the_fleet_is_counted_by_presence_state_and_pending_work() -> Result<()> {
     let fleet = Fleet::start(12, &[]).await?;
     let mut connection = fleet.database.connect().await?;
     for statement in WORLD {
@@ -62,7 +62,7 @@ async fn the_fleet_is_counted_by_presence_state_and_what_waits() -> Result<()> {
         (r#"brokkr_webhooks{state="off"}"#, 1.0),
         ("brokkr_webhook_messages_waiting", 1.0),
     ];
-    // What was counted before is shown for some seconds.
+    // Figures are cached for some seconds.
     eventually(Duration::from_secs(30), "the fleet to be counted", async || {
         for (figure, value) in expected {
             match fleet.figure(figure).await {

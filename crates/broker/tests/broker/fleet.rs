@@ -33,7 +33,7 @@ pub struct Fleet {
 impl Fleet {
     /// Adds agents that all have the same key, because joining is not measured.
     pub async fn start(agents: usize, arguments: &[&str]) -> Result<Self> {
-        // A second time says that it is there already.
+        // Fails if it is already installed.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let postgres = Postgres::shared().await?;
         let database =
@@ -77,14 +77,14 @@ impl Fleet {
         self.process.ready_when(SOON, ready).await
     }
 
-    /// What the listener for operators answers.
+    /// Returns the response of the admin listener.
     pub async fn asked(&self, path: &str) -> Result<(StatusCode, String)> {
         let client = Client::builder().no_proxy().build()?;
         let answer = client.get(format!("http://{}{path}", self.admin.address())).send().await?;
         Ok((answer.status(), answer.text().await?))
     }
 
-    /// A figure of the metrics that has no labels.
+    /// Returns the value of a metric, by its name and labels.
     pub async fn figure(&self, name: &str) -> Result<f64> {
         let (_, text) = self.asked("/metrics").await?;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -100,7 +100,7 @@ impl Fleet {
         Ok(Client::builder().tls_certs_only([trusted]).no_proxy())
     }
 
-    /// A client with connections of its own.
+    /// Returns a client with its own connections.
     pub fn client(&self, http2: bool) -> Result<Client> {
         let builder = self.client_builder()?;
         Ok(if http2 { builder } else { builder.http1_only() }.build()?)
@@ -120,7 +120,7 @@ impl Fleet {
             .header(header::PROTOCOL, "1"))
     }
 
-    /// What the process has in memory, in bytes.
+    /// Returns the resident memory of the process, in bytes.
     pub fn resident(&self) -> Result<usize> {
         let status = self.of_process("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("a figure")?;

@@ -1,4 +1,4 @@
-//! Grants: a stack reaches only whom its project was given, and what is taken back freezes.
+//! Grants: a stack reaches only agents that are granted to its project; a withdrawn grant freezes stacks.
 
 use anyhow::Result;
 use brokkr_api::ErrorCode;
@@ -63,7 +63,7 @@ async fn a_project_reaches_only_agents_that_are_granted_to_it() -> Result<()> {
     };
     assert_eq!(reached.stacks[0].grant, Some(expected));
     assert!(envelope(&test).await?.stacks.is_empty());
-    // What is not granted is not there.
+    // Agents that are not granted are invisible.
     let agents: Page<AgentAnswer> = owner.get_json("agents").await?;
     let names: Vec<String> = agents.items.iter().map(|agent| agent.name.to_string()).collect();
     assert_eq!(names, ["shop-1"]);
@@ -73,7 +73,7 @@ async fn a_project_reaches_only_agents_that_are_granted_to_it() -> Result<()> {
     }
     let all: Page<AgentAnswer> = harness.admin.get_json("agents").await?;
     assert_eq!(all.items.len(), 2);
-    // Nor are the stacks of others on an agent that both may use.
+    // Stacks of other projects on a shared agent are invisible, too.
     harness.stack("theirs", json!({ "selectors": ["*"] })).await?;
     let targets: Page<Target> = owner.get_json("agents/shop-1/targets").await?;
     assert_eq!(targets.items.iter().map(|target| &*target.project).collect::<Vec<_>>(), ["shop"]);
@@ -83,7 +83,7 @@ async fn a_project_reaches_only_agents_that_are_granted_to_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_that_is_withdrawn_freezes_what_is_held_and_needs_the_number() -> Result<()> {
+async fn withdrawing_a_grant_freezes_held_stacks_and_needs_expect() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     let owner = harness.project("shop", Role::Owner).await?;
@@ -100,8 +100,8 @@ async fn a_grant_that_is_withdrawn_freezes_what_is_held_and_needs_the_number() -
     assert_eq!(refused(wrong).await?, ErrorCode::BRK2009);
     assert_eq!(envelope(&agent).await?.stacks[0].grant.as_ref().unwrap().namespaces, ["shop"]);
 
-    let meant = harness.admin.request(Method::DELETE, "grants/shop?expect=1").send().await?;
-    assert_eq!(meant.status(), StatusCode::NO_CONTENT);
+    let confirmed = harness.admin.request(Method::DELETE, "grants/shop?expect=1").send().await?;
+    assert_eq!(confirmed.status(), StatusCode::NO_CONTENT);
     let frozen = envelope(&agent).await?;
     assert_eq!((frozen.stacks[0].removal, frozen.stacks[0].grant.clone()), (None, Some(Grant::default())));
     // Deleting the stack does not reach past the grant either.
@@ -112,7 +112,7 @@ async fn a_grant_that_is_withdrawn_freezes_what_is_held_and_needs_the_number() -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn grants_are_written_by_admins_and_say_something() -> Result<()> {
+async fn only_admins_write_grants_and_incomplete_grants_are_refused() -> Result<()> {
     let harness = Harness::open().await?;
     let owner = harness.project("shop", Role::Owner).await?;
     let good = grant("shop", "env=prod", "shop");
@@ -147,7 +147,7 @@ async fn grants_are_written_by_admins_and_say_something() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn labels_and_selectors_that_take_stacks_away_need_the_number_and_names_do_not() -> Result<()> {
+async fn label_and_selector_changes_that_remove_stacks_need_expect_and_names_do_not() -> Result<()> {
     let harness = Harness::open().await?;
     for name in ["shop-1", "shop-2", "shop-3"] {
         harness.agent(name, json!({ "env": "prod" })).await?;

@@ -94,7 +94,7 @@ impl Harness {
         if response.status() != StatusCode::CONFLICT {
             return read(response).await;
         }
-        // It takes the stack from agents, and that is meant here.
+        // The change removes the stack from agents, which is intended here.
         let problem: Problem = response.json().await?;
         let expect = problem.expect.with_context(|| problem.to_string())?;
         read(self.admin.send(Method::PUT, &format!("{path}?expect={expect}"), &targets).await?).await
@@ -154,7 +154,7 @@ pub async fn serve_all(
     webhooks: WebhookArgs,
 ) -> Result<Server> {
     let (tls_cert, tls_key) = tls.unzip();
-    // A second time says that it is there already.
+    // Fails if it is already installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let args = ServeArgs { tls_cert, tls_key, webhooks, ..ServeArgs::on_loopback(&database.url()) };
     Ok(Server::start(args).await?)
@@ -194,7 +194,7 @@ impl Caller {
         Self { http, base: format!("http://{address}"), credential }
     }
 
-    /// The same caller at another replica.
+    /// Returns the same caller at another replica.
     pub fn at(&self, address: SocketAddr) -> Self {
         Self { base: format!("http://{address}"), ..self.clone() }
     }
@@ -295,7 +295,7 @@ impl Agent {
         self.at(self.address)
     }
 
-    /// The same agent, calling another replica.
+    /// Returns the agent as a caller of another replica.
     pub fn at(&self, address: SocketAddr) -> Caller {
         Caller::new(address, Some(self.key.sign(&self.claims()).expect("it can sign")))
     }
@@ -338,7 +338,7 @@ impl Agent {
         polled(self.poll_request()).await
     }
 
-    /// A long poll.
+    /// Sends a long poll.
     pub async fn wait(&self, etag: &str, seconds: u64) -> Result<Polled> {
         polled(self.poll_request().header("if-none-match", etag).header("prefer", format!("wait={seconds}")))
             .await

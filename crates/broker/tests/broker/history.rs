@@ -46,7 +46,7 @@ async fn a8_a_rolled_back_content_is_refused_with_the_name_of_the_user_until_the
         "{}",
         problem.detail
     );
-    // Another byte is another content, and another stack does not know of it.
+    // A changed byte makes another content, and other stacks are not affected.
     harness.submit("web", &format!("# fixed\n{}", map("2"))).await?;
     harness.stack("other", json!({})).await?;
     harness.submit("other", &map("2")).await?;
@@ -65,7 +65,7 @@ async fn a8_a_rolled_back_content_is_refused_with_the_name_of_the_user_until_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_roll_back_names_its_version_and_can_leave_the_other_open() -> Result<()> {
+async fn a_rollback_can_name_its_version_and_leave_the_replaced_content_open() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let first = harness.submit("web", &map("1")).await?;
@@ -119,7 +119,7 @@ async fn callers_that_may_not_submit_see_no_secret_values() -> Result<()> {
     );
     let deployer = harness.with_role(Role::Deployer).await?;
     assert_eq!(deployer.get(&path).await?.text().await?, SECRET);
-    // Without Secrets there is nothing to hide, and the bytes are the bytes.
+    // Without Secrets, the content is returned byte for byte.
     let plain = harness.submit("web", &map("1")).await?;
     assert_eq!(
         viewer.get(&format!("deployment-objects/{}", plain.sequence_id)).await?.text().await?,
@@ -129,7 +129,7 @@ async fn callers_that_may_not_submit_see_no_secret_values() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_was_decided_on_something_older_is_refused() -> Result<()> {
+async fn a_change_based_on_an_older_state_is_refused() -> Result<()> {
     let harness = Harness::open().await?;
     harness.stack("web", json!({})).await?;
     let tag = |response: reqwest::Response| response.headers()["etag"].to_str().map(str::to_owned);

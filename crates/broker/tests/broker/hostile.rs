@@ -1,4 +1,4 @@
-//! Input that is meant to do harm, against a real process: refused within limits, others served meanwhile, memory
+//! Hostile input against a real process: it is refused within limits, other clients are served, and memory is
 //! bounded.
 
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ use tokio_rustls::TlsConnector;
 use crate::fleet::Fleet;
 use crate::harness::token;
 
-/// More than this, and something is not bounded: two manifests at every limit are read at a time, and what they took is
-/// kept by the allocator for a while.
+/// The largest growth of memory: two manifests at every limit are parsed at a time, and the allocator keeps
+/// their memory for a while.
 const MEMORY: usize = 200 * 1024 * 1024;
 
 /// A client at another address that sends requests continuously and measures their duration.
@@ -35,12 +35,12 @@ impl Bystander {
         Ok(Self { done, asking })
     }
 
-    /// The slowest answers, one in a hundred left out.
+    /// Stops the client and returns the 99th percentile of the durations.
     async fn slowest(self) -> Result<Duration> {
         self.done.store(true, Ordering::Relaxed);
         let mut took = self.asking.await??;
         took.sort_unstable();
-        took.get(took.len() * 99 / 100).copied().context("it asked nothing")
+        took.get(took.len() * 99 / 100).copied().context("no request was sent")
     }
 }
 
@@ -55,7 +55,7 @@ async fn ask(client: Client, url: String, done: Arc<AtomicBool>) -> Result<Vec<D
     Ok(took)
 }
 
-/// How long others wait without any harm, on this machine at this time.
+/// Returns how long requests take without an attack, on this machine.
 async fn calm(fleet: &Fleet) -> Result<Duration> {
     let bystander = Bystander::watch(fleet)?;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -81,7 +81,7 @@ async fn tls(fleet: &Fleet, protocol: &[u8]) -> Result<Box<dyn Socket>> {
     Ok(Box::new(TlsConnector::from(Arc::new(config)).connect(name, stream).await?))
 }
 
-/// Sends the opening, then one byte a second, and tells when the broker had enough.
+/// Sends the opening, then one byte a second; returns when the broker closes the connection.
 async fn dripped(mut socket: Box<dyn Socket>, opening: Vec<u8>, drip: Option<u8>) -> Result<Duration> {
     let started = Instant::now();
     socket.write_all(&opening).await?;
@@ -136,7 +136,7 @@ async fn silent_and_slow_connections_are_closed_without_affecting_others() -> Re
     }
     let attempts = attempts.into_iter().map(|(what, socket, opening, drip, most)| async move {
         let took = dripped(socket, opening, drip).await.with_context(|| what.to_owned())?;
-        anyhow::ensure!(took < most, "{what}: cut after {took:?} only");
+        anyhow::ensure!(took < most, "{what}: closed only after {took:?}");
         Ok(())
     });
     futures::future::try_join_all(attempts).await?;
@@ -153,13 +153,13 @@ async fn a_client_that_never_reads_is_disconnected() -> Result<()> {
     let started = Instant::now();
     let request = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: a\r\n\r\n";
     loop {
-        // Answers pile up until nothing moves; then the broker ends it.
+        // Responses pile up until the broker cannot write; then it disconnects.
         match tokio::time::timeout(Duration::from_secs(60), socket.write_all(request)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => break,
-            Err(_) => anyhow::bail!("it is still kept after {:?}", started.elapsed()),
+            Err(_) => anyhow::bail!("still connected after {:?}", started.elapsed()),
         }
-        anyhow::ensure!(started.elapsed() < Duration::from_secs(90), "it takes questions for ever");
+        anyhow::ensure!(started.elapsed() < Duration::from_secs(90), "requests are accepted forever");
     }
     Ok(())
 }
@@ -176,11 +176,11 @@ async fn ten_thousand_idle_connections_from_one_address_do_not_block_others() ->
         sockets.push(TcpStream::connect(&address).await?);
     }
     let held = fleet.figure("brokkr_connections").await?;
-    assert!(held <= 2001.0, "{held} are held");
+    assert!(held <= 2001.0, "{held} are open");
     let grown = fleet.resident()?.saturating_sub(memory);
     assert!(grown < MEMORY / 2, "{grown} bytes more");
-    // The others were closed at once, these are as silent as they are.
-    brokkr_testkit::eventually(Duration::from_secs(30), "silent ones to be cut", async || {
+    // Connections beyond the limit were closed at once; the others are idle and time out.
+    brokkr_testkit::eventually(Duration::from_secs(30), "idle connections to be closed", async || {
         fleet.figure("brokkr_connections").await.is_ok_and(|held| held <= 1.0)
     })
     .await?;

@@ -68,7 +68,7 @@ async fn a_change_wakes_exactly_the_polls_of_affected_agents() -> Result<()> {
 async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod", "a-longer-key": "x", "b": "" })).await?;
-    let unlike = harness.agent("shop-2", json!({})).await?;
+    let unlabelled = harness.agent("shop-2", json!({})).await?;
     harness
         .stack("web", json!({ "selectors": ["env=prod", "b,!c", "*"], "agents": ["shop-1", "shop-2"] }))
         .await?;
@@ -84,15 +84,15 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let mut cursor = tail.load().await?;
     cursor = tail.check(cursor, 0..=255).await?;
-    assert_eq!(index.mismatches(), 0, "what was just loaded is right");
+    assert_eq!(index.mismatches(), 0, "a fresh load matches the database");
     let right = index.envelope(agent.id).expect("it is there").0.etag.clone();
 
-    // As a bug would: an agent with other labels, one that lost its key, a stack without its targets, a grant too few.
+    // As a bug would do: wrong labels, a wrong key, missing holds, a missing selector, missing grants.
     let corrupted = |what: usize| {
         let snapshot = index.snapshot();
         let (mut one, mut other) = (
             snapshot.agent(agent.id).expect("it is there").clone(),
-            snapshot.agent(unlike.id).expect("it is there").clone(),
+            snapshot.agent(unlabelled.id).expect("it is there").clone(),
         );
         let mut wrong_stack = snapshot.stack(stack).expect("it is there").clone();
         let mut changes = Changes::default();
@@ -124,34 +124,38 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
         cursor = tail.check(cursor, 0..=255).await?;
         assert_eq!(index.mismatches(), index_before + 1, "case {what} is noticed");
         if what == 0 {
-            assert_eq!(index.envelope(agent.id).expect("it is there").0.etag, right, "and healed");
+            assert_eq!(
+                index.envelope(agent.id).expect("it is there").0.etag,
+                right,
+                "and the index is reloaded"
+            );
             cursor = tail.check(cursor, 0..=255).await?;
-            assert_eq!(index.mismatches(), 1, "for good");
+            assert_eq!(index.mismatches(), 1, "it stays correct");
         } else {
             // The tail does not reload again this soon by itself.
             cursor = tail.load().await?;
         }
     }
-    // What is on its way and not yet below the horizon is no disagreement.
+    // A change above the horizon is not a mismatch.
     let mut open = pool.begin().await?;
     sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
     let before = index.mismatches();
     for count in 0..3 {
         sqlx::query("UPDATE agents SET session_count = session_count + 1 WHERE id = $1")
-            .bind(unlike.id.0)
+            .bind(unlabelled.id.0)
             .execute(&pool)
             .await?;
         sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ('default', 'agent', $1)")
-            .bind(unlike.id.0)
+            .bind(unlabelled.id.0)
             .execute(&pool)
             .await?;
         cursor = tail.check(cursor, 0..=255).await?;
-        assert_eq!(index.mismatches(), before, "look {count}");
+        assert_eq!(index.mismatches(), before, "check {count}");
     }
     open.rollback().await?;
-    eventually(SOON, "the tail to have taken it in", async || {
+    eventually(SOON, "the tail to apply the change", async || {
         tail.check(cursor, 0..=255).await.is_ok()
-            && index.snapshot().agent(unlike.id).is_some_and(|agent| agent.session.count == 4)
+            && index.snapshot().agent(unlabelled.id).is_some_and(|agent| agent.session.count == 4)
     })
     .await?;
     assert_eq!(index.mismatches(), before);
@@ -169,7 +173,7 @@ async fn two_replicas_agree_within_a_second() -> Result<()> {
         harness.submit("web", &format!("{YAML}# {round}\n")).await?;
         let here = agent.poll().await?;
         let started = Instant::now();
-        eventually(SOON, "the other replica to say the same", async || {
+        eventually(SOON, "the other replica to have the same envelope", async || {
             polled(agent.poll_request_at(other.address)).await.is_ok_and(|there| there.etag == here.etag)
         })
         .await?;

@@ -1,4 +1,4 @@
-//! Agents that leave: retired ones are targeted by nothing, abandoned ones owe nothing.
+//! Agents that leave: no stack targets a retired agent, and no removal waits for an abandoned one.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn rows(harness: &Harness) -> Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_targets_a_retired_agent_and_what_it_holds_is_removed() -> Result<()> {
+async fn nothing_targets_a_retired_agent_and_its_held_stacks_are_removed() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
@@ -33,7 +33,11 @@ async fn nothing_targets_a_retired_agent_and_what_it_holds_is_removed() -> Resul
 
     let retired = harness.admin.send(Method::POST, "agents/shop-1/retirement", &json!({})).await?;
     let retired: Agent = read(retired).await?;
-    assert_eq!((retired.status, retired.labels.len()), (AgentStatus::Active, 0), "it has to work for it");
+    assert_eq!(
+        (retired.status, retired.labels.len()),
+        (AgentStatus::Active, 0),
+        "it stays active, to remove its stacks"
+    );
     eventually(SOON, "both to be removed", async || {
         let stacks = agent.poll().await.and_then(|polled| polled.envelope()).map(|found| found.stacks);
         stacks.is_ok_and(|stacks| {
@@ -44,7 +48,7 @@ async fn nothing_targets_a_retired_agent_and_what_it_holds_is_removed() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_abandoned_agent_owes_nothing_is_refused_and_can_be_let_in_again() -> Result<()> {
+async fn an_abandoned_agent_blocks_no_removal_is_refused_and_can_rejoin() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
@@ -52,7 +56,7 @@ async fn an_abandoned_agent_owes_nothing_is_refused_and_can_be_let_in_again() ->
     let held = agent.poll().await?.envelope()?.stacks[0].stack_id;
     agent.hold(&[held]).await?;
     harness.admin.request(Method::DELETE, "stacks/web").send().await?.error_for_status()?;
-    assert_eq!(rows(&harness).await?, 1, "it is owed there");
+    assert_eq!(rows(&harness).await?, 1, "the removal waits for the agent");
 
     let without_reason = json!({ "reason": " " });
     let refused = harness.admin.send(Method::POST, "agents/shop-1/abandonment", &without_reason).await?;
@@ -63,7 +67,7 @@ async fn an_abandoned_agent_owes_nothing_is_refused_and_can_be_let_in_again() ->
     let abandoned = given_up.abandoned.clone().expect("it says so");
     assert_eq!((abandoned.by.as_str(), abandoned.because.as_str()), ("test", "the shop burnt down"));
     assert_eq!(given_up.status, AgentStatus::Inactive);
-    eventually(SOON, "nothing to be owed", async || rows(&harness).await.is_ok_and(|rows| rows == 0)).await?;
+    eventually(SOON, "no removal to wait", async || rows(&harness).await.is_ok_and(|rows| rows == 0)).await?;
     assert_eq!(agent.caller().get(&agent.path("targets")).await?.status(), 401);
 
     let token = harness.admin.send(Method::POST, "agents/shop-1/join-tokens", &json!({})).await?;

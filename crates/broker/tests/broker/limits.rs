@@ -13,20 +13,20 @@ use serde_json::json;
 use crate::harness::{Caller, Harness, Key, YAML, refused, register};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_guesses_is_slowed_down_and_agents_behind_it_are_not() -> Result<()> {
+async fn an_address_that_guesses_tokens_is_limited_and_agents_behind_it_are_not() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let guess = Caller::new(harness.server.address, Some("brk_wrong".to_owned()));
     let guesses = (0..600).map(|_| async { guess.get("stacks").await });
     let answers: Vec<_> = futures::stream::iter(guesses).buffer_unordered(20).collect().await;
-    let mut slowed = Vec::new();
+    let mut limited = Vec::new();
     for answer in answers {
         let answer = answer?;
         if answer.status() == 429 {
-            slowed.push(answer);
+            limited.push(answer);
         }
     }
-    let one = slowed.pop().context("some are slowed down")?;
+    let one = limited.pop().context("some are limited")?;
     let seconds: u64 = one.headers()["retry-after"].to_str()?.parse()?;
     assert!((1..=20).contains(&seconds), "{seconds}");
     assert_eq!(refused(one).await?, ErrorCode::BRK1006);
@@ -37,7 +37,7 @@ async fn an_address_that_guesses_is_slowed_down_and_agents_behind_it_are_not() -
     let token = harness.join_token("shop-2", json!({})).await?;
     let joined = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(joined).await?, ErrorCode::BRK1006);
-    eventually(Duration::from_secs(30), "it to be listened to again", async || {
+    eventually(Duration::from_secs(30), "the address to be unblocked", async || {
         let key = Key::generate().expect("a key");
         register(&harness.without_credential(), &token.token, &key)
             .await
@@ -62,7 +62,7 @@ async fn a_project_cannot_exceed_its_quotas_and_sees_its_usage() -> Result<()> {
     assert_eq!(second.status(), 403);
     let problem = second.text().await?;
     assert!(problem.contains("would use 2 of 1 stacks") && problem.contains("BRK1007"), "{problem}");
-    assert_eq!(stack("one").await?.status(), 200, "what is there can be changed");
+    assert_eq!(stack("one").await?.status(), 200, "an existing stack can be changed");
     shop.request(Method::DELETE, "stacks/one").send().await?.error_for_status()?;
     assert_eq!(stack("two").await?.status(), 201, "the deleted stack does not count");
 
@@ -77,7 +77,7 @@ async fn a_project_cannot_exceed_its_quotas_and_sees_its_usage() -> Result<()> {
         [json!({ "stored_bytes": 1 }), json!({ "stored_bytes": 1_000_000, "submissions_per_hour": 1 })]
     {
         allow(quotas).await?;
-        eventually(Duration::from_secs(20), "the quota to hold", async || {
+        eventually(Duration::from_secs(20), "the quota to apply", async || {
             submit().await.is_ok_and(|answer| answer.status() == 403)
         })
         .await?;

@@ -1,4 +1,4 @@
-//! Lists: what fits, in which order, page by page, and how many.
+//! Lists: filters, order, pages and counts.
 
 use anyhow::Result;
 use brokkr_api::agents::Agent;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::harness::{Caller, Harness, YAML, refused};
 
-/// All pages of a list, two at a time, and how many it says there are.
+/// Reads all pages of a list, two items at a time; returns the items and the total.
 async fn all<T: DeserializeOwned>(caller: &Caller, list: &str) -> Result<(Vec<T>, Option<u64>)> {
     let (mut items, mut after, mut total) = (Vec::new(), String::new(), None);
     loop {
@@ -142,26 +142,26 @@ async fn deleted_stacks_are_listed_while_an_agent_still_holds_them() -> Result<(
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;
     let mut held = Vec::new();
-    // A name that comes twice, with a page that ends between the two.
-    for name in ["web", "web", "api", "nobodys", "living"] {
+    // Two deleted stacks have the same name, and a page ends between them.
+    for name in ["web", "web", "api", "unheld", "existing"] {
         let stack = harness.stack(name, json!({ "agents": ["shop-1"] })).await?;
-        if name != "nobodys" {
+        if name != "unheld" {
             held.push(stack.id);
         }
-        if name != "living" {
+        if name != "existing" {
             harness.delete(name).await?;
         }
     }
     agent.hold(&held).await?;
-    let owed = async |query: &str| -> Result<String> {
+    let still_held = async |query: &str| -> Result<String> {
         let (stacks, _) = all::<Stack>(&harness.admin, &format!("stacks?deleted=true{query}")).await?;
         assert!(stacks.iter().all(|stack| stack.deleted_at.is_some()), "{stacks:?}");
         Ok(names(stacks.iter().map(|stack| &stack.name)))
     };
-    assert_eq!(owed("").await?, "web web api");
-    assert_eq!(owed("&name=ap").await?, "api");
+    assert_eq!(still_held("").await?, "web web api");
+    assert_eq!(still_held("&name=ap").await?, "api");
     agent.hold(&held[1..2]).await?;
-    assert_eq!(owed("").await?, "web");
+    assert_eq!(still_held("").await?, "web");
     for bad in ["sort=created", "count=true", "after=web"] {
         let refused_with = refused(harness.admin.get(&format!("stacks?deleted=true&{bad}")).await?).await?;
         assert_eq!(refused_with, ErrorCode::BRK2003, "{bad}");

@@ -1,4 +1,4 @@
-//! The broker against a real PostgreSQL: each test opens a harness of its own (a database and a replica) and
+//! The broker against a real PostgreSQL: each test opens its own harness (a database and a replica) and
 //! calls it over HTTP, as agents and people do.
 
 mod access;

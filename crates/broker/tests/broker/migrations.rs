@@ -21,7 +21,7 @@ async fn migrate(database: &Database) -> Result<Output> {
     run(migrator(database), SOON).await?.ok()
 }
 
-/// Everything that was made in the schema, as PostgreSQL describes it.
+/// Returns everything in the schema, as PostgreSQL describes it.
 async fn catalog(database: &Database) -> Result<Vec<String>> {
     let mut connection = database.connect().await?;
     let lines = sqlx::query_scalar(
@@ -46,21 +46,21 @@ async fn catalog(database: &Database) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Lets the n-th statement that changes the schema be the last: it stays in the middle of the migration.
-async fn stumble_at(database: &Database, step: i64) -> Result<PgConnection> {
+/// Makes the n-th statement that changes the schema hang, in the middle of the migration.
+async fn hang_at(database: &Database, step: i64) -> Result<PgConnection> {
     let mut connection = database.connect().await?;
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
         "CREATE SCHEMA fault;
          CREATE SEQUENCE fault.step;
-         CREATE FUNCTION fault.stumble() RETURNS event_trigger LANGUAGE plpgsql AS $$
+         CREATE FUNCTION fault.hang() RETURNS event_trigger LANGUAGE plpgsql AS $$
          BEGIN
              IF nextval('fault.step') = {step} THEN PERFORM pg_sleep(600); END IF;
          END $$;
-         CREATE EVENT TRIGGER stumble ON ddl_command_end EXECUTE FUNCTION fault.stumble();"
+         CREATE EVENT TRIGGER hang ON ddl_command_end EXECUTE FUNCTION fault.hang();"
     )))
     .execute(&mut connection)
     .await?;
-    // Its own making does not count.
+    // The statements above do not count.
     sqlx::query("SELECT setval('fault.step', 1, false)").execute(&mut connection).await?;
     Ok(connection)
 }
@@ -69,9 +69,9 @@ async fn stumble_at(database: &Database, step: i64) -> Result<PgConnection> {
 const BLOCKED_MIGRATION: &str = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()
                         AND application_name = 'brokkr-broker migrate' AND wait_event = 'PgSleep'";
 
-/// Runs the migrator and kills it at the step. False if there are not that many.
+/// Runs the migrator and kills it at the step; returns false if there are fewer steps.
 async fn killed_at(database: &Database, step: i64) -> Result<bool> {
-    let mut connection = stumble_at(database, step).await?;
+    let mut connection = hang_at(database, step).await?;
     let scratch = Scratch::new("migrator")?;
     let process = Process::start(migrator(database), scratch.path())?;
     let deadline = Instant::now() + SOON;
@@ -89,7 +89,7 @@ async fn killed_at(database: &Database, step: i64) -> Result<bool> {
         // The server ends the session once it notices the lost client. Until then, the next migration would wait.
         sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut connection).await?;
     }
-    sqlx::raw_sql("DROP EVENT TRIGGER stumble; DROP SCHEMA fault CASCADE").execute(&mut connection).await?;
+    sqlx::raw_sql("DROP EVENT TRIGGER hang; DROP SCHEMA fault CASCADE").execute(&mut connection).await?;
     Ok(blocked.is_some())
 }
 
@@ -134,7 +134,7 @@ async fn two_migrators_at_once_make_the_same_schema_as_one() -> Result<()> {
 /// A migrator that waits for a lock gives up soon, so that no session waits behind it, and tries again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migrator_behind_a_lock_gives_up_and_tries_again() -> Result<()> {
-    // A server of its own: an open transaction delays every outbox tail of a server.
+    // A separate server: an open transaction delays every outbox tail of a server.
     let postgres = Postgres::start().await?;
     let database = postgres.database().await?;
     let mut other = database.connect().await?;
@@ -164,7 +164,7 @@ async fn a_migrator_behind_a_lock_gives_up_and_tries_again() -> Result<()> {
 
 type Columns = BTreeMap<(String, String), (String, bool, bool)>;
 
-/// Type, whether it may be left out, and whether it may be null, of every column.
+/// Returns the type of every column, whether an INSERT may omit it, and whether it may be null.
 async fn columns(connection: &mut PgConnection) -> Result<Columns> {
     type Row = (String, String, String, bool, bool);
     let rows: Vec<Row> = sqlx::query_as(
@@ -180,7 +180,7 @@ async fn columns(connection: &mut PgConnection) -> Result<Columns> {
         .collect())
 }
 
-/// Expand, and contract a release later: a broker that was there before goes on reading and writing as it did.
+/// Migrations expand the schema, and contract it one release later: a broker that is running keeps working.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_of_the_first_version_can_work_on_the_newest_schema() -> Result<()> {
     let postgres = Postgres::shared().await?;
@@ -193,19 +193,19 @@ async fn a_broker_of_the_first_version_can_work_on_the_newest_schema() -> Result
     let now = columns(&mut connection).await?;
     for ((table, column), (kind, free, null)) in &before {
         let known = now.get(&(table.clone(), column.clone()));
-        let (kind_now, free_now, null_now) = known
-            .with_context(|| format!("{table}.{column} is gone, and a broker that runs still reads it"))?;
+        let (kind_now, free_now, null_now) =
+            known.with_context(|| format!("{table}.{column} is gone, but running brokers still read it"))?;
         assert_eq!(kind, kind_now, "{table}.{column} has another type");
-        assert!(!free || *free_now, "{table}.{column} has to be given now, and a broker that runs does not");
+        assert!(!free || *free_now, "{table}.{column} is now required, but running brokers do not set it");
         assert!(
             *null || !null_now || table == "events",
-            "{table}.{column} may be null now, and a broker that runs cannot read that"
+            "{table}.{column} may now be null, but running brokers cannot read that"
         );
     }
     let tables: std::collections::BTreeSet<&String> = before.keys().map(|(table, _)| table).collect();
     for ((table, column), (_, free, _)) in &now {
         let added = tables.contains(table) && !before.contains_key(&(table.clone(), column.clone()));
-        assert!(!added || *free, "{table}.{column} has to be given, and a broker that runs does not know it");
+        assert!(!added || *free, "{table}.{column} is required, but running brokers do not know it");
     }
     Ok(())
 }

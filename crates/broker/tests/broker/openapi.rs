@@ -1,4 +1,4 @@
-//! The committed description of the API is the current one, and what it shows is what it describes.
+//! The committed OpenAPI document is current, and its examples match its schemas.
 
 mod schema;
 
@@ -20,7 +20,7 @@ fn the_committed_openapi_document_is_current() {
 #[test]
 fn every_body_has_an_example_that_fits_its_schema() -> Result<()> {
     let document: Value = serde_json::from_str(&router::openapi_json())?;
-    let mut looked_at = 0;
+    let mut checked = 0;
     for route in router::table().iter().map(|route| route.name) {
         let (method, path) = route.split_once(' ').context("METHOD /path")?;
         let operation = &document["paths"][path][method.to_lowercase()];
@@ -28,22 +28,28 @@ fn every_body_has_an_example_that_fits_its_schema() -> Result<()> {
         let answered = operation["responses"].as_object().context("a route answers")?;
         let good = answered.iter().filter(|(status, _)| status.starts_with('2'));
         let contents: Vec<_> = good.filter_map(|(_, answer)| answer["content"].as_object()).collect();
-        // Created or changed: one of them is shown.
+        // If a route has several successful responses, one of them has an example.
         let shown: Vec<_> = contents
             .iter()
             .flat_map(|content| content.values())
             .filter(|body| body.get("example").is_some())
             .collect();
-        assert!(contents.is_empty() || !shown.is_empty(), "{route} shows no answer");
+        assert!(contents.is_empty() || !shown.is_empty(), "{route} has no example of a response");
         let asked: Vec<_> = asked.into_iter().flat_map(|content| content.values()).collect();
-        assert!(asked.iter().all(|body| body.get("example").is_some()), "{route} shows no request");
+        assert!(
+            asked.iter().all(|body| body.get("example").is_some()),
+            "{route} has no example of a request"
+        );
         for body in shown.into_iter().chain(asked) {
             let misfits = schema::misfits(&document, &body["schema"], &body["example"]);
-            assert!(misfits.is_empty(), "{route} shows what it does not describe: {misfits:#?}");
-            looked_at += 1;
+            assert!(
+                misfits.is_empty(),
+                "{route} has an example that does not match its schema: {misfits:#?}"
+            );
+            checked += 1;
         }
     }
-    assert!(looked_at > 80, "{looked_at}");
+    assert!(checked > 80, "{checked}");
     let problem = &document["components"]["schemas"]["Problem"];
     assert_eq!(schema::misfits(&document, problem, &problem["examples"][0]), Vec::<String>::new());
     Ok(())

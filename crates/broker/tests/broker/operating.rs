@@ -16,7 +16,7 @@ use crate::fleet::Fleet;
 use crate::harness::{YAML, serve_with, token};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_documented_and_as_many_for_many_agents_as_for_few() -> Result<()> {
+async fn metrics_are_documented_and_their_number_does_not_depend_on_the_fleet() -> Result<()> {
     let fleet = Fleet::start(300, &[]).await?;
     let client = fleet.client(false)?;
     let series = async |agents: usize| -> Result<(usize, String)> {
@@ -45,7 +45,7 @@ async fn metrics_are_documented_and_as_many_for_many_agents_as_for_few() -> Resu
     let page = include_str!("../../../../docs/metrics.md");
     let documented: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    // Those of agents are compared where there are agents.
+    // The metrics of agents are compared by a test of the agent.
     let documented = documented.into_iter().filter(|name| !name.starts_with("brokkr_agent_")).collect();
     assert_eq!(exported, documented);
     Ok(())
@@ -87,7 +87,7 @@ async fn a_broker_that_shuts_down_becomes_unready_completes_all_requests_and_exi
     let pid = Pid::from_raw(i32::try_from(fleet.process.pid().context("it runs")?)?);
     let signalled = Instant::now();
     kill(pid, Signal::SIGTERM)?;
-    eventually(Duration::from_secs(2), "readiness to say no", async || {
+    eventually(Duration::from_secs(2), "the replica to become unready", async || {
         fleet.asked("/readyz").await.is_ok_and(|(status, _)| status == StatusCode::SERVICE_UNAVAILABLE)
     })
     .await?;
@@ -155,7 +155,7 @@ impl Submissions {
         Ok(acknowledged)
     }
 
-    /// An answer that is no success is one too many, whichever replica gives it.
+    /// Submits to the first replica that responds; fails if the response is not a success.
     async fn submit(&self, key: &str) -> Result<()> {
         for broker in &self.brokers {
             let request = self

@@ -30,14 +30,15 @@ const EACH: usize = 150;
 async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     let mut seen = Vec::new();
     let mut cursor = 0;
-    // Once all have written, it is over when the horizon has passed whatever had begun by then.
+    // When all writers have finished, reading ends once the horizon has passed every transaction that had
+    // begun by then.
     let mut end = None;
     loop {
         let last = done.load(Ordering::Acquire);
         let mut transaction = pool.begin_with(READ_ONLY_SNAPSHOT).await?;
         let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
-        for bell in outbox_read_on_conn(&mut transaction, cursor, snapshot.horizon).await? {
-            if let OutboxNotification::Stack(stack) = bell {
+        for notification in outbox_read_on_conn(&mut transaction, cursor, snapshot.horizon).await? {
+            if let OutboxNotification::Stack(stack) = notification {
                 seen.push(stack.0);
             }
         }
@@ -76,7 +77,7 @@ async fn write(pool: PgPool) -> Result<Vec<Uuid>> {
         let mut transaction = pool.begin().await?;
         outbox_insert_on_conn(&mut transaction, DEFAULT_PROJECT, OutboxNotification::Stack(stack)).await?;
         tokio::time::sleep(Duration::from_micros(rand::random_range(0..6000))).await;
-        // Some never commit: their numbers are gaps, not losses.
+        // Some never commit: their ids are gaps, not losses.
         if rand::random_range(0..10) == 0 {
             transaction.rollback().await?;
         } else {
@@ -147,7 +148,7 @@ async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<
         }
     });
     futures::future::try_join_all(storm).await?;
-    // A replica that loads everything now sees the same as the one that lived through it.
+    // A replica that loads everything now has the same state as the one that followed the changes.
     let fresh = harness.replica().await?;
     let there = crate::harness::polled(agent.poll_request_at(fresh.address)).await?;
     let here = agent.poll().await?;
@@ -167,25 +168,25 @@ async fn only_changes_above_the_horizon_are_counted() -> Result<()> {
     let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
     let cursor = tail.load().await?;
     assert_eq!(index.freshness().stamp(), index.position(), "all that is loaded is below the horizon");
-    let ring = async |stack: StackId| -> Result<u64> {
+    let notify = async |stack: StackId| -> Result<u64> {
         let mut transaction = pool.begin().await?;
         outbox_insert_on_conn(&mut transaction, DEFAULT_PROJECT, OutboxNotification::Stack(stack)).await?;
         let xid = outbox_transaction_id_on_conn(&mut transaction).await?;
         transaction.commit().await?;
         Ok(xid)
     };
-    ring(one.id).await?;
+    notify(one.id).await?;
     let mut open = pool.begin().await?;
     let horizon = outbox_transaction_id_on_conn(&mut open).await?;
-    let again = ring(one.id).await?;
-    ring(two.id).await?;
+    let again = notify(one.id).await?;
+    notify(two.id).await?;
     let cursor = tail.step(cursor).await?;
     let seen = index.freshness();
     assert_eq!((seen.position.horizon, seen.shown), (horizon, again + 1), "the first stack was read again");
     let cursor = tail.step(cursor).await?;
     assert_eq!(index.freshness().shown, again + 1, "it does not go back");
     open.rollback().await?;
-    // The replica of the harness has transactions of its own, which may be open just then.
+    // The replica of the harness may have open transactions at this moment.
     let cursor = tokio::sync::Mutex::new(cursor);
     eventually(Duration::from_secs(20), "the horizon to pass all of it", async || {
         let mut cursor = cursor.lock().await;
@@ -202,15 +203,15 @@ async fn only_changes_above_the_horizon_are_counted() -> Result<()> {
 async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Result<()> {
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let pool = PgPool::connect(&harness.database.url()).await?;
-    let ring = async |rows: i32| {
+    let notify = async |rows: i32| {
         let many = "INSERT INTO outbox (project, kind, key)
                     SELECT 'default', 'stack', gen_random_uuid() FROM generate_series(1, $1)";
         sqlx::query(many).bind(rows).execute(&pool).await
     };
-    ring(12_000).await?;
+    notify(12_000).await?;
     let mut open = pool.begin().await?;
     outbox_transaction_id_on_conn(&mut open).await?;
-    ring(3).await?;
+    notify(3).await?;
     let horizon = outbox_snapshot(&pool).await?.horizon;
     assert_eq!(outbox_delete_below(&pool, horizon).await?, 12_000, "in slices, to the end");
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox").fetch_one(&pool).await?;
@@ -220,7 +221,7 @@ async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Res
 
 /// A session that has sent half of a request: it is executed, and the server waits for the rest. It only reads: a write
 /// transaction would delay every test on this server.
-async fn cut_off(port: u16, database: &str) -> Result<TcpStream> {
+async fn abandoned_session(port: u16, database: &str) -> Result<TcpStream> {
     let text =
         |parts: &[&str]| parts.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect::<Vec<u8>>();
     let message = |kind: &[u8], body: &[u8]| -> Result<Vec<u8>> {
@@ -246,8 +247,8 @@ async fn an_abandoned_session_is_terminated_and_no_other() -> Result<()> {
     let pool = &harness.server.broker.pool;
     let mut bystander = pool.begin().await?;
     sqlx::query("SELECT 1").execute(&mut *bystander).await?;
-    let mut session = cut_off(postgres.facts().port, harness.database.name()).await?;
-    eventually(Duration::from_secs(20), "the one that was cut off to be ended", async || {
+    let mut session = abandoned_session(postgres.facts().port, harness.database.name()).await?;
+    eventually(Duration::from_secs(20), "the abandoned session to be terminated", async || {
         outbox_terminate_abandoned(pool, Duration::from_secs(1)).await.is_ok_and(|ended| ended == 1)
     })
     .await?;

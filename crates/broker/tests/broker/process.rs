@@ -40,7 +40,7 @@ async fn the_first_admin_token_is_printed_once_and_only_a_migrated_database_is_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_kill_9() -> Result<()> {
+async fn acknowledged_submissions_survive_kill_9() -> Result<()> {
     let postgres = Postgres::shared().await?;
     let database = postgres.database().await?;
     broker(&database, &["migrate"]).await?.ok()?;
@@ -104,8 +104,8 @@ async fn what_was_acknowledged_survives_kill_9() -> Result<()> {
     let lost: Vec<_> = acknowledged.iter().filter(|sequence| !stored.contains(sequence)).collect();
     assert!(lost.is_empty(), "{lost:?}");
     let unknown = stored.len() - acknowledged.len();
-    assert!(unknown <= 3, "at most one a kill was done and not acknowledged: {unknown}");
-    let status = process.stop().await.context("it ends when asked")?;
+    assert!(unknown <= 3, "at most one submission per kill is stored and not acknowledged: {unknown}");
+    let status = process.stop().await.context("it stops on request")?;
     assert!(status.success());
     Ok(())
 }
@@ -122,7 +122,7 @@ async fn the_command_verifies_the_audit_log_and_fails_if_it_was_changed() -> Res
     let kept = format!("default:2:{}", head().await?.hash);
     let verified = broker(&harness.database, &["audit", "verify", "--anchor", &kept]).await?.ok()?;
     assert!(verified.stdout.starts_with("default: 2 links valid"), "{}", verified.stdout);
-    // Everything rewritten, chain and all, is acknowledged_count only by what was kept elsewhere.
+    // If everything is rewritten, including the chain, only a head that was stored elsewhere reveals it.
     let other = format!("default:2:{}", "0".repeat(64));
     let rewritten = broker(&harness.database, &["audit", "verify", "--anchor", &other]).await?;
     assert!(rewritten.ok().is_err());
@@ -136,7 +136,7 @@ async fn the_command_verifies_the_audit_log_and_fails_if_it_was_changed() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_command_makes_a_broker_to_try_out_and_the_same_one_again() -> Result<()> {
+async fn up_starts_a_broker_for_evaluation_and_reuses_its_files() -> Result<()> {
     let postgres = Postgres::shared().await?;
     let database = postgres.database().await?;
     let (port, scratch) = (Port::free()?, Scratch::new("up")?);
@@ -163,14 +163,14 @@ async fn one_command_makes_a_broker_to_try_out_and_the_same_one_again() -> Resul
         let log = process.log();
         assert!(log.contains(&format!("brokkr login https://localhost:{}", port.number())), "{log}");
         tokens.push(whoami().await?);
-        assert!(!log.contains(tokens[0].trim()), "the token is in its file alone");
+        assert!(!log.contains(tokens[0].trim()), "the token is only in its file");
         process.stop().await?;
     }
-    assert_eq!(tokens[0], tokens[1], "what was made is used again");
+    assert_eq!(tokens[0], tokens[1], "the files are reused");
     for secret in ["admin-token", "broker.key", "secret-key"] {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(folder.join(secret))?.permissions());
-        assert_eq!(mode & 0o077, 0, "{secret} is for its owner alone");
+        assert_eq!(mode & 0o077, 0, "{secret} is accessible to its owner only");
     }
     std::fs::remove_dir_all(&folder)?;
     let elsewhere = broker(&database, &["up", "--folder", &folder.display().to_string()]).await?;

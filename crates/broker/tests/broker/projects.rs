@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::harness::{Harness, YAML, read, refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_sees_its_own_stacks_and_an_admin_names_the_project_meant() -> Result<()> {
+async fn a_project_sees_only_its_own_stacks_and_an_admin_can_name_a_project() -> Result<()> {
     let harness = Harness::open().await?;
     let shop = harness.project("shop", Role::Deployer).await?;
     harness.stack("web", json!({})).await?;
@@ -65,7 +65,7 @@ async fn a_request_for_a_foreign_project_gets_404() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_goes_only_when_nothing_is_left_in_it() -> Result<()> {
+async fn a_project_can_be_deleted_only_when_it_is_empty() -> Result<()> {
     let harness = Harness::open().await?;
     let delete = async |project: &str| harness.admin.request(Method::DELETE, project).send().await;
     assert_eq!(refused(delete("projects/default").await?).await?, ErrorCode::BRK1008);
@@ -81,12 +81,12 @@ async fn a_project_goes_only_when_nothing_is_left_in_it() -> Result<()> {
 
     let shop = harness.project("shop", Role::Owner).await?;
     shop.send(Method::PUT, "stacks/web", &json!({})).await?;
-    assert_eq!(refused(delete("projects/shop").await?).await?, ErrorCode::BRK1008, "a stack is there");
+    assert_eq!(refused(delete("projects/shop").await?).await?, ErrorCode::BRK1008, "it has a stack");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_project_uses_is_counted_with_each_change() -> Result<()> {
+async fn the_usage_of_a_project_follows_each_change() -> Result<()> {
     let harness = Harness::open().await?;
     let shop = harness.project("shop", Role::Owner).await?;
     for stack in ["one", "two", "three"] {
@@ -97,7 +97,7 @@ async fn what_a_project_uses_is_counted_with_each_change() -> Result<()> {
     shop.request(Method::DELETE, "stacks/two").send().await?;
     let used = shop.get_json::<Project>("projects/shop").await?.used;
     assert_eq!((used.stacks, used.tokens, used.webhooks), (2, 1, 0));
-    assert_eq!(used.stored_bytes, 3 * YAML.len() as u64, "a deletion marker holds nothing");
-    assert!((3..=4).contains(&used.submissions_per_hour), "unless the hour turned");
+    assert_eq!(used.stored_bytes, 3 * YAML.len() as u64, "a deletion marker has no content");
+    assert!((3..=4).contains(&used.submissions_per_hour), "unless a new hour began");
     Ok(())
 }

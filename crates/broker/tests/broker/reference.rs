@@ -74,11 +74,11 @@ fn described(name: &str, operation: &Value) -> String {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     for parameter in parameters.filter(|parameter| parameter["in"] != "path") {
         let kind = if parameter["in"] == "header" { "header " } else { "" };
-        let said = parameter["description"].as_str().unwrap_or_default();
+        let description = parameter["description"].as_str().unwrap_or_default();
         text.push_str(&format!(
             "- {kind}`{}`: {}\n",
             parameter["name"].as_str().unwrap_or_default(),
-            plain(&one_line(said))
+            plain(&one_line(description))
         ));
     }
     if text.ends_with('\n') && !text.ends_with("\n\n") {
@@ -97,7 +97,7 @@ fn described(name: &str, operation: &Value) -> String {
     text
 }
 
-/// The example of a body, short enough to be read.
+/// Returns the example of a body, truncated if it is long.
 fn example(body: &Value) -> Option<String> {
     const LONGEST: usize = 30;
     let content = body["content"].as_object()?;
@@ -113,7 +113,7 @@ fn example(body: &Value) -> Option<String> {
     Some(if cut { format!("{shown}\n…") } else { shown })
 }
 
-// ── who may what ──
+// ── permissions ──
 
 #[test]
 fn the_reference_page_of_permissions_is_current() {
@@ -155,12 +155,12 @@ fn the_reference_page_of_permissions_is_current() {
     check("permissions.md", &text);
 }
 
-/// Auditors may read every route for tokens.
+/// Returns whether the route only reads: auditors may call each of those that is open to tokens.
 fn reads(name: &str) -> bool {
     name.starts_with("GET ")
 }
 
-// ── what happens ──
+// ── events ──
 
 #[test]
 fn the_reference_page_of_events_is_current() {
@@ -197,7 +197,7 @@ fn the_reference_page_of_events_is_current() {
     check("events.md", &text);
 }
 
-// ── what goes wrong ──
+// ── error codes ──
 
 #[test]
 fn the_reference_page_of_error_codes_is_current() {

@@ -1,4 +1,4 @@
-//! Reports become events, each once, and the last word about each stack is its status.
+//! Reports become events, each once; the newest report about a stack is its status.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::events::Event;
@@ -44,7 +44,7 @@ async fn a_report_sent_again_is_the_same_event() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_bad_report_does_not_hold_up_the_others_of_its_batch() -> Result<()> {
+async fn one_bad_report_does_not_block_the_others_of_its_batch() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({})).await?;
@@ -52,7 +52,7 @@ async fn one_bad_report_does_not_hold_up_the_others_of_its_batch() -> Result<()>
     let (good, mut forged, mut long) =
         (report(Transition::Applied), report(Transition::Failed), report(Transition::Degraded));
     forged.id = EventId::generate();
-    // Two bytes a letter behind one byte: the limit falls into the middle of a letter.
+    // Letters of two bytes after a single byte: the limit falls into the middle of a letter.
     long.message = Message::new(format!("a\0{}", "é".repeat(5000)));
     let object = ObjectRef { kind: "o".repeat(5000), ..ObjectRef::default() };
     let fields = vec!["f\0".to_owned()];
@@ -68,13 +68,13 @@ async fn one_bad_report_does_not_hold_up_the_others_of_its_batch() -> Result<()>
     assert_eq!(stored.message, Message::new(format!("a{}…", "é".repeat(4095))));
     assert_eq!(stored.objects.len(), 20);
     assert_eq!(stored.objects[0].object.kind.len(), 4096);
-    // PostgreSQL cannot store a NUL: the word stays, its details go.
+    // PostgreSQL cannot store a NUL: the reason stays, and its details are dropped.
     assert_eq!(stored.objects[0].reason, Reason::Other("Immutable".into()));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
+async fn status_follows_the_target_state_and_the_reports() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     harness.agent("shop-2", json!({ "env": "dev" })).await?;
@@ -92,7 +92,7 @@ async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
     agent.hold(&[stack.id]).await?;
     let healthy = agent.report(stack.id, object.sequence_id, Transition::Healthy, 1_800_000_010);
     agent.send_reports(std::slice::from_ref(&healthy)).await?;
-    // Late and older: an event, but no news.
+    // An older report that arrives late is an event, but does not change the status.
     let late = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_800_000_001);
     agent.send_reports(&[late]).await?;
     let status = states().await?;
@@ -121,7 +121,8 @@ async fn status_follows_what_is_wanted_and_what_was_reported() -> Result<()> {
     Ok(())
 }
 
-/// F5 at the broker: the newest word counts, a repair's included, and nothing older comes back.
+/// F5 at the broker: the newest conditions are shown, also those of a repair, and older ones never replace
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn f5_the_newest_conditions_are_shown_with_the_status() -> Result<()> {
     let harness = Harness::open().await?;
@@ -141,14 +142,14 @@ async fn f5_the_newest_conditions_are_shown_with_the_status() -> Result<()> {
     assert_eq!(shown().await?, (State::Pending, vec![]));
     agent.send_reports(&[report(Transition::Healthy, 1_800_000_010, &["Uncontested"])]).await?;
     assert_eq!(shown().await?, (State::Healthy, vec!["Uncontested".to_owned()]));
-    // A repair changes no state, but it tells of a fight.
-    let fights = [
+    // A repair changes no state, but its conditions are shown.
+    let repairs = [
         report(Transition::Repaired, 1_800_000_030, &["Fight\0ing"]),
         report(Transition::Repaired, 1_800_000_020, &["Older"]),
     ];
-    agent.send_reports(&fights).await?;
+    agent.send_reports(&repairs).await?;
     assert_eq!(shown().await?, (State::Healthy, vec!["Fighting".to_owned()]));
-    // Both came late.
+    // Both arrive late.
     let late = [
         report(Transition::Repaired, 1_800_000_025, &["Late"]),
         report(Transition::Degraded, 1_800_000_026, &["Late"]),
@@ -176,7 +177,7 @@ fn contested(sequence_id: SequenceId, reason: &str) -> Condition {
     }
 }
 
-/// What a newer agent says is stored and shown as it is; a word that is no word is refused.
+/// Unknown values of a newer agent are stored and shown; a transition that is too long is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transition_reason_and_condition_of_a_newer_agent_are_stored_and_shown() -> Result<()> {
     let harness = Harness::open().await?;

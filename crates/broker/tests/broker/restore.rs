@@ -69,7 +69,7 @@ async fn is_held(caller: &Caller) -> Result<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_it() -> Result<()> {
+async fn e4_an_agent_with_a_higher_position_puts_all_replicas_on_hold_and_a_raise_ends_it() -> Result<()> {
     let harness = Harness::open().await?;
     let replica = harness.replica().await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;
@@ -79,7 +79,7 @@ async fn e4_an_agent_from_the_future_puts_all_replicas_on_hold_and_a_raise_ends_
     let known = agent.poll().await?;
     let seen = known.position.expect("an answer has a position");
 
-    // While one process waits for a change, another one of the same fleet has a higher position.
+    // The agent has seen a position that the database has not reached.
     let future = beyond(seen);
     let answer = poll_on(&mut agent, harness.server.address, future).await?;
     assert_eq!((answer.status, answer.code()?), (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::BRK3005));
@@ -191,8 +191,8 @@ async fn only_an_agent_of_this_installation_can_cause_a_hold() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_behind_raises_no_alarm() -> Result<()> {
-    // A server of its own: the transaction left open below holds back every tail of a server.
+async fn a_replica_that_is_behind_does_not_cause_a_hold() -> Result<()> {
+    // A separate server: the transaction left open below holds back every tail of a server.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -238,7 +238,7 @@ async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
     harness.submit("lost", YAML).await?;
     harness.submit("gone", YAML).await?;
     harness.delete("gone").await?;
-    // As after a restore: the agent became a target in the time that was lost.
+    // As after a restore: the agent became a target after the backup.
     agent.hold(&[lost.id, gone.id]).await?;
     epoch(&harness.database, &["raise"]).await?;
     let answer = eventually(SOON, "an answer of the new epoch", async || {
@@ -255,7 +255,7 @@ async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
     assert_eq!(
         stacks,
         [(lost.id, None), (gone.id, deleted)],
-        "kept, but what was deleted before stays deleted"
+        "kept, but a stack that was deleted before stays deleted"
     );
 
     // An ordinary change of targets still removes it.
@@ -288,7 +288,7 @@ async fn a4_sequence_ids_continue_above_those_of_any_agent() -> Result<()> {
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
     let shown = epoch(&harness.database, &["raise"]).await?.stdout;
     let object = harness.submit("web", YAML).await?;
-    assert!(object.sequence_id.0 < 10_000_000, "one agent cannot use the ids up: {}", object.sequence_id);
+    assert!(object.sequence_id.0 < 10_000_000, "one agent cannot exhaust the ids: {}", object.sequence_id);
     assert!(shown.contains("ignored: agent shop-1"), "{shown}");
     Ok(())
 }
@@ -378,7 +378,7 @@ async fn stacks_ahead_and_unknown_stacks_are_listed_and_settled() -> Result<()> 
     // The agent gets nothing about an unknown stack, and keeps it.
     assert_eq!(aftermath.target(shop.stack_id).await?, None);
 
-    // The restored content again, above what the agent holds.
+    // The restored content is published again, with an id above the one that the agent holds.
     let settled: Settled =
         read(aftermath.settle("web", json!({ "kind": "publish_restored" })).await?).await?;
     let object = settled.object.expect("it is published at once");

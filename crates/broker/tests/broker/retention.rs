@@ -17,13 +17,13 @@ use serde_json::json;
 use crate::harness::{Harness, YAML, read, refused};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()> {
+async fn events_are_in_the_partition_of_their_day_and_are_dropped_with_it() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let pool = &harness.server.broker.pool;
     let now = Timestamp::now();
-    // Two replicas at once; and once more.
+    // Two replicas at once.
     let (one, other) = tokio::join!(
         retention::once(pool, Retention::default(), now),
         retention::once(pool, Retention::default(), now)
@@ -37,18 +37,19 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
         .map(|second| agent.report(stack.id, SequenceId(1), Transition::Healthy, second))
         .collect();
     let receipt: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
-    assert_eq!(receipt.accepted.len(), 3, "no clock is refused");
+    assert_eq!(receipt.accepted.len(), 3, "no event is refused for its time");
     let mut connection = harness.database.connect().await?;
     let default = async |connection: &mut sqlx::PgConnection| -> Result<i64> {
         Ok(sqlx::query_scalar("SELECT count(*) FROM events_default").fetch_one(connection).await?)
     };
     assert_eq!(default(&mut connection).await?, 2, "today has a partition, the others fall outside");
 
-    // Their day comes: what lies in the default partition moves, and a repetition still meets its twin.
+    // When their partition is created, rows of the default partition move, and a repetition is still a
+    // duplicate.
     for second in [old, far] {
         let day = Timestamp::from_second(second)?.to_zoned(TimeZone::UTC).date();
         let (one, other) = tokio::join!(partition_create(pool, day), partition_create(pool, day));
-        assert!(one? != other?, "made once");
+        assert!(one? != other?, "created once");
     }
     assert_eq!(default(&mut connection).await?, 0);
     let again: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
@@ -58,7 +59,8 @@ async fn events_lie_in_the_partition_of_their_day_and_go_with_it() -> Result<()>
     assert_eq!(partition_drop_before(pool, oldest).await?, (1, 0));
     let events: Page<Event> = harness.admin.get_json("events").await?;
     assert_eq!(events.items.len(), 2, "the day of 40 days ago is gone");
-    // What came too late for its day is kept as long as any, from when it was recorded.
+    // An event that comes after its partition was dropped is kept as long as others, from when it was
+    // recorded.
     let late = agent.report(stack.id, SequenceId(1), Transition::Applied, old);
     agent.send_reports(&[late]).await?;
     assert_eq!(partition_drop_before(pool, oldest).await?, (0, 0));
@@ -80,7 +82,7 @@ async fn only_old_contents_that_no_agent_can_need_are_deleted() -> Result<()> {
     }
     let pool = &harness.server.broker.pool;
     let mut connection = harness.database.connect().await?;
-    // Only time may pass; nothing else about an object can be changed, not even by hand.
+    // An object cannot be changed, not even manually.
     let by_hand = "UPDATE deployment_objects SET created_at = created_at - interval '400 days'";
     assert!(sqlx::query(by_hand).execute(&mut connection).await.is_err());
     for sql in [
@@ -99,10 +101,10 @@ async fn only_old_contents_that_no_agent_can_need_are_deleted() -> Result<()> {
     ] {
         assert!(sqlx::query(sql).execute(&mut connection).await.is_err(), "{sql}");
     }
-    // Held, and nothing is known of what: all stays.
+    // The agent holds the stack and has not reported a version: everything is kept.
     agent.hold(&[stack.id]).await?;
     assert_eq!(content_drop_old(pool, 180, 1).await?, 0);
-    // It has the third, and failed at the newest.
+    // The agent has the third version, and failed to apply the newest.
     let applied = agent.report(stack.id, objects[2].sequence_id, Transition::Applied, 1_700_000_000);
     let failed = agent.report(stack.id, objects[5].sequence_id, Transition::Failed, 1_700_000_001);
     agent.send_reports(&[applied]).await?;
@@ -144,7 +146,7 @@ async fn an_agent_that_falls_silent_and_returns_is_recorded_once_each() -> Resul
     };
     assert_eq!(both().await?, 0, "no check has covered that time yet");
     sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
-    assert_eq!(both().await?, 1, "one of the two tells it");
+    assert_eq!(both().await?, 1, "one of the two records it");
     assert_eq!(both().await?, 0);
     assert_eq!(kinds(&mut connection).await?, ["silent"]);
 
@@ -154,7 +156,7 @@ async fn an_agent_that_falls_silent_and_returns_is_recorded_once_each() -> Resul
         poll_seconds: 30,
     };
     presence_store(here, &[seen(250)]).await?;
-    assert_eq!(kinds(&mut connection).await?, ["silent"], "stored late, and long ago");
+    assert_eq!(kinds(&mut connection).await?, ["silent"], "an old poll that is stored late");
     let now = [seen(0)];
     let (one, other) = tokio::join!(presence_store(here, &now), presence_store(there, &now));
     one?;

@@ -1,5 +1,5 @@
-//! The sizes of the design in a real database. Ignored in ordinary runs, for the minutes that filling takes:
-//! `cargo nextest run --workspace --test broker sizes --run-ignored only`, optimised for figures that mean something.
+//! The design sizes in a real database. Ignored in ordinary runs, because filling the database takes minutes:
+//! `cargo nextest run --workspace --test broker sizes --run-ignored only`, optimised for meaningful figures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const STACKS: i32 = 10_000;
 const HOLDS: i32 = 3;
 
 const FILL: [&str; 7] = [
-    // The rows are right by construction: checking each reference takes longer than all the rest.
+    // Disables foreign keys: checking each reference takes longer than everything else.
     "SET session_replication_role = replica",
     "INSERT INTO agents (id, name, status, labels, public_key)
      SELECT gen_random_uuid(), 'agent-' || lpad(n::text, 7, '0'), 'ACTIVE',
@@ -41,7 +41,7 @@ const FILL: [&str; 7] = [
      FROM (SELECT id, row_number() OVER () AS n FROM agents) a
      CROSS JOIN generate_series(1, $3) k
      JOIN stacks s ON s.newest_sequence_id = 1 + (a.n + k * 3000) % $2",
-    // By name: the catalogs that all databases share are other tests', too.
+    // Names the tables, because other tests use the shared catalogs, too.
     "ANALYZE agents, stacks, stack_targets, stack_selectors, agent_holds, deployment_objects, stack_status",
 ];
 
@@ -64,7 +64,7 @@ fn resident() -> Result<u64> {
     Ok(line.split_whitespace().nth(1).context("a figure")?.parse::<u64>()? * 1024)
 }
 
-/// The slowest but one percent of `times`.
+/// Returns the 99th percentile of `times`.
 fn p99(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() * 99 / 100]

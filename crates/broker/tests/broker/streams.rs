@@ -37,7 +37,7 @@ impl Reader {
         Ok(Self { response, text: String::new() })
     }
 
-    /// The next message; none when the stream ended.
+    /// Returns the next message; none when the stream ended.
     pub async fn next(&mut self) -> Result<Option<Message>> {
         let read = async {
             loop {
@@ -59,7 +59,7 @@ impl Reader {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), read).await.context("nothing came")?
+        tokio::time::timeout(Duration::from_secs(30), read).await.context("no message arrived")?
     }
 
     async fn event(&mut self) -> Result<(String, Event)> {
@@ -70,7 +70,7 @@ impl Reader {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late() -> Result<()> {
+async fn a_stream_resumes_and_skips_nothing_that_commits_late() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -89,7 +89,7 @@ async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late
     assert_eq!(other.event().await?.1.id, report(1).id);
     drop(reader);
 
-    // One event gets its place first and commits last; in between, another one commits.
+    // One event gets its position first and commits last; in between, another one commits.
     let mut late = harness.database.connect().await?;
     sqlx::query("BEGIN").execute(&mut late).await?;
     let insert = "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
@@ -119,7 +119,7 @@ async fn a_stream_goes_on_where_it_was_and_passes_over_nothing_that_commits_late
     agent.send_reports(&[report(600)]).await?;
     assert_eq!(reader.event().await?.1.id, report(600).id);
 
-    // An id of before a restore says so, and goes on from now.
+    // With an id from before a restore, the stream sends a reset and continues from now.
     let mut reader = Reader::open(&harness.admin, "events/stream", Some("99.5.1")).await?;
     assert_eq!(reader.next().await?.context("a message")?.name, "reset");
     let nonsense =
@@ -149,7 +149,7 @@ async fn the_status_of_a_stack_is_followed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_ends_when_the_token_is_gone_and_their_number_is_limited() -> Result<()> {
+async fn a_stream_ends_when_its_token_is_deleted_and_the_number_of_streams_is_limited() -> Result<()> {
     let harness = Harness::open().await?;
     let viewer = harness.with_role(Role::Viewer).await?;
     let mut reader = Reader::open(&viewer, "events/stream", None).await?;

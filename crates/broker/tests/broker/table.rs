@@ -1,4 +1,4 @@
-//! Calls every route as every kind of caller, and records who gets in and what the others get.
+//! Calls every route as every kind of caller, and records who is allowed and which errors the others get.
 //!
 //! The table is a snapshot. A new route is a new row, and the test fails until the row is reviewed and accepted: run
 //! with `INSTA_UPDATE=always`, then read the difference.
@@ -49,8 +49,8 @@ async fn callers(
 }
 
 /// Creates the resources for the next call, whatever the previous one did.
-async fn furnish(harness: &Harness) -> Result<BTreeMap<&'static str, String>> {
-    // By id: with a name, a caller of another project would create a stack of its own.
+async fn create_resources(harness: &Harness) -> Result<BTreeMap<&'static str, String>> {
+    // By id: with a name, a caller of another project would create its own stack.
     let stack = harness.stack("web", json!({ "agents": ["itself"] })).await?;
     let object = harness.submit("web", YAML).await?;
     harness.admin.send(Method::PUT, "projects/spare", &json!({})).await?.error_for_status()?;
@@ -64,9 +64,9 @@ async fn furnish(harness: &Harness) -> Result<BTreeMap<&'static str, String>> {
 }
 
 /// Fills in the parameters of a path; an unknown parameter becomes an id that does not exist.
-fn filled(path: &str, there: &BTreeMap<&'static str, String>) -> String {
+fn filled(path: &str, resources: &BTreeMap<&'static str, String>) -> String {
     path.split('/')
-        .map(|part| match there.get(part) {
+        .map(|part| match resources.get(part) {
             Some(value) => value.clone(),
             None if part.starts_with('{') => Uuid::nil().to_string(),
             None => part.to_owned(),
@@ -97,12 +97,12 @@ async fn every_route_by_every_caller() -> Result<()> {
         writeln!(table, "{}\n  {}", route.name, route.permission)?;
         let mut outcomes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (who, caller) in &callers {
-            let mut there = furnish(&harness).await?;
+            let mut resources = create_resources(&harness).await?;
             // Routes for people that change an agent are called on another one, so that this one stays usable.
             let own = !matches!(route.permission, Permission::Token(_));
-            there.insert("{agent}", if own { itself.id.to_string() } else { "victim".to_owned() });
-            there.insert("{project}", if method == "GET" { "default" } else { "spare" }.to_owned());
-            let (status, problem) = call(caller, method, &filled(path, &there)).await?;
+            resources.insert("{agent}", if own { itself.id.to_string() } else { "victim".to_owned() });
+            resources.insert("{project}", if method == "GET" { "default" } else { "spare" }.to_owned());
+            let (status, problem) = call(caller, method, &filled(path, &resources)).await?;
             let outcome = match problem {
                 Some(problem) => format!("{} {}", status.as_u16(), problem.code),
                 None => status.as_u16().to_string(),
@@ -124,7 +124,7 @@ async fn resources_of_other_projects_get_404() -> Result<()> {
     let (itself, other) =
         (harness.agent("itself", json!({})).await?, harness.agent("other", json!({})).await?);
     let stranger = harness.project("elsewhere", Role::Owner).await?;
-    let there = furnish(&harness).await?;
+    let resources = create_resources(&harness).await?;
     let mut compared = 0;
     for route in router::table() {
         let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
@@ -142,14 +142,14 @@ async fn resources_of_other_projects_get_404() -> Result<()> {
             ("{token}", TokenId::generate().to_string()),
         ]);
         missing.insert("{agent}", Uuid::now_v7().to_string());
-        let mut there = there.clone();
-        there.insert("{agent}", itself.id.to_string());
+        let mut resources = resources.clone();
+        resources.insert("{agent}", itself.id.to_string());
         let ask = async |at: &BTreeMap<&'static str, String>| -> Result<(StatusCode, Value)> {
             let (status, problem) = call(caller, method, &filled(path, at)).await?;
             let problem = problem.map(|problem| Problem { request_id: String::new(), ..problem });
             Ok((status, serde_json::to_value(problem)?))
         };
-        let (seen, absent) = (ask(&there).await?, ask(&missing).await?);
+        let (seen, absent) = (ask(&resources).await?, ask(&missing).await?);
         assert_eq!(seen, absent, "{}", route.name);
         // An invalid request is refused before the broker looks up the resource.
         assert!(matches!(seen.0.as_u16(), 404 | 422), "{}: {}", route.name, seen.0);

@@ -1,4 +1,4 @@
-//! What an agent should have: ordered, awaited, never sent back in time.
+//! The target state of an agent: ordered, waited for, and never older than what the agent has seen.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ async fn a2_target_state_lists_the_objects_of_all_targeting_stacks_by_sequence_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a6_targets_lists_what_targets_an_agent_and_why() -> Result<()> {
+async fn a6_targets_lists_the_stacks_that_target_an_agent_and_why() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     harness.stack("by-name", json!({ "agents": ["shop-1"] })).await?;
@@ -124,7 +124,7 @@ async fn a7_an_agent_that_is_not_active_gets_no_deployment_objects() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_agent_holds_turns_into_removals_and_back() -> Result<()> {
+async fn held_stacks_become_removals_and_targets_again() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     let web = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
@@ -134,7 +134,7 @@ async fn what_an_agent_holds_turns_into_removals_and_back() -> Result<()> {
     assert_eq!(
         agent.poll().await?.envelope()?.stacks.len(),
         1,
-        "an unknown stack is kept, and not spoken of"
+        "an unknown stack is kept, and not mentioned"
     );
 
     harness.target("web", json!({})).await?;
@@ -144,7 +144,7 @@ async fn what_an_agent_holds_turns_into_removals_and_back() -> Result<()> {
     assert!(plain(&agent).await?.is_empty());
 
     harness.target("web", json!({ "agents": ["shop-1"] })).await?;
-    assert_eq!(agent.poll().await?.envelope()?.stacks[0].removal, None, "turned round");
+    assert_eq!(agent.poll().await?.envelope()?.stacks[0].removal, None, "no longer a removal");
 
     let marker = harness.delete("web").await?;
     let deleted = agent.poll().await?.envelope()?;
@@ -204,12 +204,12 @@ async fn a_long_poll_ends_unchanged_after_its_wait_and_at_once_when_the_broker_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
+async fn a_change_wakes_exactly_the_agents_that_it_affects() -> Result<()> {
     let harness = Harness::open().await?;
     let affected = harness.agent("shop-1", json!({ "env": "prod" })).await?;
-    let unconcerned = harness.agent("shop-2", json!({ "env": "dev" })).await?;
+    let unaffected = harness.agent("shop-2", json!({ "env": "dev" })).await?;
     harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
-    let (one, two) = (affected.poll().await?.etag, unconcerned.poll().await?.etag);
+    let (one, two) = (affected.poll().await?.etag, unaffected.poll().await?.etag);
     let submit = async {
         while harness.server.broker.index.waiting() < 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -221,7 +221,7 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
         let answer = affected.wait(&one, 20).await?;
         anyhow::Ok((answer, Instant::now()))
     };
-    let (woken, slept, submitted) = tokio::join!(timed, unconcerned.wait(&two, 2), submit);
+    let (woken, slept, submitted) = tokio::join!(timed, unaffected.wait(&two, 2), submit);
     let (answer, woken_at) = woken?;
     assert_eq!(answer.envelope()?.stacks.len(), 1);
     assert!(woken_at.duration_since(submitted?) < Duration::from_millis(1500));
@@ -244,8 +244,8 @@ async fn a_change_wakes_exactly_the_agents_that_it_concerns() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
-    // A server of its own: the transaction left open below would hold back every database of a shared one.
+async fn a_replica_that_is_behind_waits_and_reports_it() -> Result<()> {
+    // A separate server: the transaction left open below would hold back every tail of a shared one.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -278,8 +278,8 @@ async fn a_replica_that_is_behind_waits_and_says_so() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another_replica() -> Result<()> {
-    // A server of its own: an open write transaction holds back every tail of a server.
+async fn an_envelope_above_the_horizon_is_not_replaced_by_an_older_one_of_another_replica() -> Result<()> {
+    // A separate server: an open write transaction holds back every tail of a server.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
@@ -287,7 +287,8 @@ async fn an_answer_that_shows_more_than_the_horizon_is_not_taken_back_by_another
     harness.submit("web", YAML).await?;
     harness.submit("other", YAML).await?;
 
-    // Two transactions are left open, the first with a bell; two objects are submitted above them.
+    // Two transactions are left open, the first with an outbox notification; two objects are submitted above
+    // them.
     let (mut first, mut second) = (harness.database.connect().await?, harness.database.connect().await?);
     let (mut first, mut second) = (first.begin().await?, second.begin().await?);
     outbox_insert_on_conn(&mut first, DEFAULT_PROJECT, OutboxNotification::Stack(other.id)).await?;
@@ -361,7 +362,7 @@ async fn an_agent_reads_only_contents_that_concern_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b5_an_approval_reaches_the_agent_that_it_is_for_and_is_for_the_newest_version_alone() -> Result<()> {
+async fn b5_an_approval_is_only_for_its_agent_and_for_the_newest_version() -> Result<()> {
     let harness = Harness::open().await?;
     let (one, two) = (harness.agent("shop-1", json!({})).await?, harness.agent("shop-2", json!({})).await?);
     harness.stack("web", json!({ "agents": ["shop-1", "shop-2"] })).await?;
@@ -387,7 +388,7 @@ async fn b5_an_approval_reaches_the_agent_that_it_is_for_and_is_for_the_newest_v
         harness.admin.get_json(&path).await?;
     assert_eq!(rest.items.len(), 1);
     harness.submit("web", YAML).await?;
-    assert_eq!(approvals(&one).await?, Vec::<u32>::new(), "it was for the version before");
+    assert_eq!(approvals(&one).await?, Vec::<u32>::new(), "it was for the previous version");
     let late = approve(json!({ "sequence_id": object.sequence_id, "objects": 70 })).await?;
     assert_eq!(refused(late).await?, ErrorCode::BRK2014);
     Ok(())

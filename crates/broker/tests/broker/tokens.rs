@@ -49,7 +49,7 @@ async fn a_token_is_shown_once_expires_and_is_refused_when_revoked() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_made_again_by_its_key_is_the_same_and_is_stored_sealed() -> Result<()> {
+async fn a_token_created_again_with_its_idempotency_key_is_the_same_and_stored_encrypted() -> Result<()> {
     let harness = Harness::open().await?;
     let wanted = json!({ "name": "ci", "role": "viewer" });
     let ask = || {
@@ -72,20 +72,20 @@ async fn rotate(caller: &Caller, token: &ApiToken, wanted: &serde_json::Value) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotated_token_has_its_like_and_is_good_for_the_overlap_and_no_longer() -> Result<()> {
+async fn a_rotated_token_gets_an_equal_replacement_and_is_valid_only_for_the_overlap() -> Result<()> {
     let harness = Harness::open().await?;
     let owner = harness.project("shop", Role::Owner).await?;
     let wanted = json!({ "name": "ci", "role": "deployer", "ttl_seconds": 3600 });
     let first: NewApiToken = read(owner.send(Method::POST, "api-tokens", &wanted).await?).await?;
     let old = Caller::new(harness.server.address, Some(first.token.clone()));
-    assert!(old.get("whoami").await?.status().is_success(), "it is remembered with its end");
+    assert!(old.get("whoami").await?.status().is_success(), "it is cached with its expiry");
 
     // The token expires in an hour: an overlap of a day does not extend it.
     let made = rotate(&owner, &first.info, &json!({})).await?;
     let new = Caller::new(harness.server.address, Some(made.token.clone()));
     assert_eq!(new.get_json::<WhoAmI>("whoami").await?.token_id, made.info.id);
-    let like = |token: &ApiToken| (token.name.clone(), token.role, token.project.clone());
-    assert_eq!(like(&made.info), like(&first.info));
+    let properties = |token: &ApiToken| (token.name.clone(), token.role, token.project.clone());
+    assert_eq!(properties(&made.info), properties(&first.info));
     let lifetime = |token: &ApiToken| token.expires_at.map(|end| end.duration_since(token.created_at));
     assert_eq!(lifetime(&made.info), lifetime(&first.info));
     assert_eq!(made.replaces, first.info, "never longer than before");
@@ -99,13 +99,9 @@ async fn a_rotated_token_has_its_like_and_is_good_for_the_overlap_and_no_longer(
     assert!(old.get("whoami").await?.status().is_success(), "until the overlap is over");
 
     rotate(&owner, &first.info, &json!({ "overlap_seconds": 0 })).await?;
-    assert_eq!(
-        refused(old.get("whoami").await?).await?,
-        ErrorCode::BRK1001,
-        "what was remembered is forgotten"
-    );
+    assert_eq!(refused(old.get("whoami").await?).await?, ErrorCode::BRK1001, "the cached token is removed");
     let again = owner.send(Method::POST, &format!("{path}/rotate"), &json!({})).await?;
-    assert_eq!(refused(again).await?, ErrorCode::BRK2001, "what has ended is not brought back to life");
+    assert_eq!(refused(again).await?, ErrorCode::BRK2001, "an expired token cannot be rotated");
 
     let written = owner.get_json::<Page<AuditEntry>>("audit?kind=change").await?.items;
     let route = "/api/v1/api-tokens/{token}/rotate";
@@ -115,7 +111,7 @@ async fn a_rotated_token_has_its_like_and_is_good_for_the_overlap_and_no_longer(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_rotated_again_by_its_key_is_the_same() -> Result<()> {
+async fn a_token_rotated_again_with_its_idempotency_key_is_the_same() -> Result<()> {
     let harness = Harness::open().await?;
     let first = make(&harness.admin, Role::Viewer).await?;
     let path = format!("api-tokens/{}/rotate", first.info.id);
@@ -123,12 +119,12 @@ async fn a_token_rotated_again_by_its_key_is_the_same() -> Result<()> {
     let made: RotatedApiToken = read(ask().await?).await?;
     assert_eq!(read::<RotatedApiToken>(ask().await?).await?, made);
     let named = harness.admin.get_json::<Page<ApiToken>>("api-tokens").await?.items;
-    assert_eq!(named.iter().filter(|token| token.name == "ci").count(), 2, "one was made");
+    assert_eq!(named.iter().filter(|token| token.name == "ci").count(), 2, "only one was created");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_gives_a_role_rotates_a_token_of_it() -> Result<()> {
+async fn only_callers_that_may_grant_a_role_rotate_its_tokens() -> Result<()> {
     let harness = Harness::open().await?;
     let path = |token: &NewApiToken| format!("api-tokens/{}/rotate", token.info.id);
     let viewers = make(&harness.admin, Role::Viewer).await?;
@@ -145,7 +141,7 @@ async fn only_who_gives_a_role_rotates_a_token_of_it() -> Result<()> {
     let owner = harness.with_role(Role::Owner).await?;
     for above in [&admins, &auditors] {
         let asked = owner.send(Method::POST, &path(above), &json!({})).await?;
-        assert_eq!(refused(asked).await?, ErrorCode::BRK2001, "not there for them");
+        assert_eq!(refused(asked).await?, ErrorCode::BRK2001, "invisible to an owner");
         assert_eq!(rotate(&harness.admin, &above.info, &json!({})).await?.info.role, above.info.role);
     }
     let stranger = harness.project("elsewhere", Role::Owner).await?;

@@ -20,16 +20,16 @@ use crate::harness::{YAML, token};
 
 type Spans = Arc<Mutex<Vec<Span>>>;
 
-/// A collector: keeps what it gets.
+/// Starts a collector that stores what it receives.
 async fn collector() -> Result<(String, Spans)> {
     let spans = Spans::default();
-    let taken = async |State(spans): State<Spans>, body: Bytes| {
+    let receive = async |State(spans): State<Spans>, body: Bytes| {
         let batch = ExportTraceServiceRequest::decode(body).expect("OTLP");
         let new = batch.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
         let mut spans = spans.lock().unwrap_or_else(PoisonError::into_inner);
         spans.extend(new.flat_map(|scope| scope.spans));
     };
-    let router = Router::new().route("/v1/traces", post(taken)).with_state(Arc::clone(&spans));
+    let router = Router::new().route("/v1/traces", post(receive)).with_state(Arc::clone(&spans));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
     #[expect(clippy::disallowed_methods, reason = "one peer, the broker of this test")]
@@ -38,7 +38,7 @@ async fn collector() -> Result<(String, Spans)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_a_span_below_its_callers_and_a_poll_is_none() -> Result<()> {
+async fn a_request_is_a_child_span_of_its_caller_and_a_poll_has_none() -> Result<()> {
     let (url, spans) = collector().await?;
     let fleet = Fleet::start(1, &["--traces", &url]).await?;
     let token = token(&fleet.database, Role::Admin).await?;
@@ -64,10 +64,10 @@ async fn a_request_is_a_span_below_its_callers_and_a_poll_is_none() -> Result<()
     let spans = found();
     let request = spans.iter().find(|span| span.name == submit).context("the request")?;
     assert_eq!((hex(&request.trace_id).as_str(), hex(&request.parent_span_id).as_str()), (trace, caller));
-    let status = request.attributes.iter().find(|said| said.key == "http.response.status_code");
+    let status = request.attributes.iter().find(|attribute| attribute.key == "http.response.status_code");
     assert!(format!("{status:?}").contains("201"), "{status:?}");
     let commit = spans.iter().find(|span| span.name == "commit" && span.parent_span_id == request.span_id);
-    let commit = commit.context("where the time went")?;
+    let commit = commit.context("the span of the commit")?;
     assert!(commit.start_time_unix_nano >= request.start_time_unix_nano);
     let polls = spans.iter().filter(|span| span.name.contains("target-state"));
     assert_eq!(polls.count(), 0, "{spans:?}");

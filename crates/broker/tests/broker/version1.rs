@@ -1,5 +1,5 @@
-//! An agent of protocol version 1, byte for byte: what it sent is kept in files, and has to be understood for as long as
-//! such agents are served, through a restore, too.
+//! An agent of protocol version 1, byte for byte: its requests are recorded in files. The broker has to
+//! understand them as long as it supports such agents, also through a restore.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const HOLDS: &str = include_str!("version1/holds.http");
 const CONTENT: &str = include_str!("version1/content.http");
 const REPORTS: &str = include_str!("version1/reports.http");
 
-/// What came back.
+/// The response.
 struct Answer {
     status: u16,
     headers: BTreeMap<String, String>,
@@ -35,14 +35,14 @@ impl Answer {
     }
 }
 
-/// The blanks of the recorded requests, and who fills them in.
-struct Old<'a> {
+/// An agent that sends the recorded requests with their blanks filled in.
+struct OldAgent<'a> {
     harness: &'a Harness,
     agent: &'a Agent,
     blanks: BTreeMap<&'static str, String>,
 }
 
-impl Old<'_> {
+impl OldAgent<'_> {
     fn fill(&mut self, blank: &'static str, value: impl ToString) {
         self.blanks.insert(blank, value.to_string());
     }
@@ -80,12 +80,12 @@ fn read(raw: &[u8]) -> Result<Answer> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_of_protocol_version_1_keeps_working_through_a_restore() -> Result<()> {
-    assert_eq!(OLDEST_PROTOCOL_VERSION, 1, "when version 1 is no longer served, this test goes with it");
+    assert_eq!(OLDEST_PROTOCOL_VERSION, 1, "when version 1 is no longer supported, delete this test");
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let object = harness.submit("web", YAML).await?;
-    let mut old = Old { harness: &harness, agent: &agent, blanks: BTreeMap::new() };
+    let mut old = OldAgent { harness: &harness, agent: &agent, blanks: BTreeMap::new() };
     old.fill("agent", agent.id);
     old.fill("instance", agent.session.instance);
     old.fill("stack", stack.id);

@@ -1,4 +1,4 @@
-//! What an agent that waits costs: memory of a real broker process, each agent on a TLS connection of its own.
+//! The memory that a waiting agent costs in a real broker process; each agent has its own TLS connection.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const BYTES_EACH_HTTP2: usize = 72 * 1024;
 
 async fn bytes_per_waiter(http2: bool) -> Result<usize> {
     let fleet = Fleet::start(MANY + 200, &[]).await?;
-    // The first ones warm up what is not theirs: caches, threads, the allocator.
+    // The first agents warm up caches, threads and the allocator.
     let (first, others) = fleet.members.split_at(200);
     let mut count = 0;
     let warm = wait_all(&fleet, first, http2, &mut count).await?;
@@ -30,7 +30,7 @@ async fn bytes_per_waiter(http2: bool) -> Result<usize> {
     Ok(each)
 }
 
-/// Each opens a connection, asks once, and asks again with what it got, to wait.
+/// Lets each agent open a connection, poll once, and poll again with the received tag, to wait.
 async fn wait_all(
     fleet: &Fleet,
     members: &[AgentId],

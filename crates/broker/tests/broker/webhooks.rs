@@ -71,9 +71,9 @@ async fn g1_events_are_sent_to_webhooks_signed_with_every_valid_secret() -> Resu
     assert_eq!(body["type"], "deployment_object.submitted");
     assert_eq!(body["data"]["stack"]["name"], "web");
     assert_eq!(body["data"]["sequence_id"], json!(object.sequence_id));
-    assert!(!String::from_utf8_lossy(&first.body).contains("greeting"), "never what was submitted");
+    assert!(!String::from_utf8_lossy(&first.body).contains("greeting"), "never the submitted content");
 
-    // While a secret is being changed, both sign; then only the new one.
+    // During a rotation, both secrets sign; then only the new one.
     let rotate = async |overlap: u32| -> Result<WebhookWithSecret> {
         let wanted = json!({ "overlap_seconds": overlap });
         read(harness.admin.send(Method::POST, "webhooks/chat/rotate-secret", &wanted).await?).await
@@ -118,7 +118,7 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
             report
         })
         .collect();
-    // An agent of another label is not asked for; a second replica and a repetition add nothing.
+    // An agent with another label is not selected; a second replica and a repetition add nothing.
     let second = serve_all(&harness.database, None, trust.args(GRACE)?).await?;
     other
         .send_reports(&[other.report(stack.id, object.sequence_id, Transition::Failed, 1_800_000_000)])
@@ -141,7 +141,7 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn webhooks_are_changed_by_owners_and_seen_by_viewers_without_what_is_secret() -> Result<()> {
+async fn owners_change_webhooks_and_viewers_see_them_without_secrets() -> Result<()> {
     let trust = Trust::new()?;
     let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(200)).await?);
     let made = create(&harness, "chat", &receiver, json!({})).await?;
@@ -159,7 +159,7 @@ async fn webhooks_are_changed_by_owners_and_seen_by_viewers_without_what_is_secr
     )
     .fetch_all(&mut connection)
     .await?;
-    assert!(!dump.is_empty() && dump.iter().all(|row| !row.contains(secret)), "a secret is stored sealed");
+    assert!(!dump.is_empty() && dump.iter().all(|row| !row.contains(secret)), "a secret is stored encrypted");
 
     let taken = json!({ "name": "chat", "url": receiver.url });
     assert_eq!(refused(owner.send(Method::POST, "webhooks", &taken).await?).await?, ErrorCode::BRK2002);
@@ -175,7 +175,7 @@ async fn webhooks_are_changed_by_owners_and_seen_by_viewers_without_what_is_secr
         let code = refused(owner.send(Method::PATCH, "webhooks/chat", &json!({ "url": url })).await?).await?;
         assert_eq!(code, ErrorCode::BRK2016, "{url}");
     }
-    // Off: nothing is written for it, and nothing can be sent again.
+    // Disabled: no message is stored for it.
     let off: Webhook =
         read(owner.send(Method::PATCH, "webhooks/chat", &json!({ "enabled": false })).await?).await?;
     assert!(!off.enabled);
@@ -189,7 +189,7 @@ async fn webhooks_are_changed_by_owners_and_seen_by_viewers_without_what_is_secr
     assert_eq!(gone.status(), 204);
     assert_eq!(refused(owner.get("webhooks/chat").await?).await?, ErrorCode::BRK2001);
 
-    // Without a key, no secret can be kept.
+    // Without a key, no secret can be stored.
     let bare = Harness::open().await?;
     let wanted = json!({ "name": "chat", "url": "https://hooks.example.com/" });
     assert_eq!(refused(bare.admin.send(Method::POST, "webhooks", &wanted).await?).await?, ErrorCode::BRK2017);

@@ -1,4 +1,5 @@
-//! G3: troubleshooting from one place. Is the agent active, is it targeted, what did it report, what blocks.
+//! G3: troubleshooting from one place. Is the agent active, is it targeted, what did it report, what blocks
+//! it.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::agents::AgentStatus;
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use crate::harness::{Agent, Harness, YAML};
 
-async fn asked(harness: &Harness, stack: &str, agent: &str) -> Result<StackWhy> {
+async fn explain(harness: &Harness, stack: &str, agent: &str) -> Result<StackWhy> {
     harness.admin.get_json(&format!("stacks/{stack}/agents/{agent}/why")).await
 }
 
@@ -34,15 +35,15 @@ async fn harness_with_web() -> Result<(Harness, Agent, Stack)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_reported() -> Result<()> {
     let (harness, mut agent, stack) = harness_with_web().await?;
-    let why = asked(&harness, "web", "shop-1").await?;
+    let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Published, Cause::NothingSubmitted)));
 
     let object = harness.submit("web", YAML).await?;
-    let why = asked(&harness, "web", "shop-1").await?;
+    let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Fetched, Cause::AgentNeverSeen)));
     assert_eq!(why.hops.published, Some(object.created_at));
     agent.poll().await?;
-    let why = asked(&harness, "web", "shop-1").await?;
+    let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!((broken(&why), why.state), (Some((Hop::Fetched, Cause::NotReportedYet)), State::Pending));
 
     let now = Timestamp::now().as_second();
@@ -55,37 +56,37 @@ async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_reported()
         message: "the moon is full".into(),
     }];
     agent.send_reports(&[failed]).await?;
-    let why = asked(&harness, "web", "shop-1").await?;
+    let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Applied, Cause::Failed)));
     assert_eq!(why.evidence[0], "Deployment shop/web: MoonPhase: the moon is full");
 
     let degraded = agent.report(stack.id, object.sequence_id, Transition::Degraded, now + 1);
     agent.send_reports(&[degraded]).await?;
-    assert_eq!(broken(&asked(&harness, "web", "shop-1").await?), Some((Hop::Healthy, Cause::Degraded)));
+    assert_eq!(broken(&explain(&harness, "web", "shop-1").await?), Some((Hop::Healthy, Cause::Degraded)));
     let healthy = agent.report(stack.id, object.sequence_id, Transition::Healthy, now + 2);
     agent.send_reports(&[healthy]).await?;
-    let why = asked(&harness, "web", "shop-1").await?;
+    let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!((why.broken, why.state), (None, State::Healthy));
 
     // Deleted, and something blocks it.
     agent.hold(&[stack.id]).await?;
     let marker = harness.delete("web").await?;
-    assert_eq!(broken(&asked(&harness, "web", "shop-1").await?), Some((Hop::Pruned, Cause::Removing)));
+    assert_eq!(broken(&explain(&harness, "web", "shop-1").await?), Some((Hop::Pruned, Cause::Removing)));
     let mut blocked = agent.report(stack.id, marker.sequence_id, Transition::Blocked, now + 3);
     blocked.message = brokkr_api::reason::Message::new(
         "PersistentVolumeClaim shop/data: finalizer kubernetes.io/pvc-protection",
     );
     agent.send_reports(&[blocked]).await?;
-    let why = asked(&harness, "web", "shop-1").await?;
+    let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Pruned, Cause::Blocked)));
     assert!(why.broken.context("it is blocked")?.message.to_string().contains("finalizer"));
     let removed = agent.report(stack.id, marker.sequence_id, Transition::Removed, now + 4);
     agent.send_reports(&[removed]).await?;
     agent.hold(&[]).await?;
-    let why = asked(&harness, &stack.id.to_string(), "shop-1").await?;
+    let why = explain(&harness, &stack.id.to_string(), "shop-1").await?;
     assert_eq!((why.broken, why.state), (None, State::Removed));
 
-    // And the chain of each object, not only of the newest.
+    // The hops of each object are listed, not only those of the newest.
     let path = format!("stacks/{}/agents/shop-1/hops", stack.id);
     let page: Page<SequenceHops> = harness.admin.get_json(&path).await?;
     let objects: Vec<_> =
@@ -104,7 +105,7 @@ async fn g3_an_agent_that_is_not_targeted_gets_the_label_that_does_not_match() -
     let (harness, _, _) = harness_with_web().await?;
     harness.submit("web", YAML).await?;
     harness.target("web", json!({ "selectors": ["env=prod,region=eu", "env=dev,region=eu"] })).await?;
-    let why = asked(&harness, "web", "shop-1").await?;
+    let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!(broken(&why), Some((Hop::Targeted, Cause::NotTargeted)));
     assert_eq!(
         why.evidence[0],
@@ -129,14 +130,17 @@ async fn g3_problems_of_the_agent_are_reported_for_it_and_for_its_stacks() -> Re
         (why.status, why.broken.map(|broken| broken.cause)),
         (AgentStatus::Inactive, Some(Cause::AgentInactive))
     );
-    assert_eq!(broken(&asked(&harness, "web", "shop-1").await?), Some((Hop::Fetched, Cause::AgentInactive)));
+    assert_eq!(
+        broken(&explain(&harness, "web", "shop-1").await?),
+        Some((Hop::Fetched, Cause::AgentInactive))
+    );
     harness.admin.send(Method::PATCH, "agents/shop-1", &json!({ "status": "ACTIVE" })).await?;
 
-    // Healthy once, and then silent: what it said may not hold any more.
+    // Healthy, and then silent: the last report may no longer be true.
     let healthy =
         agent.report(stack.id, object.sequence_id, Transition::Healthy, Timestamp::now().as_second());
     agent.send_reports(&[healthy]).await?;
-    assert_eq!(asked(&harness, "web", "shop-1").await?.broken, None);
+    assert_eq!(explain(&harness, "web", "shop-1").await?.broken, None);
     let second = harness.replica().await?;
     let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours', poll_seconds = 30")
@@ -144,7 +148,7 @@ async fn g3_problems_of_the_agent_are_reported_for_it_and_for_its_stacks() -> Re
         .await?;
     sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
     brokkr_broker::store::presence::presence_mark_silent(&harness.server.broker.pool).await?;
-    // The first replica has seen it itself; the second knows what is stored.
+    // The first replica has seen the agent itself; the second knows only what is stored.
     let caller = harness.admin.at(second.address);
     let why: AgentWhy = caller.get_json("agents/shop-1/why").await?;
     assert_eq!(
@@ -158,9 +162,9 @@ async fn g3_problems_of_the_agent_are_reported_for_it_and_for_its_stacks() -> Re
     Ok(())
 }
 
-/// What one replica refuses, another one tells.
+/// A refusal by one replica is shown by the others.
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_who_was_refused_in_an_agents_name_is_known_to_every_replica() -> Result<()> {
+async fn g3_a_refusal_in_an_agents_name_is_known_to_every_replica() -> Result<()> {
     let (harness, agent, _) = harness_with_web().await?;
     harness.submit("web", YAML).await?;
     let refused = |seconds: i64, because: &str| Refused {

@@ -7,8 +7,8 @@
 //!     └─────────────────┴────────────────────────────────────────────┘
 //! ```
 //!
-//! A failure lasts until something good is reported. Drift is over when nothing had to be repaired for the grace period;
-//! a single repair does not count as lasting drift. All times are the broker's own.
+//! A failure lasts until a good transition is reported. Drift is over when nothing had to be repaired for the
+//! grace period; a single repair does not count as lasting drift. All times are the broker's own.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ pub fn step(
         }
         (Alarm::Quiet, _) => (Alarm::Quiet, None),
         (Alarm::Pending(episode), Meaning::Bad(cause)) => {
-            let episode = again(episode, cause, now);
+            let episode = prolonged(episode, cause, now);
             if lasted(episode) {
                 (Alarm::Announced(episode), Some(Notice::Raised(episode)))
             } else {
@@ -103,7 +103,7 @@ pub fn step(
             (Alarm::Announced(episode), Some(Notice::Raised(episode)))
         }
         (Alarm::Announced(episode), Meaning::Bad(cause)) => {
-            (Alarm::Announced(again(episode, cause, now)), None)
+            (Alarm::Announced(prolonged(episode, cause, now)), None)
         }
         (Alarm::Pending(_), Meaning::Good) => (Alarm::Quiet, None),
         (Alarm::Announced(episode), Meaning::Good) => (Alarm::Quiet, Some(Notice::Resolved(episode))),
@@ -148,7 +148,7 @@ fn meaning(
             Transition::Degraded => Meaning::Bad(Trouble::Degraded),
             Transition::Blocked => Meaning::Bad(Trouble::Blocked),
             Transition::Healthy | Transition::Removed => Meaning::Good,
-            // Applied is not ready: it ends a failure to apply, not one of health.
+            // Applied does not mean ready: it ends a failure to apply, not a failure of health.
             Transition::Applied if episode.is_some_and(|episode| episode.cause == Trouble::Degraded) => {
                 Meaning::Nothing
             }
@@ -158,7 +158,7 @@ fn meaning(
     }
 }
 
-fn again(episode: Episode, cause: Trouble, now: Timestamp) -> Episode {
+fn prolonged(episode: Episode, cause: Trouble, now: Timestamp) -> Episode {
     Episode { last: now, count: episode.count.saturating_add(1), cause, ..episode }
 }
 

@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_grows_is_spread_and_waits_as_long_as_it_is_asked_to(
+        fn the_wait_grows_has_jitter_and_honours_retry_after(
             attempts in 1u32..10, random in 0.0f64..1.0, asked in 0u64..1_000_000,
         ) {
             let plain = backoff(attempts, 0.0, None).unwrap();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn f7_who_names_no_events_hears_of_troubles_only_when_they_last() {
+    fn f7_a_webhook_without_named_events_is_notified_only_of_lasting_troubles() {
         let all = WebhookFilter::default();
         for (event, wanted) in [
             (WebhookEvent::Applied, true),

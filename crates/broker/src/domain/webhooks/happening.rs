@@ -7,7 +7,7 @@ use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Texts of agents are cut, so that a message stays below 20 kB, whatever is escaped.
+/// Texts of agents are clipped, so that a message stays below 20 kB even if every byte is escaped.
 const LONGEST_MESSAGE: usize = 1024;
 const LONGEST_DETAILS: usize = 2048;
 
@@ -18,7 +18,7 @@ pub struct Happening {
     pub stack: Option<NamedStack>,
     pub agent: Option<NamedAgent>,
     pub sequence_id: Option<SequenceId>,
-    /// Where the same can be read in the API's list of events.
+    /// The id of the event in the API.
     pub event_id: Option<EventId>,
     pub reason: Reason,
     pub message: Message,
@@ -47,7 +47,7 @@ pub struct Lasting {
 }
 
 impl Happening {
-    /// Something that is about nothing in particular yet.
+    /// Returns a happening without a stack or an agent.
     #[must_use]
     pub fn new(event: WebhookEvent, at: Timestamp) -> Self {
         Self {
@@ -63,13 +63,13 @@ impl Happening {
         }
     }
 
-    /// A change of a stack by a user.
+    /// Returns the happening for a change of a stack by a user.
     #[must_use]
     pub fn to_stack(event: WebhookEvent, at: Timestamp, stack: NamedStack, sequence: SequenceId) -> Self {
         Self { stack: Some(stack), sequence_id: Some(sequence), ..Self::new(event, at) }
     }
 
-    /// The outcome that an agent reported; none for one that this broker does not know.
+    /// Returns the happening for a report; none for a transition that this broker does not know.
     #[must_use]
     pub fn reported(report: &Report, stack: NamedStack, agent: NamedAgent) -> Option<Self> {
         Some(Self {
@@ -81,44 +81,44 @@ impl Happening {
         })
     }
 
-    /// The message about it, as it is sent.
+    /// Returns the body of the message.
     #[must_use]
     pub fn body(&self, project: &str) -> Vec<u8> {
         let mut data = Map::new();
-        let mut say = |key: &str, value: Value| data.insert(key.to_owned(), value);
-        say("project", project.into());
+        let mut set = |key: &str, value: Value| data.insert(key.to_owned(), value);
+        set("project", project.into());
         if let Some(stack) = &self.stack {
-            say(
+            set(
                 "stack",
                 json!({ "id": stack.id, "name": stack.name, "link": format!("/api/v1/stacks/{}", stack.id) }),
             );
         }
         if let Some(agent) = &self.agent {
-            say(
+            set(
                 "agent",
                 json!({ "id": agent.id, "name": agent.name, "link": format!("/api/v1/agents/{}", agent.id) }),
             );
         }
         if let Some(sequence) = self.sequence_id {
-            say("sequence_id", json!(sequence));
+            set("sequence_id", json!(sequence));
         }
         if let Some(event) = self.event_id {
-            say("event_id", json!(event));
+            set("event_id", json!(event));
         }
         if !self.reason.is_none() {
-            say("reason", self.reason.code().into());
+            set("reason", self.reason.code().into());
         }
         if let Some(details) =
             self.reason.details().filter(|details| details.to_string().len() <= LONGEST_DETAILS)
         {
-            say("details", details);
+            set("details", details);
         }
         if !self.message.is_empty() {
-            say("message", json!(self.message.clipped(LONGEST_MESSAGE)));
+            set("message", json!(self.message.clipped(LONGEST_MESSAGE)));
         }
         if let Some(lasting) = self.lasting {
-            say("since", json!(lasting.since));
-            say("count", json!(lasting.count));
+            set("since", json!(lasting.since));
+            set("count", json!(lasting.count));
         }
         json!({ "type": self.event, "timestamp": self.at, "data": data }).to_string().into_bytes()
     }
@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_stays_thin_whatever_an_agent_says() {
+    fn a_message_stays_small_whatever_an_agent_reports() {
         let stack = NamedStack { id: StackId::generate(), name: "s".repeat(63) };
         let agent = NamedAgent { id: AgentId::generate(), name: "a".repeat(63), labels: Labels::new() };
         let at = Timestamp::from_second(1_800_000_000).unwrap();
         let happening = Happening {
             agent: Some(agent),
             event_id: Some(EventId::generate()),
-            // Each becomes six bytes.
+            // Each character is escaped to six bytes.
             reason: Reason::Immutable { fields: vec!["\u{1}".repeat(10_000)] },
             message: Message::new("\u{1}".repeat(100_000)),
             lasting: Some(Lasting { since: at, count: u32::MAX }),
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(read["type"], "alert.failure");
         assert_eq!(read["timestamp"], "2027-01-15T08:00:00Z");
         assert_eq!(read["data"]["message"].as_str().unwrap().chars().count(), LONGEST_MESSAGE + 1);
-        // What is not there is not said.
+        // Absent fields are omitted.
         let ping = Happening::new(WebhookEvent::Ping, at).body("shop");
         let expected = json!({ "type": "ping", "timestamp": at, "data": { "project": "shop" } });
         assert_eq!(serde_json::from_slice::<Value>(&ping).unwrap(), expected);

@@ -29,7 +29,7 @@ impl WebhookSecret {
     #[must_use]
     pub fn generate() -> Self {
         let mut bytes = vec![0u8; 32];
-        // Without randomness, nothing is safe.
+        // Without random bytes there is no safe way to continue.
         SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes");
         Self(bytes)
     }

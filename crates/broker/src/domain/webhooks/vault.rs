@@ -32,7 +32,7 @@ impl SecretOwner<'_> {
 /// An encrypted secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// The key it was encrypted with; reveals nothing about the key itself.
+    /// The id of the key it was encrypted with; reveals nothing about the key itself.
     pub key_id: String,
     pub bytes: Vec<u8>,
 }

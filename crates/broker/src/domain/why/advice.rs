@@ -1,7 +1,7 @@
 //! What to do next, for each cause: a sentence, and a command where one command is enough.
 //!
-//! Commands are made here and not by agents: a compromised agent must not be able to put words into an operator's
-//! shell. Names from a report are used only if they are plain.
+//! Commands are made here and not by agents: a compromised agent must not be able to inject text into an
+//! operator's shell. Names from a report are used only if they are plain.
 
 use brokkr_api::grants::ProjectGrant;
 use brokkr_api::names::DEFAULT_PROJECT;
@@ -15,7 +15,7 @@ use super::cause::{note_of, reasons};
 use super::misses::labelling;
 use super::{Case, condition};
 
-/// The broken hop, with what to do about it.
+/// Returns the broken hop with what to do about it.
 pub(super) fn advised(case: &Case<'_>, hop: Hop, cause: Cause, message: impl Into<Message>) -> Broken {
     let (next, command) = advice(case, cause);
     Broken { hop, cause, message: message.into(), next, command }
@@ -82,7 +82,7 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
         Cause::NotReady => only("check the messages of the objects, or wait"),
         Cause::NotReportedYet => only("wait; if no report arrives, check the agent's log"),
         Cause::Removing => only("wait; objects that block the removal are listed as soon as they are known"),
-        // These are about the agent itself, and come with advice of their own; or nothing is broken.
+        // These concern the agent itself and have their own advice, or nothing is broken.
         Cause::AgentInactive
         | Cause::AgentNeverSeen
         | Cause::AgentSilent
@@ -94,7 +94,7 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
     }
 }
 
-/// Names the project, unless it is the default one.
+/// Returns a `brokkr` command that names the project, unless it is the default one.
 fn brokkr(case: &Case<'_>, what: &str) -> String {
     match case.stack.project.as_str() {
         DEFAULT_PROJECT => format!("brokkr {what}"),
@@ -102,7 +102,7 @@ fn brokkr(case: &Case<'_>, what: &str) -> String {
     }
 }
 
-/// How many objects the pending prune would delete.
+/// Returns how many objects the pending prune would delete.
 fn prune_size(report: Option<&LastReport>) -> Option<u32> {
     let report = report?;
     let of_conditions = report.conditions.iter().map(|condition| &condition.reason);
@@ -189,14 +189,14 @@ fn finalizer(report: Option<&LastReport>) -> (String, Option<String>) {
     (next.to_owned(), command)
 }
 
-/// The command that widens the grant which covers the agent: only for callers who may read grants.
+/// Returns the command that extends the grant of the agent, for callers who may read grants.
 #[must_use]
 pub fn widened_grant(report: &LastReport, agent: &AgentFacts, grants: &[ProjectGrant]) -> Option<String> {
     let lacking = reasons(report).find_map(|reason| match reason {
         Reason::NotCovered(lacking) => Some(lacking),
         _ => None,
     })?;
-    // Where several cover the agent, the oldest names the account.
+    // If several grants cover the agent, the oldest names the account.
     let grant = grants.iter().filter(|grant| agent.matches(&grant.selector)).min_by_key(|grant| grant.id)?;
     let (mut namespaces, mut kinds) = (grant.namespaces.clone(), grant.kinds.clone());
     match lacking {
@@ -225,7 +225,7 @@ fn is_plain_object(object: &ObjectRef) -> bool {
         .all(|word| is_plain(word))
 }
 
-/// Whether no shell reads the word as anything else.
+/// Returns whether a shell takes the word literally.
 fn is_plain(word: &str) -> bool {
     let inner = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '.');
     (1..=253).contains(&word.len()) && !word.starts_with('-') && word.chars().all(inner)

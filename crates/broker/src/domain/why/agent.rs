@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::super::facts::AgentFacts;
 
-/// An older refusal may have been fixed since, in seconds.
+/// Seconds after which a refusal is ignored, because it may have been fixed since.
 const RECENT: i64 = 600;
 
 /// When an agent last polled or was refused: not in the index.
@@ -16,7 +16,7 @@ pub struct AgentContact {
     pub last_seen: Option<Timestamp>,
     /// Its polling interval.
     pub poll_seconds: u32,
-    /// The last process that used its name without its key.
+    /// The last refused request in its name.
     pub refused: Option<Refused>,
     /// Why the installation is on hold, if it is.
     pub hold: Option<String>,
@@ -30,8 +30,8 @@ pub struct Refused {
 }
 
 impl AgentContact {
-    /// A refusal alone proves nothing about an agent that works: any process can use its name. It explains a missed poll
-    /// only if the agent was silent before it.
+    /// Returns the refusal if it explains missed polls. Any process can use the agent's name, so it counts
+    /// only if the agent had already missed a poll.
     fn refused_instead(&self) -> Option<&Refused> {
         let poll = i64::from(self.poll_seconds);
         let missed = |refused: &&Refused| {
@@ -44,7 +44,7 @@ impl AgentContact {
         self.refused.as_ref().filter(|refused| self.now.duration_since(refused.at).as_secs() < RECENT)
     }
 
-    /// `last seen 12 s ago`
+    /// Returns a text such as `last seen 12 s ago`.
     pub(super) fn last(&self) -> String {
         self.last_seen
             .map_or_else(|| "never seen".to_owned(), |at| format!("last seen {} ago", self.since(at)))

@@ -6,12 +6,12 @@ use brokkr_api::why::{Cause, Hop};
 
 use super::super::status::LastReport;
 
-/// The reasons of a report: its own first, then those of its objects.
+/// Returns the reasons of a report: its own first, then those of its objects.
 pub(super) fn reasons(report: &LastReport) -> impl Iterator<Item = &Reason> {
     std::iter::once(&report.reason).chain(report.objects.iter().map(|note| &note.reason))
 }
 
-/// The cause that a report names, if it names one.
+/// Returns the cause that a report names, if any.
 pub(super) fn of_report(report: &LastReport) -> Option<Cause> {
     reasons(report).find_map(of)
 }
@@ -38,7 +38,7 @@ pub(super) fn of(reason: &Reason) -> Option<Cause> {
     Some(cause)
 }
 
-/// The hop at which a failed delivery stopped.
+/// Returns the hop at which a failed delivery stopped.
 pub(super) fn hop_of_failure(report: &LastReport, hops: &Hops) -> Hop {
     reasons(report).find_map(Reason::hop).unwrap_or_else(|| {
         [(hops.fetched, Hop::Fetched), (hops.verified, Hop::Verified)]
@@ -48,7 +48,7 @@ pub(super) fn hop_of_failure(report: &LastReport, hops: &Hops) -> Hop {
     })
 }
 
-/// The first object with such a reason.
-pub(super) fn note_of(report: &LastReport, is_it: impl Fn(&Reason) -> bool) -> Option<&ObjectNote> {
-    report.objects.iter().find(|note| is_it(&note.reason))
+/// Returns the first object with a matching reason.
+pub(super) fn note_of(report: &LastReport, matches: impl Fn(&Reason) -> bool) -> Option<&ObjectNote> {
+    report.objects.iter().find(|note| matches(&note.reason))
 }

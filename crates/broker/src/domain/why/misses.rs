@@ -1,13 +1,14 @@
-//! Which selectors nearly match an agent, by which labels they miss, and which labels would do.
+//! Which selectors nearly match an agent, which labels keep them from matching, and which label changes would
+//! help.
 
 use brokkr_api::selector::{Requirement, Selector};
 
 use super::super::facts::{AgentFacts, StackFacts};
 
-/// Selectors that nearly matched are named, the nearest first; not all of them.
+/// The largest number of listed selectors that nearly match; the nearest comes first.
 pub(super) const NEAR_MISSES: usize = 3;
 
-/// Each selector with what it misses, the nearest first.
+/// Returns each selector with its unmet requirements, the nearest first.
 fn misses<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> Vec<(Vec<&'a Requirement>, &'a Selector)> {
     let missed = |selector: &'a Selector| -> Vec<&'a Requirement> {
         let all = selector.requirements().iter();
@@ -52,7 +53,7 @@ fn key(requirement: &Requirement) -> &str {
     }
 }
 
-/// The labels with which the nearest selector would match. None if it names no value that would do.
+/// Returns the command that labels the agent so that the nearest selector matches; none if no value is named.
 pub(super) fn labelling(agent: &AgentFacts, stack: &StackFacts) -> Option<String> {
     let (missing, _) = misses(agent, stack).into_iter().next()?;
     let changes: Option<Vec<String>> = missing

@@ -317,7 +317,7 @@ fn g3_the_nearest_selector_is_named_with_the_label_by_which_it_misses() {
 }
 
 #[test]
-fn g3_what_the_objects_say_comes_first() {
+fn g3_messages_of_objects_come_first_in_the_evidence() {
     let mut failed = report(7, Transition::Failed);
     failed.message = "1 object was refused".into();
     failed.objects = vec![ObjectNote {
@@ -349,7 +349,7 @@ fn noted(transition: Transition, reason: Reason, object: ObjectRef) -> LastRepor
     }
 }
 
-/// What is broken, with a version to go back to.
+/// Explains a report of a stack that has an earlier version.
 fn broken(report: &LastReport) -> Broken {
     let (agent, stack, seen) = (agent(), stack(&["*"]), seen(Presence::Fresh));
     let past = Past { earlier: true, ahead: None };
@@ -358,7 +358,7 @@ fn broken(report: &LastReport) -> Broken {
 }
 
 #[test]
-fn g3_what_the_agent_reports_becomes_a_cause_with_its_hop_and_a_command() {
+fn g3_a_reported_reason_becomes_a_cause_with_its_hop_and_a_command() {
     use Transition::{Blocked, Degraded, Failed};
     let back = Some("brokkr rollback web");
     let uncovered = Reason::NotCovered(Uncovered::Namespace("shop".into()));
@@ -414,7 +414,7 @@ fn a_transition_of_a_newer_agent_is_shown_and_not_interpreted() {
 }
 
 #[test]
-fn an_agent_puts_no_words_into_a_shell() {
+fn an_agent_cannot_inject_text_into_a_shell() {
     for (namespace, name) in
         [("a;reboot", "b"), ("$(id)", "b"), ("-n", "b"), ("shop\nid", "b"), ("shop", "b c")]
     {
@@ -465,11 +465,11 @@ fn g3_after_a_restore_the_hold_is_reported_first() {
 }
 
 #[test]
-fn g3_who_is_refused_explains_an_agent_that_stays_away_and_not_one_that_is_well() {
+fn g3_a_refusal_explains_an_agent_that_misses_polls_and_not_one_that_is_well() {
     let (agent, stack) = (agent(), stack(&["*"]));
-    let refused = |at| Some(Refused { at: second(at), because: "its signature fits no key".into() });
+    let refused = |at| Some(Refused { at: second(at), because: "its signature matches no key".into() });
     let ask = |seen: &AgentContact| explain(&agent, &stack, None, seen).broken.map(|broken| broken.cause);
-    // Within its polling interval, anybody may have come in its name.
+    // Within its polling interval, another process may have used its name.
     let well = AgentContact { refused: refused(1005), ..seen(Presence::Fresh) };
     assert_eq!(ask(&well), Some(Cause::NotReportedYet));
     let evidence = explain(&agent, &stack, None, &well).evidence;
@@ -489,12 +489,12 @@ fn g3_the_label_that_is_missing_is_given_as_a_command() {
     };
     assert_eq!(command(&["env=prod,region in (eu,asia)"]).unwrap(), "brokkr agent label shop-1 region=asia");
     assert_eq!(command(&["env=dev,!region"]).unwrap(), "brokkr agent label shop-1 env=dev region-");
-    assert_eq!(command(&["gpu"]), None, "which value, only people know");
+    assert_eq!(command(&["gpu"]), None, "the selector names no value");
     assert_eq!(command(&[]), None);
 }
 
 #[test]
-fn a_grant_is_widened_by_what_is_lacking_and_nothing_else() {
+fn a_grant_is_extended_only_by_the_missing_part() {
     let grant = ProjectGrant {
         id: brokkr_api::GrantId::generate(),
         name: "shop".parse().unwrap(),

@@ -1,4 +1,5 @@
-//! Agents that leave: retired in good order, or abandoned because their cluster does not come back.
+//! Agents that leave: retired with their resources removed, or abandoned because their cluster does not come
+//! back.
 
 use axum::extract::{Path, State};
 use brokkr_api::agents::{AbandonAgent, Agent};

@@ -44,7 +44,7 @@ pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResu
         write.finish(StatusCode::OK, &OpenedSession { verdict }).await
     })
     .await?;
-    // Before its first report, the agent has to know what this broker reads.
+    // The agent has to know the capabilities of this broker before its first report.
     response.headers_mut().insert(header::CAPABILITIES, own_capabilities());
     Ok(response)
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_looks_like_a_version_is_one() {
+    fn only_plain_version_strings_are_accepted() {
         assert_eq!(version_in("brokkr-agent/1.2.3-rc.1+5"), Some("1.2.3-rc.1+5"));
         assert_eq!(version_in("brokkr-agent/1.2.3 (linux)"), Some("1.2.3"));
         let long = format!("brokkr-agent/{}", "1".repeat(41));

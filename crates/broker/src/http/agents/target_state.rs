@@ -57,17 +57,17 @@ pub async fn target_state(
     Extension(origin): Extension<Arc<Origin>>,
     request: Request,
 ) -> ApiResult {
-    // Headers are moved, not copied: fifty thousand polls wait.
+    // Headers are moved, not copied: fifty thousand polls may wait at once.
     let parts = request.into_parts().0;
     let (headers, waits_in_listener) = (parts.headers, parts.extensions.get::<WaitInListener>().is_some());
     let claims = PollClaims::read(&headers)?;
-    let envelope = headers.get_all(ACCEPT).iter().any(|accept| {
+    let wants_envelope = headers.get_all(ACCEPT).iter().any(|accept| {
         accept
             .as_bytes()
             .windows(ENVELOPE_MEDIA_TYPE.len())
             .any(|part| part == ENVELOPE_MEDIA_TYPE.as_bytes())
     });
-    if envelope {
+    if wants_envelope {
         let agent = agent_facts(&broker.index.snapshot(), &agent)?.id;
         let is_waiting = claims.wait.is_some_and(|seconds| seconds > 0);
         let waits_in_listener = waits_in_listener && is_waiting && matches!(caller, Caller::Agent(_));
@@ -84,12 +84,12 @@ pub async fn target_state(
         }
         return Ok(response);
     }
+    // Rare paths are boxed, so that they take no memory while a poll waits.
     Box::pin(broker.catch_up_for(&caller, claims.position)).await?;
     if let Caller::Token(_) = caller {
         // The contents may include Secrets.
         Box::pin(broker.note(AuditKind::SecretsRead, &caller, &origin)).await?;
     }
-    // Boxed here and below: rare paths take no memory while a poll waits.
     let agent = agent_facts(&broker.index.snapshot(), &agent)?.id;
     Box::pin(plain(&broker, agent)).await
 }

@@ -33,8 +33,8 @@ use crate::store::stack_status::{
 };
 use crate::store::status_counts::status_counts_of_stack;
 
-/// If more agents have reported on a stack, rows are read in the order of all agents' names, because nearly all are
-/// affected. For other stacks, the affected agents are found in the index.
+/// If more agents than this have reported on a stack, all agents are read in the order of their names,
+/// because nearly all are affected. For other stacks, the affected agents are found in the index.
 const MANY: u64 = 20_000;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

@@ -111,7 +111,7 @@ pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<AgentContact, S
     })
 }
 
-/// What the database knows about the history of stacks.
+/// The history of stacks, from the database.
 #[derive(Debug, Default)]
 pub struct Pasts {
     rollable: HashSet<StackId>,

@@ -23,7 +23,7 @@ use crate::state::streams::{StreamPermit, StreamedEvent};
 use crate::state::{Broker, Progress};
 use crate::store::events::{EventCursor, event_follow};
 
-/// How long a checked permission counts.
+/// How long a checked permission is trusted.
 const PERMISSION_TTL: Duration = Duration::from_secs(3);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The number of events that one statement reads while catching up.
@@ -70,7 +70,7 @@ pub struct StreamReader {
     filter: StreamFilter,
     epoch: i64,
     receiver: broadcast::Receiver<Arc<StreamedEvent>>,
-    /// Events below are read from the database, events from here on come from the tail.
+    /// Events below this transaction are read from the database; later events come from the tail.
     tailed_from: u64,
     after: EventCursor,
     catching_up: bool,

@@ -16,13 +16,13 @@ impl Snapshot {
         slices: &RangeInclusive<u8>,
         without: &HashSet<Uuid>,
     ) -> (Fingerprint, Fingerprint) {
-        let counts = |id: &Uuid| slices.contains(&slice(id)) && !without.contains(id);
+        let is_included = |id: &Uuid| slices.contains(&slice(id)) && !without.contains(id);
         let (mut agents, mut stacks) = (Fingerprint::default(), Fingerprint::default());
         let slots = slices.clone().filter_map(|byte| self.slices.get(usize::from(byte))).flatten();
-        for agent in slots.map(|slot| self.at(slot)).filter(|agent| counts(&agent.id.0)) {
+        for agent in slots.map(|slot| self.at(slot)).filter(|agent| is_included(&agent.id.0)) {
             agents.add(&agent_line(agent));
         }
-        for stack in self.stacks.values().filter(|stack| !stack.deleted && counts(&stack.id.0)) {
+        for stack in self.stacks.values().filter(|stack| !stack.deleted && is_included(&stack.id.0)) {
             stacks.add(&stack_line(stack));
         }
         (agents, stacks)

@@ -53,7 +53,7 @@ impl Snapshot {
         self.targeted(stack) & &*self.covered(&stack.grants)
     }
 
-    /// Iterates over the same agents.
+    /// Returns the facts of the same agents.
     #[must_use]
     pub fn reached(&self, stack: &StackFacts) -> Vec<&AgentFacts> {
         self.reach(stack).into_iter().map(|slot| self.at(slot)).collect()
@@ -72,11 +72,12 @@ impl Snapshot {
     /// Returns whether the snapshot has exactly these grants.
     #[must_use]
     pub fn has_grants(&self, grants: Vec<GrantFacts>) -> bool {
-        let said = |grants: &ProjectGrants| matches!(grants, ProjectGrants::Listed(list) if !list.is_empty());
-        let there = by_project(grants);
-        let here = self.grants.iter().filter(|(_, grants)| said(grants));
-        here.clone().count() == there.len()
-            && here.into_iter().all(|(project, grants)| there.get(project) == Some(grants))
+        let is_listed =
+            |grants: &ProjectGrants| matches!(grants, ProjectGrants::Listed(list) if !list.is_empty());
+        let expected = by_project(grants);
+        let here = self.grants.iter().filter(|(_, grants)| is_listed(grants));
+        here.clone().count() == expected.len()
+            && here.into_iter().all(|(project, grants)| expected.get(project) == Some(grants))
     }
 
     /// Returns the agents that are granted to a project. Others are invisible to it.

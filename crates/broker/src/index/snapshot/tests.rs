@@ -72,7 +72,7 @@ fn measure(agents: usize, stacks: usize, rounds: usize) {
     }
     let envelopes = started.elapsed() / u32::try_from(affected.len()).expect("few");
     println!(
-        "{agents} agents, {stacks} stacks: filed in {loaded:?}, a change {apply:?}, an answer {envelopes:?}"
+        "{agents} agents, {stacks} stacks: loaded in {loaded:?}, a change {apply:?}, an envelope {envelopes:?}"
     );
 }
 
@@ -81,7 +81,8 @@ fn a_change_visits_only_affected_agents() {
     measure(10_000, 5_000, 100);
 }
 
-/// The sizes of the design, a minute unoptimised; `tests/broker/sizes.rs` has them with a real database.
+/// The design sizes; takes a minute in a debug build. `tests/broker/sizes.rs` tests them with a real
+/// database.
 #[test]
 #[ignore = "takes a minute"]
 fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_visits_only_affected_agents() {
@@ -89,7 +90,7 @@ fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_visits_only_aff
 }
 
 #[test]
-fn a_change_for_10_of_50_000_that_wait_wakes_10() {
+fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
     let seen = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
     let index = Arc::new(Index::new(InstallationId::generate()));
     let agents: Vec<AgentFacts> = (0..50_000).map(agent).collect();
@@ -101,7 +102,7 @@ fn a_change_for_10_of_50_000_that_wait_wakes_10() {
     let waiting: Vec<Waiting> = ids.iter().map(|agent| index.wait(*agent)).collect();
     assert_eq!((index.waiting(), index.woken()), (50_000, 0));
     index.apply(Changes { stacks: vec![newer], ..Changes::default() }, seen);
-    assert_eq!(index.woken(), 10, "those of one site");
+    assert_eq!(index.woken(), 10, "the agents of one site");
     // A session and holds affect only the agent itself.
     let mut restarted = index.snapshot().agent(ids[3]).expect("it is there").clone();
     restarted.session.count += 1;

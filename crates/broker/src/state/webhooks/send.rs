@@ -20,11 +20,11 @@ use crate::domain::webhooks::signature::{self, WebhookSecret, signatures};
 /// For name resolution, connection, handshake, request and the head of the response together.
 pub const TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a receiver may take for the body of its response.
-const REST: Duration = Duration::from_secs(5);
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes read of a response, so that an ordinary one ends cleanly.
-const READ: usize = 64 * 1024;
-/// Bytes stored of it.
-const KEPT: usize = 1024;
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes of a response that are stored.
+const STORED_BYTES: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
@@ -155,14 +155,14 @@ async fn first_bytes(mut response: Response) -> String {
     let reading = async {
         while let Ok(Some(chunk)) = response.chunk().await {
             read += chunk.len();
-            kept.extend(chunk.iter().take(KEPT.saturating_sub(kept.len())));
-            if read >= READ {
+            kept.extend(chunk.iter().take(STORED_BYTES.saturating_sub(kept.len())));
+            if read >= READ_BYTES {
                 break;
             }
         }
     };
-    // What was read by then is enough.
-    let _ = tokio::time::timeout(REST, reading).await;
+    // The bytes that were read by then are enough.
+    let _ = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     String::from_utf8_lossy(&kept).replace('\0', "\u{fffd}")
 }
 

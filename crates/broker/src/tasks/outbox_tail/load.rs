@@ -62,7 +62,7 @@ impl OutboxTail {
     }
 }
 
-/// Loading takes as long as it takes; a timeout would only make it start over, forever.
+/// Disables the statement timeout, which would only make a long load start over, forever.
 async fn disable_statement_timeout(connection: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SET LOCAL statement_timeout = 0")
         .execute(connection)

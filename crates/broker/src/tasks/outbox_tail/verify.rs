@@ -21,7 +21,7 @@ const ROUND: Duration = Duration::from_secs(60);
 /// Agents compared at once, approximately: the tail waits for it.
 const BATCH: usize = 4096;
 const SLICES: usize = 256;
-/// A reload that does not help would not help a minute later either.
+/// The shortest time between two reloads: if a reload does not help, the next one will not help either.
 const RELOAD_EVERY: Duration = Duration::from_secs(600);
 
 /// The slices that are due. A small fleet is compared at once, once per round.

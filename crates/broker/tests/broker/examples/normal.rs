@@ -27,12 +27,13 @@ const HORIZON: i64 = 1042;
 
 #[derive(Debug, Default)]
 pub struct Normal {
+    /// Values of this run and their replacements.
     given: Vec<(String, String)>,
-    /// The values of this run and their replacements.
+    /// Times of this run and their replacements.
     times: BTreeMap<Timestamp, Timestamp>,
     /// Digests of submitted contents: they are the same in every run.
     contents: HashSet<String>,
-    /// Digests of entries in the audit log.
+    /// Ids of entries in the audit log.
     numbers: BTreeSet<i64>,
     ids: HashMap<Uuid, String>,
     digests: HashMap<String, String>,
@@ -54,7 +55,7 @@ impl Normal {
         let mut normal = Self { given, ..Self::default() };
         let mut eras: BTreeMap<Timestamp, Era> = BTreeMap::new();
         for exchange in exchanges {
-            let mut look = |key: &str, value: &Value| {
+            let mut visit = |key: &str, value: &Value| {
                 if let ("checksum" | "parsed_digest", Value::String(digest)) = (key, value) {
                     normal.contents.insert(digest.clone());
                 }
@@ -69,7 +70,7 @@ impl Normal {
                 }
             };
             for body in [&exchange.request, &exchange.answer].into_iter().flatten() {
-                each("", body, &mut look);
+                each("", body, &mut visit);
             }
         }
         let (mut before, mut during) = (START - 24 * 3600.., START..);
@@ -131,7 +132,7 @@ impl Normal {
                 Found::Digest => self.digest(word),
                 Found::Secret(prefix) => secret(prefix, word),
                 Found::Age => "last seen 3 s ago".to_owned(),
-                Found::Place => format!("id: 1.{HORIZON}.7"),
+                Found::MessageId => format!("id: 1.{HORIZON}.7"),
             });
         }
         made + &text[done..]
@@ -181,11 +182,11 @@ fn secret(prefix: &str, word: &str) -> String {
     format!("{prefix}EXAMPLE{}{}", "0".repeat(zeros), "=".repeat(padding))
 }
 
-fn each(key: &str, value: &Value, look: &mut impl FnMut(&str, &Value)) {
+fn each(key: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| each(key, item, look)),
-        Value::Object(fields) => fields.iter().for_each(|(key, field)| each(key, field, look)),
-        _ => look(key, value),
+        Value::Array(items) => items.iter().for_each(|item| each(key, item, visit)),
+        Value::Object(fields) => fields.iter().for_each(|(key, field)| each(key, field, visit)),
+        _ => visit(key, value),
     }
 }
 
@@ -199,7 +200,7 @@ enum Found {
     /// How long ago an agent was seen.
     Age,
     /// The id of a message in a stream.
-    Place,
+    MessageId,
 }
 
 fn finds(text: &str) -> Vec<(Range<usize>, Found)> {
@@ -217,7 +218,7 @@ fn finds(text: &str) -> Vec<(Range<usize>, Found)> {
     found
 }
 
-/// What a text begins with, and how long it is.
+/// Returns the varying value that the text begins with, and its length.
 fn begin(text: &str) -> Option<(usize, Found)> {
     let run = |allowed: fn(char) -> bool| text.find(|c| !allowed(c)).unwrap_or(text.len());
     if let Some(id) = text.get(..36).and_then(|word| Uuid::try_parse(word).ok()) {
@@ -243,12 +244,12 @@ fn begin(text: &str) -> Option<(usize, Found)> {
     if text.starts_with("last seen ") {
         return text.find(" ago").map(|end| (end + " ago".len(), Found::Age));
     }
-    let place = text.strip_prefix("id: ")?.find('\n')?;
-    Some(("id: ".len() + place, Found::Place))
+    let length = text.strip_prefix("id: ")?.find('\n')?;
+    Some(("id: ".len() + length, Found::MessageId))
 }
 
 #[test]
-fn what_differs_is_found_in_any_text() {
+fn varying_values_are_found_in_any_text() {
     let id = Uuid::now_v7();
     let text =
         format!("token:{id} until 2026-01-15T09:00:00.123456789Z, brk_{}: /stacks/{id}", "x".repeat(49));

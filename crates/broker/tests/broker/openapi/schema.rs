@@ -1,6 +1,7 @@
-//! Whether a value fits a schema: as much of JSON Schema as the document uses, and an error for what it does not know.
+//! Checks whether a value matches a schema: the part of JSON Schema that the document uses. Other keywords
+//! are errors.
 //!
-//! It is stricter than JSON Schema in one thing: an object may have no fields that are not described.
+//! It is stricter than JSON Schema in one respect: an object may have no fields that are not described.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// Where, and why not.
+/// Returns where the value does not match the schema, and why.
 pub fn misfits(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut check = SchemaCheck { document, misfits: Vec::new() };
     let described = check.at("$", schema, value);
@@ -25,22 +26,22 @@ struct SchemaCheck<'a> {
 #[derive(Default)]
 struct Described {
     fields: BTreeSet<String>,
-    /// Or any.
+    /// Any field is allowed.
     all: bool,
 }
 
 impl SchemaCheck<'_> {
-    fn say(&mut self, at: &str, what: impl std::fmt::Display) {
+    fn report(&mut self, at: &str, what: impl std::fmt::Display) {
         self.misfits.push(format!("{at}: {what}"));
     }
 
     fn at(&mut self, at: &str, schema: &Value, value: &Value) -> Described {
         let mut described = Described::default();
         let Some(keywords) = schema.as_object() else {
-            self.say(at, "no schema");
+            self.report(at, "no schema");
             return described;
         };
-        // Nothing is said, so everything is meant.
+        // An empty schema allows everything.
         described.all = keywords.keys().all(|keyword| keyword == "description");
         for (keyword, wanted) in keywords {
             match keyword.as_str() {
@@ -49,7 +50,7 @@ impl SchemaCheck<'_> {
                     let document = self.document;
                     match document.pointer(pointer) {
                         Some(schema) => described.add(self.at(at, schema, value)),
-                        None => self.say(at, format!("{wanted} leads nowhere")),
+                        None => self.report(at, format!("{wanted} does not exist")),
                     }
                 }
                 "allOf" => {
@@ -61,31 +62,31 @@ impl SchemaCheck<'_> {
                 "type" => self.typed(at, wanted, value),
                 "enum" => {
                     if wanted.as_array().is_none_or(|values| !values.contains(value)) {
-                        self.say(at, format!("{value} is none of {wanted}"));
+                        self.report(at, format!("{value} is none of {wanted}"));
                     }
                 }
                 "format" => self.formatted(at, wanted.as_str().unwrap_or_default(), value),
                 "minimum" => {
                     if value.as_f64() < wanted.as_f64() && value.is_number() {
-                        self.say(at, format!("{value} is below {wanted}"));
+                        self.report(at, format!("{value} is below {wanted}"));
                     }
                 }
                 "items" => {
-                    for (place, item) in value.as_array().into_iter().flatten().enumerate() {
-                        self.whole(&format!("{at}[{place}]"), wanted, item);
+                    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+                        self.whole(&format!("{at}[{index}]"), wanted, item);
                     }
                 }
                 "required" => {
                     for field in wanted.as_array().into_iter().flatten().filter_map(Value::as_str) {
                         if value.is_object() && value.get(field).is_none() {
-                            self.say(at, format!("{field} is missing"));
+                            self.report(at, format!("{field} is missing"));
                         }
                     }
                 }
                 "properties" => described.add(self.properties(at, wanted, value)),
                 "additionalProperties" => described.add(self.additional(at, keywords, wanted, value)),
                 "propertyNames" | "description" | "title" | "example" | "examples" => {}
-                unknown => self.say(at, format!("the keyword {unknown} is not known here")),
+                unknown => self.report(at, format!("the keyword {unknown} is not known here")),
             }
         }
         described.all |= keywords.get("type").is_some_and(|kind| kind == "object")
@@ -94,7 +95,7 @@ impl SchemaCheck<'_> {
         described
     }
 
-    /// A value with a schema of its own: all of its fields are described there.
+    /// Checks a value with its own schema, which has to describe all of its fields.
     fn whole(&mut self, at: &str, schema: &Value, value: &Value) {
         let described = self.at(at, schema, value);
         self.undescribed(at, &described, value);
@@ -103,7 +104,7 @@ impl SchemaCheck<'_> {
     fn undescribed(&mut self, at: &str, described: &Described, value: &Value) {
         let fields = value.as_object().into_iter().flat_map(Map::keys);
         for field in fields.filter(|field| !described.all && !described.fields.contains(*field)) {
-            self.say(at, format!("{field} is not described"));
+            self.report(at, format!("{field} is not described"));
         }
     }
 
@@ -116,7 +117,7 @@ impl SchemaCheck<'_> {
             if check.misfits.is_empty() { fits.push(described) } else { other_misfits.extend(check.misfits) }
         }
         if fits.len() != 1 {
-            self.say(at, format!("fits {} of several, not one: {other_misfits:?}", fits.len()));
+            self.report(at, format!("matches {} of several schemas, not one: {other_misfits:?}", fits.len()));
         }
         fits.pop().unwrap_or_default()
     }
@@ -170,7 +171,7 @@ impl SchemaCheck<'_> {
             _ => false,
         };
         if !fits {
-            self.say(at, format!("{value} is no {wanted}"));
+            self.report(at, format!("{value} is not of type {wanted}"));
         }
     }
 
@@ -186,7 +187,7 @@ impl SchemaCheck<'_> {
             _ => false,
         };
         if !fits {
-            self.say(at, format!("{value} is not written as {format}"));
+            self.report(at, format!("{value} is not a valid {format}"));
         }
     }
 }
@@ -212,9 +213,12 @@ fn misfits_are_reported() {
     assert_eq!(fits(serde_json::json!({ "id": id, "count": 1 })), Vec::<String>::new());
     for (wrong, misfit) in [
         (serde_json::json!({ "count": 1 }), "$: id is missing"),
-        (serde_json::json!({ "id": "x" }), "$.id: \"x\" is not written as uuid"),
+        (serde_json::json!({ "id": "x" }), "$.id: \"x\" is not a valid uuid"),
         (serde_json::json!({ "id": id, "count": -1 }), "$.count: -1 is below 0"),
-        (serde_json::json!({ "id": id, "count": "1" }), "$.count: \"1\" is no [\"integer\",\"null\"]"),
+        (
+            serde_json::json!({ "id": id, "count": "1" }),
+            "$.count: \"1\" is not of type [\"integer\",\"null\"]",
+        ),
         (serde_json::json!({ "id": id, "more": 1 }), "$: more is not described"),
     ] {
         assert_eq!(fits(wrong), [misfit]);

@@ -29,11 +29,12 @@ async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_pass
         report.message = brokkr_api::reason::Message::new(text);
         report
     };
-    // A failure that passes within the grace. In one batch: how fast this test is decides nothing.
+    // A failure that ends within the grace period. In one batch, so that the speed of the test does not
+    // matter.
     agent
         .send_reports(&[report(Transition::Failed), report(Transition::Applied), report(Transition::Healthy)])
         .await?;
-    // One that stays, reported again and again.
+    // A failure that lasts, reported repeatedly.
     agent
         .send_reports(&[report(Transition::Failed), report(Transition::Failed), report(Transition::Failed)])
         .await?;
@@ -64,7 +65,7 @@ async fn f7_drift_that_is_repaired_again_and_again_is_sent_once_with_the_count_a
     let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
     let object = harness.submit("web", YAML).await?;
     let mut sent = 0;
-    // Another client keeps changing a field: it is repaired until the alert arrives, and once more.
+    // Another client keeps changing a field: it is repaired until the alert arrives.
     while receiver.seen().is_empty() {
         sent += 1;
         let repaired = agent.report(stack.id, object.sequence_id, Transition::Repaired, 1_800_000_000 + sent);

@@ -28,7 +28,7 @@ use super::{create, deliveries, newest, open};
 use crate::harness::{Caller, YAML, read};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_48_a_receiver_that_hangs_holds_up_no_other_and_is_tried_again() -> Result<()> {
+async fn row_48_a_receiver_that_hangs_delays_no_other_and_is_retried() -> Result<()> {
     let trust = Trust::new()?;
     let harness = open(&trust).await?;
     let (hanging, good) = (trust.receiver(Answer::Hang).await?, trust.receiver(Answer::Status(200)).await?);
@@ -40,18 +40,21 @@ async fn row_48_a_receiver_that_hangs_holds_up_no_other_and_is_tried_again() -> 
     }
     good.got(3).await?;
     let waiting = deliveries(&harness, "hanging").await?;
-    assert!(waiting.iter().all(|delivery| delivery.last_attempt.is_none()), "the others were not waited for");
+    assert!(
+        waiting.iter().all(|delivery| delivery.last_attempt.is_none()),
+        "the other receiver did not wait"
+    );
     let timed_out = |text: &str| text.contains("no response within 15 seconds");
     let oldest = async || deliveries(&harness, "hanging").await.ok()?.pop();
-    let tried = brokkr_testkit::eventually(SOON, "the attempt is given up", async || {
+    let tried = brokkr_testkit::eventually(SOON, "the attempt to time out", async || {
         let attempt = oldest().await?.last_attempt?;
         attempt.error.filter(|error| timed_out(error))
     });
     tried.await?;
-    // It comes back: the same message, and then the rest.
+    // The receiver recovers: it gets the same message, and then the rest.
     hanging.answer(Answer::Status(200));
     let id = oldest().await.context("the first message")?.id;
-    brokkr_testkit::eventually(SOON, "it is delivered", async || {
+    brokkr_testkit::eventually(SOON, "the message to be delivered", async || {
         oldest().await.is_some_and(|oldest| oldest.state == DeliveryState::Delivered && oldest.attempts == 2)
     })
     .await?;
@@ -81,7 +84,7 @@ async fn row_48_redirects_are_not_followed_and_a_body_without_end_is_cut() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_letters_are_seen_and_sent_again_and_a_receiver_that_is_gone_is_left_alone() -> Result<()> {
+async fn dead_letters_are_listed_and_resent_and_a_receiver_that_is_gone_is_disabled() -> Result<()> {
     let trust = Trust::new()?;
     let (harness, receiver) = (open(&trust).await?, trust.receiver(Answer::Status(500)).await?);
     create(&harness, "chat", &receiver, json!({})).await?;
@@ -107,7 +110,7 @@ async fn dead_letters_are_seen_and_sent_again_and_a_receiver_that_is_gone_is_lef
     receiver.answer(Answer::Status(410));
     harness.submit("web", YAML).await?;
     let last = newest(&harness, "chat", |delivery| delivery.state == DeliveryState::Dead).await?;
-    assert_eq!(last.attempts, 1, "not tried again");
+    assert_eq!(last.attempts, 1, "it is not retried");
     let webhook: Webhook = harness.admin.get_json("webhooks/chat").await?;
     assert!(!webhook.enabled && webhook.disabled_because.is_some_and(|because| because.contains("410")));
     Ok(())
@@ -121,13 +124,12 @@ struct Rebinding {
 impl Resolver for Rebinding {
     fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         let answer = self.answers.lock().unwrap().pop_front();
-        async move { answer.ok_or_else(|| io::Error::other("asked once more than there are answers")) }
-            .boxed()
+        async move { answer.ok_or_else(|| io::Error::other("there are no more answers")) }.boxed()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<()> {
+async fn row_48_a_name_that_changes_its_address_does_not_bypass_the_policy() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let trust = Trust::new()?;
     let receiver = trust.receiver(Answer::Status(200)).await?;
@@ -147,10 +149,10 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
         let left = lookup.answers.lock().unwrap().len();
         Ok((sent, left))
     };
-    // Good when it was looked at: that address is connected to, and the name is not asked a second time.
+    // The checked address is allowed: the client connects to it and does not resolve the name again.
     let (sent, left) = send(outside, &[&[outside], &[inside]]).await?;
     assert!(!sent.attempt.delivered && left == 1, "{sent:?}");
-    // Bad, alone or among good ones.
+    // The address is refused, alone or among allowed ones.
     for answer in [&[inside][..], &[outside, inside], &[inside, outside]] {
         let (sent, _) = send(outside, &[answer]).await?;
         let error = sent.attempt.error.context("an error")?;
@@ -158,7 +160,7 @@ async fn row_48_a_name_that_changes_its_address_leads_nowhere_else() -> Result<(
         assert!(!error.contains("receiver.test"), "the address may be a secret: {error}");
     }
     assert!(receiver.seen().is_empty());
-    // And when it is allowed, it gets there.
+    // An allowed address is reached.
     let (sent, _) = send(inside, &[&[inside]]).await?;
     assert!(sent.attempt.delivered, "{sent:?}");
     assert_eq!(receiver.seen().len(), 1);
@@ -172,7 +174,7 @@ async fn s15_a_sender_with_an_expired_lease_stores_nothing() -> Result<()> {
     let webhook = create(&harness, "chat", &receiver, json!({})).await?;
     harness.stack("web", json!({ "agents": [] })).await?;
     harness.submit("web", YAML).await?;
-    // The replica that holds it stops in the midst of it; two others come after each other.
+    // The replica that sends the message stops; two others claim it one after the other.
     receiver.got(1).await?;
     harness.server.stop().await;
     let mut connection = harness.database.connect().await?;
@@ -205,7 +207,7 @@ async fn s15_a_sender_with_an_expired_lease_stores_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_49_killed_after_the_send_and_before_the_mark_it_is_sent_again_under_the_same_id() -> Result<()> {
+async fn row_49_a_message_that_was_sent_before_a_kill_is_sent_again_with_the_same_id() -> Result<()> {
     const PROGRAM: &str = env!("CARGO_BIN_EXE_brokkr-broker");
     let trust = Trust::new()?;
     let receiver = trust.receiver(Answer::Hang).await?;
@@ -237,7 +239,7 @@ async fn row_49_killed_after_the_send_and_before_the_mark_it_is_sent_again_under
     let first = receiver.got(1).await?.remove(0);
     process.kill9();
     receiver.answer(Answer::Status(200));
-    // The lease ends: what half a minute would do.
+    // The lease ends, as it would after half a minute.
     let mut connection = database.connect().await?;
     sqlx::query("UPDATE webhook_deliveries SET due_at = now()").execute(&mut connection).await?;
     process.start_again()?;
@@ -245,7 +247,7 @@ async fn row_49_killed_after_the_send_and_before_the_mark_it_is_sent_again_under
     let second = receiver.got(2).await?.remove(1);
     assert_eq!((first.id(), &first.body), (second.id(), &second.body));
     assert!(first.is_signed_with(&made.secret) && second.is_signed_with(&made.secret));
-    brokkr_testkit::eventually(SOON, "it is marked", async || {
+    brokkr_testkit::eventually(SOON, "the message to be marked as delivered", async || {
         let state: Result<(String, i32), _> =
             sqlx::query_as("SELECT state, attempts FROM webhook_deliveries").fetch_one(&mut connection).await;
         state.is_ok_and(|state| state == ("delivered".to_owned(), 2))

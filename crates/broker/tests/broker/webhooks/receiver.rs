@@ -1,4 +1,4 @@
-//! A receiver of webhooks over TLS that remembers what came, and answers as a test wants.
+//! A receiver of webhooks over TLS that records messages and responds as the test wants.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Received {
         self.json()["type"].as_str().expect("a message has a type").to_owned()
     }
 
-    /// As a receiver verifies: with its own arithmetic, over the bytes that came.
+    /// Verifies the signature as a receiver does, over the received bytes.
     pub fn is_signed_with(&self, secret: &str) -> bool {
         let key = STANDARD.decode(&secret["whsec_".len()..]).expect("base64");
         let signed =
@@ -62,9 +62,9 @@ impl Received {
 pub enum Answer {
     Status(u16),
     Redirect(String),
-    /// Never.
+    /// Never responds.
     Hang,
-    /// 200, and a body without end.
+    /// Responds with 200 and an endless body.
     Endless,
 }
 
@@ -88,7 +88,7 @@ impl Drop for Receiver {
     }
 }
 
-/// Certificates, and what a broker is started with to trust them.
+/// Certificates of receivers, and settings of a broker that trusts them.
 pub struct Trust {
     authority: Authority,
     scratch: Scratch,
@@ -99,7 +99,7 @@ impl Trust {
         Ok(Self { authority: Authority::new("receivers")?, scratch: Scratch::new("webhooks")? })
     }
 
-    /// A broker that may reach receivers here, and tells of troubles after so long.
+    /// Returns settings of a broker that may reach local receivers and announces failures after `grace`.
     pub fn args(&self, grace: Duration) -> Result<WebhookArgs> {
         Ok(WebhookArgs {
             secret_key: Some(KEY.into()),
@@ -145,7 +145,7 @@ impl Receiver {
             }
         })
         .await
-        .with_context(|| format!("{count} messages were to come"))
+        .with_context(|| format!("{count} messages were expected"))
     }
 }
 

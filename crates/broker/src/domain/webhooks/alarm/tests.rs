@@ -1,4 +1,4 @@
-//! Stories of troubles, and what holds for any story.
+//! Example histories of failures and drift, and properties of any history.
 
 use proptest::prelude::*;
 
@@ -10,8 +10,9 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// Runs a story, and returns the notices with their times. Time advances to each check that the alarm schedules.
-fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &'static str, u32)> {
+/// Runs a history and returns the notices with their times. Time advances to each check that the alarm
+/// schedules.
+fn run(kind: AlarmKind, history: &[(i64, Transition)], until: i64) -> Vec<(i64, &'static str, u32)> {
     let (mut alarm, mut notices) = (Alarm::Quiet, Vec::new());
     let mut take = |alarm: &mut Alarm, observation: Observation<'_>, second: i64| {
         let (next, notice) = step(kind, *alarm, observation, at(second), GRACE);
@@ -23,8 +24,8 @@ fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &
         }
     };
     let time_passes = |alarm: &mut Alarm, to: i64, take: &mut dyn FnMut(&mut Alarm, Observation<'_>, i64)| {
-        while let Some(look) = next_check(kind, *alarm, GRACE) {
-            let second = look.duration_since(at(0)).as_secs();
+        while let Some(check) = next_check(kind, *alarm, GRACE) {
+            let second = check.duration_since(at(0)).as_secs();
             if second > to {
                 break;
             }
@@ -33,7 +34,7 @@ fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &
             assert_ne!(before, *alarm, "a scheduled check changes the state");
         }
     };
-    for (second, transition) in story {
+    for (second, transition) in history {
         time_passes(&mut alarm, *second - 1, &mut take);
         take(&mut alarm, Observation::Reported(transition), *second);
     }
@@ -45,48 +46,48 @@ fn play(kind: AlarmKind, story: &[(i64, Transition)], until: i64) -> Vec<(i64, &
 fn f7_a_failure_that_lasts_is_announced_once_and_its_end_once() {
     use Transition::{Applied, Degraded, Failed, Healthy};
     // Resolved within the grace period: no notice.
-    assert_eq!(play(AlarmKind::Failure, &[(0, Failed), (299, Healthy)], 9999), []);
+    assert_eq!(run(AlarmKind::Failure, &[(0, Failed), (299, Healthy)], 9999), []);
     // Retried every minute for an hour: one notice, with the number of failures until then.
     let mut retried: Vec<_> = (0..60).map(|minute| (minute * 60, Failed)).collect();
     retried.push((3600, Applied));
-    assert_eq!(play(AlarmKind::Failure, &retried, 9999), [(300, "lasts", 6), (3600, "over", 60)]);
+    assert_eq!(run(AlarmKind::Failure, &retried, 9999), [(300, "lasts", 6), (3600, "over", 60)]);
     // Reported once, and never again.
-    assert_eq!(play(AlarmKind::Failure, &[(0, Degraded)], 9999), [(300, "lasts", 1)]);
-    // Written is not ready.
-    let story = [(0, Degraded), (400, Applied), (500, Healthy)];
-    assert_eq!(play(AlarmKind::Failure, &story, 9999), [(300, "lasts", 1), (500, "over", 1)]);
+    assert_eq!(run(AlarmKind::Failure, &[(0, Degraded)], 9999), [(300, "lasts", 1)]);
+    // Applied does not mean ready.
+    let history = [(0, Degraded), (400, Applied), (500, Healthy)];
+    assert_eq!(run(AlarmKind::Failure, &history, 9999), [(300, "lasts", 1), (500, "over", 1)]);
     // A second failure after the first was resolved: a new episode.
-    let story = [(0, Failed), (400, Healthy), (500, Failed), (900, Healthy)];
+    let history = [(0, Failed), (400, Healthy), (500, Failed), (900, Healthy)];
     let notices: Vec<_> =
-        play(AlarmKind::Failure, &story, 9999).into_iter().map(|(second, ..)| second).collect();
+        run(AlarmKind::Failure, &history, 9999).into_iter().map(|(second, ..)| second).collect();
     assert_eq!(notices, [300, 400, 800, 900]);
 }
 
 #[test]
 fn f7_drift_that_repeats_is_announced_once_with_the_count_and_its_end_once() {
     use Transition::{Healthy, Removed, Repaired};
-    assert_eq!(play(AlarmKind::Drift, &[(0, Repaired)], 9999), [], "put back once, and it stayed");
-    assert_eq!(play(AlarmKind::Drift, &[(0, Repaired), (299, Repaired)], 9999), []);
-    let fight: Vec<_> = (0..20).map(|minute| (minute * 60, Repaired)).collect();
-    assert_eq!(play(AlarmKind::Drift, &fight, 9999), [(300, "lasts", 6), (19 * 60 + 300, "over", 20)]);
-    // That the stack is healthy says nothing about who changes it.
-    let story = [(0, Repaired), (200, Healthy), (250, Repaired), (400, Repaired), (500, Removed)];
-    assert_eq!(play(AlarmKind::Drift, &story, 9999), [(400, "lasts", 3), (500, "over", 3)]);
+    assert_eq!(run(AlarmKind::Drift, &[(0, Repaired)], 9999), [], "repaired once, and not changed again");
+    assert_eq!(run(AlarmKind::Drift, &[(0, Repaired), (299, Repaired)], 9999), []);
+    let repeated: Vec<_> = (0..20).map(|minute| (minute * 60, Repaired)).collect();
+    assert_eq!(run(AlarmKind::Drift, &repeated, 9999), [(300, "lasts", 6), (19 * 60 + 300, "over", 20)]);
+    // A healthy report does not end drift.
+    let history = [(0, Repaired), (200, Healthy), (250, Repaired), (400, Repaired), (500, Removed)];
+    assert_eq!(run(AlarmKind::Drift, &history, 9999), [(400, "lasts", 3), (500, "over", 3)]);
 }
 
 proptest! {
     #[test]
     fn f7_in_any_history_alarms_and_their_ends_are_announced_in_turn(
-        story in prop::collection::vec((0i64..400, 0usize..7), 0..40), drift in any::<bool>(),
+        history in prop::collection::vec((0i64..400, 0usize..7), 0..40), drift in any::<bool>(),
     ) {
         let all = Transition::KNOWN;
         let kind = if drift { AlarmKind::Drift } else { AlarmKind::Failure };
         let mut now = 0;
-        let story: Vec<(i64, Transition)> = story
+        let history: Vec<(i64, Transition)> = history
             .into_iter()
             .map(|(pause, which)| { now += pause; (now, all[which].clone()) })
             .collect();
-        let notices = play(kind, &story, now + 10_000);
+        let notices = run(kind, &history, now + 10_000);
         for (index, (_, what, _)) in notices.iter().enumerate() {
             prop_assert_eq!(*what, if index % 2 == 0 { "lasts" } else { "over" });
         }

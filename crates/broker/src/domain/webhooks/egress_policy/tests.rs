@@ -1,4 +1,5 @@
-//! The guard against a list of what is known to be dangerous, and against the standard library's own opinion.
+//! Tests the policy with a list of dangerous addresses, and against the classification of the standard
+//! library.
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ fn strict() -> EgressPolicy {
 }
 
 #[test]
-fn only_public_https_addresses_are_good() {
+fn only_public_https_addresses_are_allowed() {
     let long = format!("https://example.com/{}", "a".repeat(MAX_URL));
     for (url, expected) in [
         ("https://hooks.example.com/brokkr?x=1", Ok(())),
@@ -123,8 +124,8 @@ fn one_bad_address_refuses_all_and_the_operator_may_allow_more() {
 
 proptest! {
     #[test]
-    fn what_the_standard_library_calls_special_is_refused(bits in any::<u32>(), near in 0usize..12) {
-        // Random addresses rarely are special: half of them are moved into a range that is.
+    fn special_v4_addresses_of_the_standard_library_are_refused(bits in any::<u32>(), near in 0usize..12) {
+        // Random addresses are rarely special: half of them are moved into a special range.
         let first = [0, 10, 127, 169, 172, 192, 198, 203, 224, 255, 100, 240][near];
         for bits in [bits, bits & 0x00ff_ffff | first << 24] {
             let address = Ipv4Addr::from_bits(bits);
@@ -147,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_standard_library_calls_special_is_refused_in_v6(bits in any::<u128>(), near in 0usize..6) {
+    fn special_v6_addresses_of_the_standard_library_are_refused(bits in any::<u128>(), near in 0usize..6) {
         let first: u128 = [0xfc00, 0xfe80, 0xff00, 0x0000, 0xfd00, 0x2000][near];
         for bits in [bits, bits & (u128::MAX >> 16) | first << 112] {
             let address = Ipv6Addr::from_bits(bits);
@@ -160,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_judged_without_a_panic(text in "\\PC{0,80}", host in "[a-z0-9.:\\[\\]@%-]{0,40}") {
+    fn any_text_is_checked_without_a_panic(text in "\\PC{0,80}", host in "[a-z0-9.:\\[\\]@%-]{0,40}") {
         let _ = strict().url(&text);
         let _ = strict().url(&format!("https://{host}/"));
     }

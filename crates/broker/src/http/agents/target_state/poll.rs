@@ -57,8 +57,9 @@ pub async fn poll(
     // Without a wait, the first pass responds.
     let mut over = claims.wait.unwrap_or_default() == 0;
     loop {
-        // Checked after registering as a waiter and at each wake-up: the envelope, and the caller's key.
-        let vouched = claims.position.is_none_or(|position| broker.index.position() >= position);
+        // The envelope and the caller's key are checked again after registering as a waiter and at each
+        // wake-up.
+        let caught_up = claims.position.is_none_or(|position| broker.index.position() >= position);
         if let Caller::Agent(agent) = caller
             && !Box::pin(broker.access.assertions.is_still_valid(&broker.index, &broker.pool, agent)).await?
         {
@@ -67,14 +68,14 @@ pub async fn poll(
         let now = current(broker, agent, claims);
         check_restore_state(broker, caller, claims, now.as_ref().ok())?;
         let same = now.as_ref().is_ok_and(|now| {
-            known.is(&now.answer.etag) && claims.position.is_none_or(|position| now.position >= position)
+            known.is(&now.envelope.etag) && claims.position.is_none_or(|position| now.position >= position)
         });
-        if !same && !vouched {
+        if !same && !caught_up {
             Box::pin(broker.catch_up_for(caller, claims.position)).await?;
             continue;
         }
         let now = now?;
-        // An operator waits for what the agent is asked for: the long poll ends.
+        // A request to the agent ends the long poll: an operator waits for it.
         let is_agent = matches!(caller, Caller::Agent(_));
         let wants = is_agent.then(|| wanted_of(broker, agent, claims.capabilities)).flatten();
         if !same || over || wants.is_some() {
@@ -84,7 +85,7 @@ pub async fn poll(
             }
             return Ok(answer);
         }
-        known = KnownEtag::Etag(now.answer.etag.clone());
+        known = KnownEtag::Etag(now.envelope.etag.clone());
         let Some(waiting) = &waiting else {
             waiting = Some(broker.index.wait(agent));
             continue;
@@ -100,8 +101,8 @@ pub async fn poll(
     }
 }
 
-/// After a restore, an agent first has to report what it holds; on hold, no agent gets anything new. Comes before the
-/// check who is behind, because then everyone may be.
+/// After a restore, an agent first has to report what it holds; on hold, no agent gets anything new. Runs
+/// before positions are compared, because after a restore every replica may be behind.
 ///
 /// Called after the envelope was read: an envelope of a raised epoch counts only if the restore state of that epoch
 /// is known.
@@ -144,7 +145,7 @@ fn wanted_of(broker: &Broker, agent: AgentId, capabilities: Capabilities) -> Opt
 
 /// An envelope and its position.
 struct Current {
-    answer: Arc<EncodedEnvelope>,
+    envelope: Arc<EncodedEnvelope>,
     position: Position,
 }
 
@@ -160,13 +161,13 @@ fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> ApiResult<Cu
             return Err(ApiError::new(ErrorCode::BRK3001, "the broker's list of the agent's stacks differs"));
         }
     }
-    let (answer, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
-    Ok(Current { answer, position })
+    let (envelope, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+    Ok(Current { envelope, position })
 }
 
 fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) -> Response {
     let mut response = if changed {
-        Body::from(now.answer.bytes.clone()).into_response()
+        Body::from(now.envelope.bytes.clone()).into_response()
     } else {
         StatusCode::NOT_MODIFIED.into_response()
     };
@@ -174,7 +175,7 @@ fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) ->
     if changed {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_MEDIA_TYPE));
     }
-    headers.insert(ETAG, text(&now.answer.etag));
+    headers.insert(ETAG, text(&now.envelope.etag));
     headers.insert(header::POSITION, text(&now.position.to_string()));
     headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
     headers.insert(header::CAPABILITIES, own_capabilities());

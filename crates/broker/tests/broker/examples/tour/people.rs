@@ -1,4 +1,4 @@
-//! A project, its tokens, and who one is.
+//! A project, its tokens, and the caller's identity.
 
 use anyhow::Result;
 use brokkr_api::protocol::header;
@@ -9,7 +9,7 @@ use serde_json::{from_value, json};
 use super::Tour;
 use crate::harness::{Caller, read};
 
-/// Gives back who owns the project.
+/// Returns the owner of the project.
 pub async fn walk(tour: &Tour) -> Result<Caller> {
     let ops = &tour.ops;
     for probe in ["/livez", "/readyz"] {

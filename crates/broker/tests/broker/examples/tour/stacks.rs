@@ -21,13 +21,13 @@ pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Re
     let submitted = tour.recorder.ask(submission(owner, "web", &manifest("web", "1.4.0"))).await?;
     let first: DeploymentObject = from_value(submitted)?;
     deliver(tour, owner, eu, stack.id, &first).await?;
-    tell(us, tour.report(us, stack.id, first.sequence_id, Transition::Healthy)).await?;
+    send_report(us, tour.report(us, stack.id, first.sequence_id, Transition::Healthy)).await?;
 
     let second = submit(owner, "web", &manifest("web", "1.5.0")).await?;
-    tell(us, tour.report(us, stack.id, second.sequence_id, Transition::Healthy)).await?;
-    tell(eu, failure(tour.report(eu, stack.id, second.sequence_id, Transition::Failed))).await?;
+    send_report(us, tour.report(us, stack.id, second.sequence_id, Transition::Healthy)).await?;
+    send_report(eu, failure(tour.report(eu, stack.id, second.sequence_id, Transition::Failed))).await?;
     eu.poll().await?.envelope()?;
-    look(tour, owner, &first, &second).await?;
+    inspect(tour, owner, &first, &second).await?;
 
     let wanted = json!({ "reason": "the image of 1.5.0 was not pushed" });
     let third: DeploymentObject = from_value(tour.post(owner, "stacks/web/roll-back", wanted).await?)?;
@@ -41,7 +41,7 @@ pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Re
     Ok(stack.id)
 }
 
-/// What the agent does with the first version.
+/// Delivers the first version as the agent does.
 async fn deliver(
     tour: &Tour,
     owner: &Caller,
@@ -71,7 +71,7 @@ async fn deliver(
     Ok(())
 }
 
-async fn tell(agent: &Agent, report: Report) -> Result<()> {
+async fn send_report(agent: &Agent, report: Report) -> Result<()> {
     agent.send_reports(&[report]).await?.error_for_status()?;
     Ok(())
 }
@@ -94,7 +94,7 @@ fn failure(mut report: Report) -> Report {
 }
 
 /// Reads the status and the explanation of a failure.
-async fn look(
+async fn inspect(
     tour: &Tour,
     owner: &Caller,
     first: &DeploymentObject,
@@ -130,9 +130,9 @@ async fn follow(
     let paths = ["/api/v1/events/stream", "/api/v1/stacks/web/status/stream"];
     let [mut events, mut statuses] =
         [Reader::open(owner, paths[0], None).await?, Reader::open(owner, paths[1], None).await?];
-    tell(eu, tour.report(eu, stack, object.sequence_id, Transition::Healthy)).await?;
+    send_report(eu, tour.report(eu, stack, object.sequence_id, Transition::Healthy)).await?;
     for (path, reader) in [(paths[0], &mut events), (paths[1], &mut statuses)] {
-        // A stream begins where its replica is, which may be a moment ago.
+        // A stream begins at the position of its replica, which may be a moment behind.
         let message = loop {
             let message = reader.next().await?.context("the stream ended")?;
             if serde_json::from_str::<Value>(&message.data)?["sequence_id"] == json!(object.sequence_id) {

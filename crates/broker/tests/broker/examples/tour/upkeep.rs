@@ -1,4 +1,4 @@
-//! Keys are changed, a stack goes, the audit log is read, and a token is replaced.
+//! Keys are rotated, a stack is deleted, the audit log is read, and a token is replaced.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::audit::AuditHead;
@@ -39,7 +39,8 @@ pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
     Ok(())
 }
 
-/// What each replica does every ten seconds: it stores when agents were last seen. A revocation answers what is stored.
+/// Stores when the agent was last seen, as each replica does every ten seconds: the response to a revocation
+/// shows the stored time.
 async fn seen(tour: &Tour, us: &Agent) -> Result<()> {
     us.poll().await?.envelope()?;
     let broker = &tour.harness.server.broker;

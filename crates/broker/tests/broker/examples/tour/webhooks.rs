@@ -1,4 +1,4 @@
-//! Webhooks.
+//! A webhook receives messages about the stack.
 
 use anyhow::Result;
 use brokkr_api::page::Page;
