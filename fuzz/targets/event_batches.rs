@@ -12,6 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     let again: ReportBatch = serde_json::from_slice(&written).expect("it was written by us");
     assert_eq!(again, batch);
     for (one, other) in batch.reports.iter().zip(&again.reports) {
-        assert_eq!(one.derived_id(agent), other.derived_id(agent), "a report made again is the same report");
+        assert_eq!(one.derived_id(agent), other.derived_id(agent), "the same report has the same id");
     }
 });

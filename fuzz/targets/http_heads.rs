@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(request.uri().path().ends_with("/target-state"));
         assert!(!request.headers().contains_key("content-length"));
     }
-// As if it had arrived in two packets.
+    // As if it had arrived in two packets.
     let first = bytes.len() / 2;
     if matches!(parse_head(&bytes[..first], 0), Head::Incomplete) {
         assert_eq!(kind(&parse_head(bytes, first)), kind(&whole));

@@ -1,4 +1,4 @@
-//! Webhook URLs: an accepted URL points only to public addresses, by a parser other than the guard's.
+//! Webhook URLs: an accepted URL points only to public addresses, according to another parser than the policy's.
 #![no_main]
 
 use std::net::IpAddr;

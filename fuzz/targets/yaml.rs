@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(!manifest.objects.is_empty());
     assert_eq!(parse(bytes, &budget).expect("it was read before").digest(), manifest.digest());
     for object in &manifest.objects {
-// Printing and parsing an object gives the same object.
+        // Printing and parsing an object gives the same object.
         let json = serde_json::to_vec(&object.body).expect("it is JSON");
         let again = parse(&json, &budget).expect("what was read can be read");
         assert_eq!(again.objects[0].digest, object.digest);

@@ -37,7 +37,7 @@ pub fn build_static(profile: &str, programs: &[&str]) -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--locked", "--profile", profile, "--target", &triple]);
     build.args(programs.iter().flat_map(|program| ["--bin", program]));
-    // A target is named, so that build scripts and macros, which are shared libraries, go without the flag.
+    // A target is named, so that build scripts and macros, which are shared libraries, are built without the flag.
     build.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static");
     finish_build(&mut build)?;
     let folder = if profile == "dev" { "debug" } else { profile };
@@ -75,7 +75,7 @@ pub struct Workspace {
 impl Workspace {
     pub fn own() -> Result<Self> {
         let this = std::env::current_exe().context("cannot find the path of this program")?;
-        let programs = this.parent().map(Path::to_owned).context("this program is in no folder")?;
+        let programs = this.parent().map(Path::to_owned).context("this program has no parent folder")?;
         Ok(Self { root: root(), target: None, programs })
     }
 
@@ -155,13 +155,13 @@ pub fn become_at(program: &Path, arguments: &[String]) -> Result<()> {
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)
 }
 
-/// Cargo, in the root of the workspace.
+/// Returns a command that runs cargo in the root of the workspace.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());

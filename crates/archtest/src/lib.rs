@@ -23,7 +23,7 @@ impl Modules {
     /// Reads every source file below `src`.
     ///
     /// # Panics
-    /// If a file cannot be read or is not Rust: the test that calls it cannot go on.
+    /// If a file cannot be read or is not Rust: the test that calls it cannot continue.
     #[must_use]
     pub fn read(src: &Path) -> Self {
         let mut sources = BTreeMap::new();

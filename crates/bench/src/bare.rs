@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::workload::{Object, Workload};
 
-const CLEARING: Duration = Duration::from_secs(600);
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// An HTTP client that applies objects.
 #[derive(Clone)]
@@ -38,17 +38,17 @@ impl Bare {
 
     /// Applies namespaces, then the rest; returns the seconds.
     pub async fn create(&self, workload: &Workload) -> Result<f64> {
-        let (environment, rest) = workload.namespaces_and_rest();
+        let (namespaces, rest) = workload.namespaces_and_rest();
         let started = Instant::now();
-        self.apply(&environment, Mode::Write).await?;
+        self.apply(&namespaces, Mode::Write).await?;
         self.apply(&rest, Mode::Write).await?;
         Ok(started.elapsed().as_secs_f64())
     }
 
     /// Dry-runs all objects but the namespaces, which must exist; returns the seconds.
     pub async fn dry_run(&self, workload: &Workload) -> Result<f64> {
-        let (environment, rest) = workload.namespaces_and_rest();
-        self.apply(&environment, Mode::Write).await?;
+        let (namespaces, rest) = workload.namespaces_and_rest();
+        self.apply(&namespaces, Mode::Write).await?;
         let started = Instant::now();
         self.apply(&rest, Mode::DryRun).await?;
         Ok(started.elapsed().as_secs_f64())
@@ -98,7 +98,7 @@ impl Bare {
     /// controllers, it deletes the contents itself.
     pub async fn clear(&self, prefix: &str) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client.clone());
-        eventually(CLEARING, &format!("the namespaces {prefix}… to be gone"), async || {
+        eventually(CLEAR_TIMEOUT, &format!("the namespaces {prefix}… to be gone"), async || {
             let all = match api.list(&ListParams::default()).await {
                 Ok(list) => list.items,
                 Err(error) => return Attempt::NotYet(error.to_string()),
@@ -129,7 +129,7 @@ impl Bare {
         self.send(Method::PUT, &format!("{path}/finalize"), &done).await
     }
 
-    /// Deletes an object; it is no error if the object is already gone.
+    /// Sends a request; an object that is already gone is not an error.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
         let request = Request::builder()
             .method(method)

@@ -5,10 +5,10 @@
 //! |---------------|---------------------------------------------------------------------------------|
 //! | `args`        | command-line options                                                            |
 //! | `figures`     | numbers with their targets and the numbers of the minimal server                |
-//! | `environment`      | one PostgreSQL; a database and a replica for each part                          |
+//! | `environment` | one PostgreSQL; a database and a replica for each part                          |
 //! | `proc`        | CPU and memory of processes                                                     |
 //! | `bare`        | a minimal server in place of the broker's polls                                 |
-//! | `closed_loop` | requests in a closed loop                                                     |
+//! | `closed_loop` | requests in a closed loop                                                       |
 //! | `polls`       | statements and CPU of a poll                                                    |
 //! | `waiting`     | memory of agents that wait, and waking them                                     |
 //! | `fanout`      | one submission for all agents                                                   |

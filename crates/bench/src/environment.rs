@@ -21,8 +21,8 @@ use crate::workload::Workload;
 /// A bound for every wait, which only a hang reaches.
 pub const PATIENCE: Duration = Duration::from_secs(900);
 const AGENT: &str = "bench";
-/// An agent is idle if it has sent no request to the API server for this long.
-const REST: Duration = Duration::from_secs(3);
+/// An agent that has sent no request to the API server for this long is idle.
+const IDLE_AFTER: Duration = Duration::from_secs(3);
 
 pub struct Environment {
     // Dropped in this order: clients before the servers.
@@ -36,7 +36,7 @@ pub struct Environment {
     agent_log: Option<std::path::PathBuf>,
 }
 
-/// A submission, and when it was begun.
+/// A submission, and when it began.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
     pub sequence: SequenceId,
@@ -185,19 +185,19 @@ impl Environment {
 
     pub async fn wait_until_idle_of(&self, agent: &Agent) -> Result<()> {
         let mut last = (Instant::now(), self.cluster.audit().mark()?);
-        eventually(PATIENCE, "the agent to be at rest", async || {
-            let asked = requests_of(agent, last.1).unwrap_or_default();
-            if asked.is_empty() {
-                return if last.0.elapsed() > REST {
+        eventually(PATIENCE, "the agent to be idle", async || {
+            let requests = requests_of(agent, last.1).unwrap_or_default();
+            if requests.is_empty() {
+                return if last.0.elapsed() > IDLE_AFTER {
                     Attempt::Done(())
                 } else {
-                    Attempt::NotYet("at rest".into())
+                    Attempt::NotYet("idle since a moment".into())
                 };
             }
             if let Ok(mark) = self.cluster.audit().mark() {
                 last = (Instant::now(), mark);
             }
-            Attempt::NotYet(format!("{} requests", asked.len()))
+            Attempt::NotYet(format!("{} requests", requests.len()))
         })
         .await
     }
@@ -224,9 +224,9 @@ fn requests_of(agent: &Agent, since: Mark) -> Result<Vec<Request>> {
     Ok(requests)
 }
 
-/// A line of an agent's `/proc/PID/status`, which are in KiB, as MiB.
+/// Returns a line of an agent's `/proc/PID/status`, where values are in KiB, in MiB.
 pub fn memory_mib(agent: &Agent, line: &str) -> Result<f64> {
-    let pid = agent.pid().context("the agent does not run")?;
+    let pid = agent.pid().context("the agent is not running")?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
     let kib = found.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());

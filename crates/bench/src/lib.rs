@@ -4,15 +4,15 @@
 //! medians of the same run are compared.
 //!
 //! ```text
-//! args.rs       command-line options
-//! workload.rs   the objects: a realistic mix, and the same with every tenth changed
+//! args.rs         command-line options
+//! workload.rs     the objects: a realistic mix, and the same with every tenth changed
 //! environment.rs  one API server, one broker, one agent
-//! bare.rs       the lower bound: bare server-side-apply PATCHes; deleting namespaces
-//! peers.rs      Flux's apply engine and kubectl
-//! timeline.rs   how the agent spends its time, from its hops and the API server's audit log
-//! results.rs    numbers, medians, a table, JSON
-//! parts/        measurements of the agent: create, memory, stacks, drift, idle
-//! broker/       measurements of the broker
+//! bare.rs         the lower bound: bare server-side-apply PATCHes; deleting namespaces
+//! peers.rs        Flux's apply engine and kubectl
+//! timeline.rs     how the agent spends its time, from its hops and the API server's audit log
+//! results.rs      numbers, medians, a table, JSON
+//! parts/          measurements of the agent: create, memory, stacks, drift, idle
+//! broker/         measurements of the broker
 //! ```
 
 pub mod args;

@@ -12,17 +12,17 @@ async fn main() -> Result<()> {
     match Command::parse() {
         Command::Agent(args) => {
             let results = Box::pin(brokkr_bench::run(&args)).await?;
-            tell(args.json, &results.to_json(), &results.to_table())
+            print_result(args.json, &results.to_json(), &results.to_table())
         }
         Command::Broker(args) => {
             let figures = Box::pin(broker::run(&args)).await?;
-            tell(args.json, &figures.to_json(), &figures.to_table())
+            print_result(args.json, &figures.to_json(), &figures.to_table())
         }
         Command::Bare(args) => broker::bare::serve(&args).await,
     }
 }
 
-fn tell(json: bool, document: &Value, table: &str) -> Result<()> {
+fn print_result(json: bool, document: &Value, table: &str) -> Result<()> {
     if json {
         println!("{}", serde_json::to_string_pretty(document)?);
     } else {

@@ -27,7 +27,7 @@ pub async fn run(args: &AgentArgs) -> Result<Results> {
         };
         environment.keep_log()?;
         done.with_context(|| {
-            format!("the part {part}; the agent said:\n{}", environment.agent.log_tail(20))
+            format!("the part {part}; the agent's log:\n{}", environment.agent.log_tail(20))
         })?;
     }
     Ok(results)

@@ -18,7 +18,7 @@ struct Row {
 }
 
 impl Results {
-    /// Adds one round of a number and prints it at once, because a whole run takes long.
+    /// Adds one round of a number and prints it at once, because a whole run takes a long time.
     pub fn add(&mut self, key: &str, value: f64) {
         eprintln!("  {key} {value:.3}");
         match self.rows.iter_mut().find(|row| row.key == key) {
@@ -36,7 +36,7 @@ impl Results {
         }
     }
 
-    /// The median of a number's rounds.
+    /// Returns the median of a number's rounds.
     #[must_use]
     pub fn median(&self, key: &str) -> Option<f64> {
         self.rows.iter().find(|row| row.key == key).map(|row| median(&row.rounds))
@@ -50,7 +50,7 @@ impl Results {
         }
     }
 
-    /// One object: the medians by name, and all rounds beneath `rounds`.
+    /// Returns one object: the medians by name, and all rounds below `rounds`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut document = Map::new();
@@ -107,7 +107,7 @@ fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
-/// The value below which this many percent of the measurements are.
+/// Returns the value below which this many percent of the measurements are.
 #[must_use]
 pub fn percentile(measurements: &[f64], percent: usize) -> f64 {
     let mut sorted = measurements.to_vec();

@@ -1,5 +1,5 @@
 //! The objects of the measurements: 1 % Namespaces; of the rest 60 % ConfigMaps, 20 % Services, 20 % Deployments. Their bodies
-//! are like those that people write.
+//! are like those that users write.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Its address at the API server.
+    /// Returns its path at the API server.
     pub fn path(&self) -> String {
         match &self.namespace {
             Some(namespace) => {
@@ -41,7 +41,7 @@ impl Workload {
         Self::build(prefix, total, "1")
     }
 
-    /// The same with every tenth object that is not a Namespace changed.
+    /// Returns the mix with every tenth object that is not a Namespace changed.
     pub fn mix_changed(prefix: &str, total: usize) -> Self {
         Self::build(prefix, total, "2")
     }
@@ -69,7 +69,7 @@ impl Workload {
         Self { objects }
     }
 
-    /// The four objects of one small application.
+    /// Returns the four objects of one small application.
     pub fn application(space: &str, name: &str) -> Self {
         Self {
             objects: vec![
@@ -81,7 +81,7 @@ impl Workload {
         }
     }
 
-    /// ConfigMaps alone, in one namespace that comes with them.
+    /// Returns one namespace with ConfigMaps.
     pub fn configmaps(space: &str, count: usize) -> Self {
         let maps = (0..count).map(|number| configmap(space, &format!("settings-{number}"), "1"));
         Self { objects: std::iter::once(namespace(space)).chain(maps).collect() }
@@ -183,7 +183,7 @@ fn deployment(space: &str, name: &str, replicas: u32, revision: &str) -> Object 
     object("/apis/apps/v1", "deployments", Some(space), body)
 }
 
-/// Block style, as people write it. Strings are quoted as in JSON, which YAML reads the same.
+/// Writes block style, as users do. Strings are quoted as in JSON, which YAML parses in the same way.
 fn write_yaml(out: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     match value {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_yaml_reads_as_the_bodies() {
+    fn the_yaml_parses_to_the_bodies() {
         let workload = Workload::application("space", "web");
         let read = brokkr_manifest::parse(workload.yaml().as_bytes(), &Default::default()).unwrap();
         let read: Vec<&Value> = read.objects.iter().map(|object| &object.body).collect();

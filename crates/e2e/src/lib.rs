@@ -1,11 +1,12 @@
 //! End-to-end tests and the fault matrix. This library holds only what several suites share.
 //!
 //! ```text
-//! tests/e2e/            one promise per test: broker, agents and command line as real processes
-//! tests/faults/         the agent's fault matrix, through fault proxies
-//! tests/broker_faults/  the broker's fault matrix, on two replicas
+//! tests/e2e/              one promise per test: broker, agents and command line as real processes
+//! tests/faults/           the agent's fault matrix, through fault proxies
+//! tests/broker_faults/    the broker's fault matrix, on two replicas
 //! tests/agent_storage.rs  what the agent stores in its cluster, on a real API server
-//! bugs/                 deliberate bugs as patch files; each names the tests that must find it
+//! tests/simulator.rs      the simulated API server, compared with the real one
+//! bugs/                   deliberate bugs as patch files; each names the tests that must find it
 //! ```
 
 /// Returns whether rows of the fault matrix run in full, however long that takes (`BROKKR_FAULTS=all`).

@@ -20,7 +20,7 @@ use kube::{Api, Client, ResourceExt};
 use rand::RngExt as _;
 use serde_json::json;
 
-/// A namespace of its own, as the agent has one.
+/// Creates a namespace, like the one that every agent has.
 async fn own_namespace() -> Result<(Client, String)> {
     let client = Cluster::shared().await?.admin().await?;
     let name = unique("keeping");
@@ -43,7 +43,7 @@ fn parsed() -> Checksum {
     Checksum::of(b"parsed")
 }
 
-/// Three Secrets: it does not compress.
+/// Returns bytes that do not compress, so that they need three Secrets.
 fn large() -> Vec<u8> {
     let mut bytes = vec![0; 2_500_000];
     rand::rng().fill(bytes.as_mut_slice());
@@ -71,14 +71,14 @@ async fn a9_a_content_is_stored_once_and_read_back_complete_or_not_at_all() -> R
     let first = kept(&secrets).await?;
     assert_eq!(first.len(), 3, "{first:?}");
 
-    // Again: nothing is written. Under another sequence id: only a head is.
+    // Storing the same content again writes nothing; under another sequence id it writes only a head.
     contents.store(stack, SequenceId(1), checksum, parsed(), &bytes).await?;
     assert_eq!(kept(&secrets).await?, first);
     contents.store(stack, SequenceId(2), checksum, parsed(), &bytes).await?;
     let second = kept(&secrets).await?;
     assert_eq!(second.len(), 4);
 
-    // What the newer one needs stays.
+    // Evicting the older one keeps the shards that the newer one needs.
     contents.evict(stack, &[SequenceId(2)]).await?;
     assert_eq!(contents.load(stack, SequenceId(1)).await?, None);
     assert_eq!(contents.load(stack, SequenceId(2)).await?, whole);
@@ -122,7 +122,7 @@ async fn d6_shards_without_a_head_are_no_content_and_are_removed() -> Result<()>
     contents.evict_unknown_stacks(&[alive].into()).await?;
     assert!(contents.load(alive, SequenceId(2)).await?.is_some());
     assert_eq!(contents.load(lost, SequenceId(3)).await?, None);
-    assert!(others.load(lost, SequenceId(4)).await?.is_some(), "another agent's is not ours to forget");
+    assert!(others.load(lost, SequenceId(4)).await?.is_some(), "another agent's content is not evicted");
     Ok(())
 }
 
@@ -305,7 +305,7 @@ async fn e5_there_is_always_a_record_and_leftovers_of_a_crash_are_removed() -> R
     record.version = Some(records.write(&record).await?);
     let name = archive.ours().await?[0].name_any();
 
-    // Deleted by hand: the finalizer holds it, the next write is refused once, and it is under its other name.
+    // Deleted by hand: the finalizer holds it, one write is refused, and the next one uses the record's other name.
     archive.delete_by_hand(&name).await?;
     assert_eq!(archive.ours().await?.len(), 1, "held by its finalizer");
     assert!(matches!(records.write(&record).await, Err(RecordError::Stale)));
@@ -316,7 +316,7 @@ async fn e5_there_is_always_a_record_and_leftovers_of_a_crash_are_removed() -> R
     assert_eq!(ours.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), [format!("{name}-2")]);
     assert_eq!(archive.records().load().await?, [record.clone()]);
 
-    // As a crash leaves it: the copy is there, the old one still held.
+    // The state after a crash: the copy exists, and the finalizer still holds the old one.
     archive.delete_by_hand(&format!("{name}-2")).await?;
     let mut copy = archive.ours().await?.remove(0);
     copy.metadata = kube::api::ObjectMeta {
@@ -326,7 +326,7 @@ async fn e5_there_is_always_a_record_and_leftovers_of_a_crash_are_removed() -> R
         ..Default::default()
     };
     archive.objects().create(&PostParams::default(), &copy).await?;
-    // And the copy is deleted, too: both are on their way out, and still one stays.
+    // The copy is deleted too: both are terminating, and one of them survives.
     archive.delete_by_hand(&name).await?;
     assert_eq!(archive.ours().await?.len(), 2);
     let next = archive.records();
@@ -337,7 +337,7 @@ async fn e5_there_is_always_a_record_and_leftovers_of_a_crash_are_removed() -> R
     assert_eq!(ours.len(), 1);
     assert!(ours[0].metadata.deletion_timestamp.is_none());
 
-    // Its finalizer torn off, it is gone for a moment; the next write makes it again, its shards are there.
+    // Without its finalizer the record is deleted; the next write creates it again, and its shards still exist.
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let name = ours[0].name_any();
     archive.objects().patch(&name, &PatchParams::default(), &patch).await?;

@@ -13,7 +13,7 @@ use brokkr_manifest::Key;
 use brokkr_sim::broker::Broker;
 use brokkr_sim::corpus::{CorpusRequest, Entry, Given, Verdict, corpus, play, stamp, verdict};
 use brokkr_sim::objects::{Item, kind_of, namespace_key};
-use brokkr_sim::records::Records as Pretended;
+use brokkr_sim::records::Records as SimulatedRecords;
 use brokkr_sim::server::Server;
 use brokkr_testkit::{Attempt, Cluster, eventually, unique};
 use jiff::Timestamp;
@@ -21,7 +21,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParam
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Real {
     admin: kube::Client,
@@ -29,7 +29,7 @@ struct Real {
     writes: Writes,
 }
 
-/// As the agent writes for the default project.
+/// Returns writes as the agent makes them for the default project.
 fn as_itself(requests: &Requests) -> Result<Writes> {
     let mut broker = Broker::default();
     broker.submit(stamp().stack, "any", &[], Timestamp::now());
@@ -56,7 +56,7 @@ impl Real {
         }
     }
 
-    /// A user creates the object, without ownership metadata.
+    /// Creates the object as a user would, without ownership metadata.
     async fn create(&self, item: &Item) -> Result<()> {
         let object = serde_json::from_value(item.body())?;
         self.api(&item.key).create(&PostParams::default(), &object).await.context("create")?;
@@ -74,7 +74,7 @@ impl Real {
     async fn seen(&self, key: &Key) -> Result<Option<SeenObject>> {
         match self.requests.read_object(&kind_of(key), key).await {
             StepResult::ObjectRead(seen) => Ok(seen),
-            other => bail!("look at {key}: {other:?}"),
+            other => bail!("cannot read {key}: {other:?}"),
         }
     }
 
@@ -89,7 +89,7 @@ impl Real {
                 self.create(item).await?;
                 let (plural, group) = item.key.name.split_once('.').context("a definition's name")?;
                 let path = format!("/apis/{group}/v1/{plural}");
-                eventually(PATIENCE, "the kind to be served", async || {
+                eventually(WAIT_TIMEOUT, "the kind to be served", async || {
                     let request = http::Request::get(&path).body(Vec::new()).expect("a request");
                     match self.admin.request_text(request).await {
                         Ok(_) => Attempt::Done(()),
@@ -113,7 +113,7 @@ impl Real {
             Given::Deleted(key) => {
                 self.api(key).delete(&key.name, &DeleteParams::default()).await.context("delete")?;
                 if kind_of(key).kind == "CustomResourceDefinition" {
-                    self.known_to_end(key).await?;
+                    self.wait_until_terminating(key).await?;
                 }
             }
         }
@@ -121,13 +121,13 @@ impl Real {
     }
 
     /// Waits until a controller has marked a definition as terminating and the API server has stopped serving its kind.
-    async fn known_to_end(&self, definition: &Key) -> Result<()> {
+    async fn wait_until_terminating(&self, definition: &Key) -> Result<()> {
         let (plural, group) = definition.name.split_once('.').context("a definition's name")?;
         let path = format!("/apis/{group}/v1/namespaces/default/{plural}?dryRun=All");
         let one_more =
             json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "probe"}});
         let one_more = serde_json::to_vec(&one_more)?;
-        eventually(PATIENCE, "the kind to be on its way out", async || {
+        eventually(WAIT_TIMEOUT, "the kind to be terminating", async || {
             let request = http::Request::post(&path).header("content-type", "application/json");
             match self.admin.request_text(request.body(one_more.clone()).expect("a request")).await {
                 Err(kube::Error::Api(status)) if status.message.contains("terminating") => Attempt::Done(()),
@@ -188,17 +188,17 @@ async fn the_simulated_server_answers_as_the_real_one_does() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let real = Real::of(&cluster).await?;
     let entries = corpus(&unique("sim"));
-    let (mut lies, count) = (Vec::new(), entries.len());
+    let (mut differences, count) = (Vec::new(), entries.len());
     for entry in entries {
         let truth = real.play(&entry).await.with_context(|| entry.name)?;
         let mut server = Server::new(Timestamp::now());
-        let pretended = play(&mut server, &entry);
-        if truth != pretended {
-            lies.push(format!("{}\n  real:      {truth:?}\n  simulated: {pretended:?}", entry.name));
+        let simulated = play(&mut server, &entry);
+        if truth != simulated {
+            differences.push(format!("{}\n  real:      {truth:?}\n  simulated: {simulated:?}", entry.name));
         }
         real.clear(&entry).await?;
     }
-    assert!(lies.is_empty(), "{} of {count} differ:\n{}", lies.len(), lies.join("\n"));
+    assert!(differences.is_empty(), "{} of {count} differ:\n{}", differences.len(), differences.join("\n"));
     println!("{count} requests, the same answers");
     Ok(())
 }
@@ -218,8 +218,8 @@ async fn the_simulated_server_forbids_as_the_real_one_does() -> Result<()> {
     let truth = as_itself(&unprivileged)?.apply(&item.desired(), None, &stamp()).await;
     let mut server = Server::new(Timestamp::now());
     server.forbidden.insert(brokkr_agent::resource::KindName::of(&item.key));
-    let pretended = server.apply(&item.desired(), None, &stamp());
-    assert_eq!(verdict(&truth, None, None), verdict(&pretended, None, None));
+    let simulated = server.apply(&item.desired(), None, &stamp());
+    assert_eq!(verdict(&truth, None, None), verdict(&simulated, None, None));
     let StepResult::Failed(failure) = truth else { panic!("{truth:?}") };
     assert_eq!(failure.class, FailureClass::Permanent);
     Ok(())
@@ -236,14 +236,14 @@ async fn the_simulated_record_store_keeps_the_same_versions() -> Result<()> {
     brokkr_testkit::agent::install(&cluster, &namespace, &[] as &[&str]).await?;
     let (agent, stack) = (AgentId::generate(), StackId::generate());
     let real = Records::new(cluster.admin().await?, &namespace, agent);
-    eventually(PATIENCE, "the record kind to be served", async || match real.load().await {
+    eventually(WAIT_TIMEOUT, "the record kind to be served", async || match real.load().await {
         Ok(_) => Attempt::Done(()),
         Err(error) => Attempt::NotYet(error.to_string()),
     })
     .await?;
-    let mut pretended = Pretended::default();
+    let mut simulated = SimulatedRecords::default();
     let mut record = blank(stack);
-    // The result of each write, beside that of the simulated one.
+    // The version after each write, in the real and in the simulated store.
     let mut versions: Vec<(String, String)> = Vec::new();
     // Created; created again; replaced; replaced with the version before; deleted by hand and written again.
     for (round, back) in [None, None, Some(0), Some(1), Some(0)].into_iter().enumerate() {
@@ -253,22 +253,22 @@ async fn the_simulated_record_store_keeps_the_same_versions() -> Result<()> {
             let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             objects.patch(&name, &PatchParams::default(), &bare).await?;
             objects.delete(&name, &DeleteParams::default()).await?;
-            pretended.drop_record(stack);
+            simulated.drop_record(stack);
         }
         let known = back.and_then(|back| versions.iter().rev().nth(back).cloned());
         record.sequence = SequenceId(i64::try_from(round)?);
         record.version = known.as_ref().map(|(version, _)| version.clone());
         let truth = real.write(&record).await;
         record.version = known.map(|(_, version)| version);
-        match (truth, pretended.write(&record)) {
-            (Ok(new), Ok(pretended_new)) => versions.push((new, pretended_new)),
+        match (truth, simulated.write(&record)) {
+            (Ok(new), Ok(simulated_new)) => versions.push((new, simulated_new)),
             (Err(RecordError::Stale), Err(_)) => {}
             (truth, answer) => panic!("round {round}: real {truth:?}, simulated {answer:?}"),
         }
     }
     assert_eq!(versions.len(), 3);
     let sequence = real.fetch(&record.stack_name, stack).await?.map(|record| record.sequence);
-    assert_eq!(sequence, pretended.get(stack).map(|record| record.sequence));
+    assert_eq!(sequence, simulated.get(stack).map(|record| record.sequence));
     real.delete(&record.stack_name, stack).await?;
     real.delete(&record.stack_name, stack).await?;
     Ok(())

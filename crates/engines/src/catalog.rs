@@ -5,10 +5,10 @@
 #[derive(Debug)]
 pub struct Module {
     pub name: &'static str,
-    /// Where its `go.mod` is, from the root of the clone.
+    /// The folder of its `go.mod`, from the root of the clone.
     pub folder: &'static str,
     pub binaries: &'static [Binary],
-    /// Linker flags, besides the ones that drop the symbol tables.
+    /// Linker flags, in addition to those that drop the symbol tables.
     pub link: &'static str,
     /// Data files that the binary needs at run time.
     pub data: Option<Data>,
@@ -28,7 +28,7 @@ pub struct Data {
     pub module: &'static str,
     /// Folders inside that module; every `<prefix>*.yaml` in them is copied.
     pub folders: &'static [(&'static str, &'static str)],
-    /// The folder in the cache that they end up in.
+    /// The folder in the cache that they are copied to.
     pub into: &'static str,
 }
 
@@ -93,7 +93,7 @@ pub const FLUX: Module = Module {
 };
 
 impl Module {
-    /// The whole `-ldflags` value.
+    /// Returns the complete `-ldflags` value.
     pub fn link_flags(&self) -> String {
         format!("-s -w {}", self.link).trim_end().to_owned()
     }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// OpenMetrics.
+/// The media type of OpenMetrics.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Returns all registered metrics as text.
@@ -22,18 +22,18 @@ pub fn text(registry: &Registry) -> String {
     text
 }
 
-/// A number of things, as it is at this moment.
+/// Registers a gauge with the current number of something.
 pub fn gauge(registry: &mut Registry, name: &str, help: &str, value: usize) {
     let value = i64::try_from(value).unwrap_or(i64::MAX);
     registry.register(name, help, ConstGauge::new(value));
 }
 
-/// A time in seconds, as it is at this moment.
+/// Registers a gauge with a current value in seconds.
 pub fn seconds(registry: &mut Registry, name: &str, help: &str, value: f64) {
     registry.register(name, help, ConstGauge::new(value));
 }
 
-/// Which program this is, and what the system knows about its process.
+/// Registers the version of the program, and the metrics of its process.
 pub fn this_process(registry: &mut Registry, version: &str) {
     registry.register("build", "The program", Info::new([("version", version.to_owned())]));
     if let Some(bytes) = process::resident_bytes() {

@@ -1,11 +1,11 @@
-//! What the system knows about this process. Where it does not tell, there is nothing to show.
+//! Memory, files and processor time of this process, from `/proc`; none on systems without it.
 
 use std::fs;
 
-/// Ticks of the processor clock that Linux counts in, in a second.
+/// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
 
-/// Bytes in memory.
+/// Returns the bytes in memory.
 pub fn resident_bytes() -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -13,25 +13,25 @@ pub fn resident_bytes() -> Option<i64> {
     Some(kilobytes * 1024)
 }
 
-/// Files that are open, sockets included.
+/// Returns the number of open files, including sockets.
 pub fn open_files() -> Option<i64> {
     i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count()).ok()
 }
 
-/// How many may be open. None where there is no limit.
+/// Returns how many files may be open; none if there is no limit.
 pub fn open_files_limit() -> Option<i64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Seconds of a processor that were used.
+/// Returns the processor time used, in seconds.
 pub fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program comes second, in brackets, and may contain anything.
-    let mut figures = stat.rsplit(')').next()?.split_whitespace().skip(11);
-    let user: f64 = figures.next()?.parse().ok()?;
-    let system: f64 = figures.next()?.parse().ok()?;
+    // The name of the program is the second field, in brackets, and may contain anything.
+    let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
     Some((user + system) / TICKS)
 }
 

@@ -3,7 +3,7 @@
 /// One variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// As it is in the code.
+    /// The name in the code.
     pub name: String,
     /// Its doc comment, in one line.
     pub text: String,

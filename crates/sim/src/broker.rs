@@ -1,4 +1,4 @@
-//! The broker, as far as one agent can see: targets, contents, holds, and the reports that it acknowledged.
+//! The broker, as far as one agent can see it: targets, contents, holds, and the reports that it acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::objects::{Item, objects};
 #[derive(Clone, Debug)]
 struct Stack {
     name: String,
-    /// The newest deployment object; none of it is left in a deletion marker.
+    /// The newest deployment object, or a deletion marker, which has no content.
     sequence: SequenceId,
     deleted: bool,
     targeted: bool,
@@ -26,15 +26,15 @@ struct Stack {
 pub struct Broker {
     stacks: BTreeMap<StackId, Stack>,
     contents: BTreeMap<SequenceId, Arc<Content>>,
-    /// Stacks of which the agent said that it holds them.
+    /// Stacks that the agent has reported to hold.
     pub held: BTreeSet<StackId>,
     pub reports: BTreeMap<EventId, Report>,
-    /// Cannot be reached: nothing is heard, and nothing is acknowledged.
+    /// Whether the broker is unreachable: it receives nothing and acknowledges nothing.
     pub away: bool,
-    /// Contents cannot be had, though the rest can.
+    /// Whether fetching contents fails, while everything else works.
     pub withholds: bool,
     sequence: i64,
-    /// Every answer so far differs from the next: something changed.
+    /// Whether something has changed since the last answer to a poll.
     pub changed: bool,
 }
 
@@ -54,7 +54,7 @@ impl Broker {
         sequence
     }
 
-    /// A deletion marker.
+    /// Publishes a deletion marker.
     pub fn delete(&mut self, stack: StackId) {
         if let Some(name) =
             self.stacks.get(&stack).filter(|stack| !stack.deleted).map(|stack| stack.name.clone())
@@ -93,7 +93,7 @@ impl Broker {
         }
     }
 
-    /// The stack was deleted; applied again, it is another stack.
+    /// Returns whether the stack was deleted; if its name is submitted again, that is another stack.
     #[must_use]
     pub fn is_deleted(&self, stack: StackId) -> bool {
         self.stacks.get(&stack).is_some_and(|stack| stack.deleted)
@@ -104,7 +104,7 @@ impl Broker {
         self.contents.get(&sequence)
     }
 
-    /// What the stack should have here now; none if it should not be here.
+    /// Returns the content that the stack should have in this cluster; none if it should not be there.
     #[must_use]
     pub fn desired(&self, stack: StackId) -> Option<&Arc<Content>> {
         let stack = self.stacks.get(&stack).filter(|stack| stack.targeted && !stack.deleted)?;
@@ -115,7 +115,7 @@ impl Broker {
         self.stacks.keys().copied()
     }
 
-    /// The target state, as it follows from what is desired and from what the agent holds.
+    /// Returns the target state, derived from the desired stacks and from the stacks that the agent holds.
     #[must_use]
     pub fn envelope(&self) -> Vec<TargetStack> {
         let mut targets: Vec<TargetStack> = self
@@ -151,7 +151,7 @@ impl Broker {
         targets
     }
 
-    /// How often something was reported of a sequence id.
+    /// Counts the reports of a transition for a sequence id.
     #[must_use]
     pub fn report_count(&self, stack: StackId, sequence: SequenceId, transition: Transition) -> usize {
         let same = |report: &&Report| {

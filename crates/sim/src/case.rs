@@ -1,4 +1,4 @@
-//! Stories: what a cluster holds at first, and what people then do. A seed determines one.
+//! Stories: the initial objects of a cluster, and what users then do. A seed determines a story.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::objects::{DEFINITION, Item, key};
 use crate::rng::Rng;
 use crate::server::Meddling;
 
-/// All names that stories use: few, so that they meet.
+/// All names that stories use: few, so that stacks and users often choose the same one.
 const NAMES: [&str; 12] = [
     "/Namespace//shop",
     "/Namespace//yard",
@@ -25,19 +25,19 @@ const NAMES: [&str; 12] = [
     "example.com/Widget/default/large",
 ];
 
-/// Something that a person or a controller does.
+/// Something that a user or a controller does. Stacks are numbered slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A new deployment object of the stack in this place; a stack that was deleted is followed by another.
+    /// Submits a deployment object for the stack in this slot; after a deletion, the slot gets a new stack.
     Submit(usize, Vec<Item>),
-    /// The newest content of the stack once more.
+    /// Submits the newest content of the stack again.
     Again(usize),
     Delete(usize),
     Untarget(usize),
     Target(usize),
     Meddle(Key, Meddling),
     BreakWatches,
-    /// The agent goes over everything, as it does every few hours.
+    /// The agent reconciles everything, as it does every few hours.
     Sweep,
     BrokerGoes,
     BrokerReturns,
@@ -46,10 +46,10 @@ pub enum Act {
 #[derive(Clone, Debug)]
 pub struct Case {
     pub seed: u64,
-    /// How long controllers take for anything.
+    /// The delay of every action of a controller.
     pub pace: SignedDuration,
     pub acts: Vec<Act>,
-    /// Every request is written down.
+    /// Whether every request is recorded.
     pub trace: bool,
 }
 
@@ -74,8 +74,8 @@ impl Case {
         Self { seed, pace, acts, trace: false }
     }
 
-    /// Whether two stacks ever want the same resource at once. The first to come has it, so that a fault which delays one
-    /// of them may rightly change the end.
+    /// Returns whether two stacks ever want the same resource at the same time. The first one gets it, so a fault that
+    /// delays one of them may change the final state.
     #[must_use]
     pub fn is_contested(&self) -> bool {
         let mut desired: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
@@ -95,14 +95,14 @@ impl Case {
     }
 }
 
-/// What is there before Brokkr comes.
+/// Returns an object that exists before Brokkr is used.
 fn before(rng: &mut Rng) -> Act {
     let what = match rng.below(10) {
         0 | 1 => Meddling::CreateForAnother,
         2 => Meddling::CreateChildOf(key("/Namespace//default")),
         _ => Meddling::Create,
     };
-    // Namespaces more often than the rest: without them there is no place for it.
+    // Namespaces more often than other objects, which cannot exist without them.
     let name = if rng.percent(40) { NAMES[rng.below(2)] } else { NAMES[rng.below(NAMES.len())] };
     Act::Meddle(key(name), what)
 }
@@ -114,7 +114,7 @@ fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
         2 => Act::Untarget(stack),
         3 => Act::Target(stack),
         4 => Act::Again(stack),
-        // Moves something to another stack: gone here, there with the next object.
+        // Moves an object to another stack: one of the two stacks is submitted now, the other one with its next version.
         5 | 6 if other != stack && !latest[other].is_empty() => {
             let chosen = rng.below(latest[other].len());
             let moved = latest[other].remove(chosen);
@@ -139,8 +139,8 @@ fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
     }
 }
 
-/// The next deployment object: much of the last one, some of it changed, some new. What other stacks have is
-/// mostly left to them.
+/// Returns the next deployment object: most objects of the last one, some of them changed, and some new ones. Objects of
+/// other stacks are mostly left out.
 fn content(rng: &mut Rng, last: &[Item], taken: &[Key]) -> Vec<Item> {
     let mut items = Vec::new();
     for name in NAMES {

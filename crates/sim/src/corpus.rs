@@ -131,7 +131,7 @@ pub fn verdict(result: &StepResult, before: Option<&SeenObject>, after: Option<&
     Verdict { result, after }
 }
 
-/// The stamp of all applied objects.
+/// Returns the stamp of all applied objects.
 #[must_use]
 pub fn stamp() -> Stamp {
     Stamp {
@@ -209,7 +209,7 @@ impl Fixture {
         Item { broken: true, ..self.map.clone() }
     }
 
-    /// A namespace that stays in deletion, because an object in it has a finalizer.
+    /// Returns the steps to a namespace that stays in deletion, because an object in it has a finalizer.
     fn terminating_namespace(&self) -> Vec<Given> {
         let held = self.other.key.clone();
         vec![Given::Foreign(self.other.clone()), Given::Held(held), Given::Deleted(namespace_key(&self.name))]
@@ -237,7 +237,7 @@ impl Fixture {
 
 type Case = (&'static str, fn(&Fixture) -> Vec<Given>, fn(&Fixture) -> CorpusRequest);
 
-/// The whole corpus, with every namespace beginning with `prefix`.
+/// Returns the whole corpus; every namespace begins with `prefix`.
 #[must_use]
 pub fn corpus(prefix: &str) -> Vec<Entry> {
     let entries = CASES.iter().enumerate().map(|(number, &(name, given, request))| {

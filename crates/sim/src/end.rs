@@ -1,4 +1,4 @@
-//! Where a story ends: what is compared with another way of getting there, and what must be so in any case.
+//! The final state of a story: the part that is compared between runs, and the conditions that must hold in any case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::objects::namespace_key;
 use crate::server::Applied;
 use crate::world::{Checked, World};
 
-/// The end, without what may differ between two ways to it: uids, versions, times.
+/// The final state, without the parts that may differ between two runs: uids, versions, times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     pub objects: BTreeMap<Key, ObjectEnd>,
@@ -58,7 +58,7 @@ impl End {
                 sequence: record.sequence,
                 applied: record.applied,
                 removal: record.removal,
-                // What is on its way is known to the record only as far as it got.
+                // A delivery that is not finished is recorded only as far as it got.
                 inventory: lines
                     .map(|(key, entry)| {
                         (
@@ -82,57 +82,55 @@ impl End {
     }
 }
 
-/// What must be so once everything has settled, however it got there.
+/// Checks the conditions that must hold once everything has settled, whatever happened before.
 pub fn check(world: &World) -> Checked {
     let agent = world.agent.to_string();
     for stack in world.broker.stacks() {
         match world.broker.desired(stack) {
             None => check_removed(world, stack)?,
-            Some(content) => check_had(world, stack, content)?,
+            Some(content) => check_delivered(world, stack, content)?,
         }
     }
     for (key, object) in &world.server.objects {
         let recorded = world.records.all().any(|record| record.inventory.contains_key(key));
         if object.is_marked(&agent) && object.owner.is_none() && !recorded {
-            return Err(format!("S9: {key} carries our marks and is in no record"));
+            return Err(format!("S9: {key} has our ownership metadata and is in no record"));
         }
     }
     Ok(())
 }
 
 fn check_removed(world: &World, stack: StackId) -> Checked {
-    let held_up = world.server.objects.values().any(crate::server::Object::is_deleting);
-    if held_up {
+    let is_blocked = world.server.objects.values().any(crate::server::Object::is_deleting);
+    if is_blocked {
         return Ok(());
     }
     if world.records.get(stack).is_some() || world.run.state.stacks.contains_key(&stack) {
-        return Err(format!("E2: {stack} should be gone, and is not"));
+        return Err(format!("E2: {stack} should be gone, but is not"));
     }
     let left = world
         .server
         .objects
         .iter()
         .find(|(_, object)| object.owner.is_none() && object.marks.stack == Some(stack.to_string()));
-    left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left of a stack that is gone")))
+    left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left over from a stack that is gone")))
 }
 
-fn check_had(world: &World, stack: StackId, content: &Content) -> Checked {
+fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked {
     let record = world.records.get(stack);
     if record.is_none_or(|record| record.applied != Some(content.sequence)) {
         let Some(excuse) = excuse(world, stack, content) else {
-            return Err(format!(
-                "L1: {stack} should have {}, and nothing keeps it from that",
-                content.sequence
-            ));
+            return Err(format!("L1: {stack} should have {}, and nothing prevents it", content.sequence));
         };
         let reported = record.and_then(|record| record.outcome.as_ref());
         let reported = reported
             .filter(|reported| matches!(reported.transition, Transition::Failed | Transition::Blocked));
         return match reported {
             Some(reported) if reported.sequence == content.sequence => Ok(()),
-            _ => {
-                Err(format!("D4: {stack} has not {}, for {excuse}, and no report says so", content.sequence))
-            }
+            _ => Err(format!(
+                "D4: {stack} does not have {}, because {excuse}, and no report says so",
+                content.sequence
+            )),
         };
     }
     for (key, desired) in &content.objects {
@@ -153,36 +151,36 @@ fn check_had(world: &World, stack: StackId, content: &Content) -> Checked {
     Ok(())
 }
 
-/// Why a stack may fail to have its content.
+/// Returns the reason why a stack may not have its content, if there is one.
 fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
     content.objects.iter().find_map(|(key, desired)| {
         let object = world.server.objects.get(key);
         let body = Applied::read(desired);
         if body.is_broken() {
-            return Some(format!("{key} is broken"));
+            return Some(format!("{key} is invalid"));
         }
         let other = |owner: &Option<String>, own: &str| owner.as_ref().is_some_and(|owner| owner != own);
         if object.is_some_and(|object| {
             other(&object.marks.agent, &world.agent.to_string())
                 || other(&object.marks.stack, &stack.to_string())
         }) {
-            return Some(format!("{key} is another's"));
+            return Some(format!("{key} has another owner"));
         }
         if world.records.all().any(|record| record.stack != stack && record.inventory.contains_key(key)) {
             return Some(format!("{key} is claimed by another stack"));
         }
         let applied = object.and_then(|object| object.applied.as_ref());
         if applied.is_some_and(|applied| !applied.allows(&body)) {
-            return Some(format!("{key} may not be changed"));
+            return Some(format!("{key} is immutable"));
         }
         if object.is_some_and(crate::server::Object::is_deleting) {
-            return Some(format!("{key} is on its way out"));
+            return Some(format!("{key} is being deleted"));
         }
         let home = key.namespace.as_ref().map(|name| namespace_key(name));
         if home.is_some_and(|home| !world.server.objects.contains_key(&home)) {
             return Some(format!("{key} has no namespace"));
         }
         let kind = KindName::of(key);
-        (!world.server.is_served(&kind)).then(|| format!("{key} is of no known kind"))
+        (!world.server.is_served(&kind)).then(|| format!("the kind of {key} is not served"))
     })
 }

@@ -1,7 +1,7 @@
-//! What must hold at every step, whatever happens. The first breach ends the story.
+//! Conditions that must hold at every step, whatever happens. The first violation ends the story.
 //!
-//! Some of it is checked when a step is planned, against what this run knows; some when it is carried out, against
-//! the truth. Only the first can hold while others change the same objects at the same moment: `racing` says so.
+//! Some are checked when a step is planned, against the knowledge of this run; some when it is carried out, against the
+//! real state. While others change the same objects at the same time (`racing`), only the former can hold.
 
 use std::collections::BTreeMap;
 
@@ -18,44 +18,46 @@ use crate::world::{Checked, World};
 
 #[derive(Clone, Default)]
 pub struct Invariants {
-    /// Others are at work while the agent is.
+    /// Whether others change objects while the agent works.
     pub racing: bool,
-    /// What was applied, with which content, since the record took up its present sequence id.
+    /// The objects that were applied since the record got its current sequence id, with their contents.
     applied: BTreeMap<StackId, BTreeMap<Key, Checksum>>,
-    /// At which version the inside of a namespace or definition was listed.
+    /// The version at which the contents of a namespace or definition were listed.
     listed: BTreeMap<Key, u64>,
 }
 
-fn ensure(holds: bool, breach: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(breach()) }
+fn ensure(holds: bool, violation: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(violation()) }
 }
 
 impl Invariants {
-    /// A step was planned: it must fit what this run knows.
+    /// Checks a planned step against the knowledge of this run.
     pub fn on_planned(&self, run: &Run, request: &Request) -> Checked {
         let Some(key) = request.step.key() else { return Ok(()) };
         let known = run.knows(request.stack, key);
         let uid = known.map(|seen| &seen.uid);
         match &request.step {
             Step::Apply { uid: named, .. } => ensure(named.as_ref() == uid, || {
-                format!("S1: {key} is applied without the uid that was seen")
+                format!("S1: {key} is applied without the uid that was observed")
             }),
             Step::Delete { uid: named, .. } => {
-                ensure(Some(named) == uid, || format!("S7: {key} is deleted by another uid than seen"))?;
+                ensure(Some(named) == uid, || {
+                    format!("S7: {key} is deleted with another uid than the observed one")
+                })?;
                 let record = run.state.stacks.get(&request.stack).and_then(|stack| stack.record.as_ref());
                 let kept = known.is_some_and(|seen| seen.keep)
-                    && !record.is_some_and(|record| takes_back(record, key));
+                    && !record.is_some_and(|record| is_rolled_back(record, key));
                 let spared = kept || known.is_some_and(|seen| seen.has_owner);
-                ensure(!spared, || format!("B5, B6: {key} is kept or has an owner, and is deleted"))
+                ensure(!spared, || format!("B5, B6: {key} is deleted although it is kept or has an owner"))
             }
-            Step::Release { uid: named, .. } => {
-                ensure(Some(named) == uid, || format!("C5: {key} is released by another uid than seen"))
-            }
+            Step::Release { uid: named, .. } => ensure(Some(named) == uid, || {
+                format!("C5: {key} is released with another uid than the observed one")
+            }),
             _ => Ok(()),
         }
     }
 
-    /// A step is about to be carried out: it must fit the record and the truth.
+    /// Checks a step that is about to be carried out against the record and the real state.
     pub fn before(&self, world: &World, request: &Request) -> Checked {
         let stack = request.stack;
         let record = world.records.get(stack);
@@ -71,7 +73,7 @@ impl Invariants {
         })?;
         let Some((record, entry)) = record.and_then(|record| Some((record, record.inventory.get(key)?)))
         else {
-            return Err(format!("S9: {key} is written and the record does not hold it"));
+            return Err(format!("S9: {key} is written but is not in the record"));
         };
         let object = world.server.objects.get(key);
         self.check_owner(world, stack, key, object)?;
@@ -81,31 +83,31 @@ impl Invariants {
                 let fits = content.and_then(|content| content.objects.get(key));
                 let fits = record.removal.is_none() && fits.is_some_and(|fits| fits.digest == desired.digest);
                 ensure(fits, || {
-                    format!("S2: {key} is applied, and not as sequence id {} says", record.sequence)
+                    format!("S2: {key} is applied with other content than that of {}", record.sequence)
                 })
             }
             Step::Apply { .. } => ensure(record.removal.is_none(), || {
-                format!("E2: {key} is put back while its stack is removed")
+                format!("E2: {key} is repaired while its stack is removed")
             }),
             Step::Delete { uid, .. } => {
                 let Some(object) = object.filter(|object| object.uid == *uid) else { return Ok(()) };
                 let marked = object.marks.stack == Some(stack.to_string());
                 let written = entry.digest.is_some() && entry.uid.as_ref() == Some(uid);
-                ensure(marked || written, || format!("C5: {key} is not ours, and is deleted"))?;
+                ensure(marked || written, || format!("C5: {key} is deleted although it is not ours"))?;
                 self.before_delete(world, record, key, object)
             }
             _ => Ok(()),
         }
     }
 
-    /// C4, S11: what carries the metadata of another owner is neither written nor deleted; only handed over.
+    /// C4, S11: an object with the metadata of another owner is neither written nor deleted, except in a handover.
     fn check_owner(&self, world: &World, stack: StackId, key: &Key, object: Option<&Object>) -> Checked {
         let Some(marks) = object.map(|object| &object.marks) else { return Ok(()) };
         if marks.id != Some(key.to_string()) {
             return Ok(());
         }
         let other_agent = marks.agent.as_ref().is_some_and(|agent| *agent != world.agent.to_string());
-        ensure(!other_agent, || format!("C4: {key} is another agent's, and is written"))?;
+        ensure(!other_agent, || format!("C4: {key} is written although it belongs to another agent"))?;
         let other = world
             .run
             .state
@@ -116,26 +118,30 @@ impl Invariants {
             let content = world.broker.content(goal.target.sequence_id);
             goal.target.removal.is_none() && content.is_some_and(|content| content.objects.contains_key(key))
         });
-        ensure(!wanted_there, || format!("S11: {key} is another stack's, which wants it, and is written"))
+        ensure(!wanted_there, || format!("S11: {key} is written although another stack owns and wants it"))
     }
 
     fn before_delete(&self, world: &World, record: &Record, key: &Key, object: &Object) -> Checked {
         if record.removal.is_none() {
             let Some(content) = world.broker.content(record.sequence) else { return Ok(()) };
             let desired = content.objects.contains_key(key);
-            ensure(!desired || takes_back(record, key), || format!("B5: {key} is desired, and is deleted"))?;
+            ensure(!desired || is_rolled_back(record, key), || {
+                format!("B5: {key} is deleted although it is desired")
+            })?;
             ensure(desired || self.is_complete(world, record), || {
                 format!("B5: {key} is pruned before everything is applied")
             })?;
         }
         if !self.racing {
-            ensure(!object.is_kept() || takes_back(record, key), || {
-                format!("B5: {key} is kept by its annotation, and is deleted")
+            ensure(!object.is_kept() || is_rolled_back(record, key), || {
+                format!("B5: {key} is deleted although its annotation keeps it")
             })?;
-            ensure(object.owner.is_none(), || format!("B6: {key} has an owner, and is deleted"))?;
+            ensure(object.owner.is_none(), || format!("B6: {key} is deleted although it has an owner"))?;
         }
         if is_prerequisite(key) {
-            ensure(object.made_by_brokkr, || format!("C6: {key} was there before Brokkr, and is deleted"))?;
+            ensure(object.made_by_brokkr, || {
+                format!("C6: {key} is deleted although it existed before Brokkr")
+            })?;
             let listed = self.listed.get(key).copied().unwrap_or_default();
             let lost = world
                 .server
@@ -170,20 +176,22 @@ impl Invariants {
         };
         if let Some(report) = reported(Transition::Applied) {
             ensure(report.sequence_id == next.sequence && self.is_complete(world, next), || {
-                format!("D4: {} is reported applied, and not everything was", report.sequence_id)
+                format!("D4: {} is reported as applied, but not everything is", report.sequence_id)
             })?;
         }
         if reported(Transition::Removed).is_some() {
             ensure(kept.is_some_and(|kept| kept.removal.is_some()), || {
-                "E5: reported removed, and no removal was stored".to_owned()
+                "E5: reported as removed, but no removal was stored".to_owned()
             })?;
-            ensure(next.inventory.is_empty(), || "E2: reported removed, with an inventory".to_owned())?;
+            ensure(next.inventory.is_empty(), || {
+                "E2: reported as removed, but the inventory is not empty".to_owned()
+            })?;
         }
         let Some(kept) = kept else { return Ok(()) };
         ensure(next.sequence >= kept.sequence, || {
             format!("S2: the record goes back from {} to {}", kept.sequence, next.sequence)
         })?;
-        // What leaves the record must be gone, or without an owner: otherwise it is leaked.
+        // An object that leaves the record must be gone, or no longer ours: otherwise it is leaked.
         let leaked = kept.inventory.keys().filter(|key| !next.inventory.contains_key(*key)).find(|key| {
             world.server.objects.get(*key).is_some_and(|object| {
                 object.owner.is_none()
@@ -192,11 +200,11 @@ impl Invariants {
             })
         });
         ensure(leaked.is_none(), || {
-            format!("S9: {} leaves the record and is still ours", leaked.expect("found"))
+            format!("S9: {} leaves the record but is still ours", leaked.expect("found"))
         })
     }
 
-    /// A step was carried out.
+    /// Updates the state after a step was carried out.
     pub fn after(&mut self, world: &World, request: &Request, answer: &StepResult) -> Checked {
         match (&request.step, answer) {
             (Step::Apply { desired, .. }, StepResult::Applied { .. }) => {
@@ -207,7 +215,7 @@ impl Invariants {
                 self.listed.insert(key.clone(), world.server.version);
             }
             (Step::WriteRecord(next), StepResult::RecordWritten { .. }) if next.applied.is_none() => {
-                // Started again: everything of it is to be applied from here on.
+                // The delivery starts over: everything has to be applied again.
                 let open = next.outcome.as_ref().is_none_or(|outcome| outcome.sequence != next.sequence);
                 if open {
                     self.applied.remove(&request.stack);
@@ -223,18 +231,18 @@ fn before_drop(world: &World, stack: StackId, record: Option<&Record>) -> Checke
     let Some(record) = record else { return Ok(()) };
     let removed = record.outcome.as_ref().is_some_and(|outcome| outcome.transition == Transition::Removed);
     ensure(record.removal.is_some() && removed, || {
-        "E5: a record is dropped, and nothing was removed".to_owned()
+        "E5: a record is deleted, but nothing was removed".to_owned()
     })?;
     let reported = world.broker.reports.values().any(|report| {
         report.stack_id == stack
             && report.transition == Transition::Removed
             && report.sequence_id == record.sequence
     });
-    ensure(reported, || "E2: a record is dropped before the broker knows of the removal".to_owned())
+    ensure(reported, || "E2: a record is deleted before the broker knows of the removal".to_owned())
 }
 
-/// D1: what a failed delivery made is taken back. `keep` is about prune, and does not keep it.
-fn takes_back(record: &Record, key: &Key) -> bool {
+/// D1: returns whether the key was created by a failed delivery and is rolled back. `keep` applies only to prune.
+fn is_rolled_back(record: &Record, key: &Key) -> bool {
     record.removal.is_none()
         && record.made.sequence == record.sequence
         && record.made.prerequisites.contains(key)

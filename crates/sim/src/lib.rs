@@ -17,7 +17,7 @@
 //! ```
 //!
 //! `crates/e2e/tests/simulator.rs` sends the requests of [`corpus`] to the simulated and to a real API server, and checks
-//! that both respond alike.
+//! that both give the same response.
 
 pub mod broker;
 pub mod case;

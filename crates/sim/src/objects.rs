@@ -1,4 +1,4 @@
-//! Resources as manifests hold them: real bodies, so that the real API server takes them, too.
+//! Resources as in manifests: real bodies, so that the real API server accepts them too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use brokkr_manifest::Key;
 use brokkr_manifest::order::Rank;
 use serde_json::{Value, json};
 
-/// The definition that stacks here bring along, and the kind that it makes known.
+/// The definition that stacks here contain, and the kind that it defines.
 pub const DEFINITION: &str = "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com";
 pub const WIDGET: &str = "Widget";
 
@@ -36,29 +36,29 @@ pub fn kind_of(key: &Key) -> Kind {
     })
 }
 
-/// Whether this definition makes this kind known.
+/// Returns whether this definition defines this kind.
 #[must_use]
 pub fn defines(definition: &Key, kind: &KindName) -> bool {
     KindName::of(definition).is_definition()
         && definition.name == format!("{}s.{}", kind.kind.to_lowercase(), kind.group)
 }
 
-/// A resource as people write it into a manifest.
+/// A resource as users write it into a manifest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Item {
     pub key: Key,
     pub value: u8,
-    /// One field more or less: what managedFields is about.
+    /// Whether it has one more field, which changes managedFields.
     pub wide: bool,
     pub wave: i64,
     pub keep: bool,
-    /// Its data may not be changed once written.
+    /// Whether its data is immutable.
     pub immutable: bool,
-    /// The API server will not have it.
+    /// Whether the API server rejects it as invalid.
     pub broken: bool,
 }
 
-/// The key, and what is not as usual.
+/// Prints the key and the value, and the properties that differ from the default.
 impl fmt::Debug for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.key, self.value)?;
@@ -111,8 +111,8 @@ impl Item {
             if self.broken {
                 data["no key!"] = json!("the API server allows no such name");
             }
-            let place = if self.key.group.ends_with("example.com") { "spec" } else { "data" };
-            body[place] = data;
+            let field = if self.key.group.ends_with("example.com") { "spec" } else { "data" };
+            body[field] = data;
         }
         if self.immutable {
             body["immutable"] = json!(true);
@@ -156,7 +156,7 @@ fn definition_spec(key: &Key, value: &str) -> Value {
     })
 }
 
-/// What a deployment object is made of, by key.
+/// Returns the objects of a deployment object, by key.
 #[must_use]
 pub fn objects(items: &[Item]) -> BTreeMap<Key, Arc<DesiredObject>> {
     items.iter().map(|item| (item.key.clone(), item.desired())).collect()

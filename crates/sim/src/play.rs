@@ -1,4 +1,4 @@
-//! Plays a story: as it is, with a fault at every step, or with everything at once.
+//! Runs a story: as it is, with a fault at every step, or with everything at once.
 
 use brokkr_api::StackId;
 
@@ -7,12 +7,12 @@ use crate::end::{self, End};
 use crate::rng::Rng;
 use crate::world::{Checked, Fault, World};
 
-/// A story under way.
+/// A running story.
 #[derive(Clone)]
 pub struct Stage {
     pub world: World,
-    /// The stack that is in each place now: one that was deleted is followed by another.
-    places: Vec<u128>,
+    /// How many stacks each slot had before the current one.
+    earlier_stacks: Vec<u128>,
     latest: Vec<Vec<crate::objects::Item>>,
 }
 
@@ -22,13 +22,13 @@ impl Stage {
         let mut world = World::new(case.seed);
         world.server.pace = case.pace;
         world.trace = case.trace.then(Vec::new);
-        Self { world, places: vec![0; 3], latest: vec![Vec::new(); 3] }
+        Self { world, earlier_stacks: vec![0; 3], latest: vec![Vec::new(); 3] }
     }
 
     #[must_use]
     pub fn stack(&self, place: usize) -> StackId {
         let place_number = u128::try_from(place).unwrap_or_default();
-        World::stack_id(place_number * 100 + self.places[place])
+        World::stack_id(place_number * 100 + self.earlier_stacks[place])
     }
 
     pub fn act(&mut self, act: &Act) {
@@ -54,17 +54,17 @@ impl Stage {
         }
     }
 
-    /// What went wrong, with how it came to that if it was written down.
-    fn with_trace(&self, breach: String) -> String {
+    /// Returns the violation, with the trace if one was recorded.
+    fn with_trace(&self, violation: String) -> String {
         match &self.world.trace {
-            Some(trace) => format!("{breach}\n\nhow it went:\n{}", trace.join("\n")),
-            None => breach,
+            Some(trace) => format!("{violation}\n\ntrace:\n{}", trace.join("\n")),
+            None => violation,
         }
     }
 
     fn submit(&mut self, place: usize, items: Vec<crate::objects::Item>) {
         if self.world.broker.is_deleted(self.stack(place)) {
-            self.places[place] += 1;
+            self.earlier_stacks[place] += 1;
         }
         let (stack, now) = (self.stack(place), self.world.now());
         self.world.broker.submit(stack, &format!("stack-{place}"), &items, now);
@@ -72,13 +72,13 @@ impl Stage {
     }
 }
 
-/// Everything in its turn, each act after the last has settled, and at the end what must hold.
+/// Runs one act after the other, each after the last has settled, and checks the final state.
 pub fn quietly(stage: &mut Stage, acts: &[Act]) -> Result<End, String> {
     let end = acts.iter().try_for_each(|act| {
         stage.act(act);
         stage.world.settle()
     });
-    end.and_then(|()| finish(stage)).map_err(|breach| stage.with_trace(breach))
+    end.and_then(|()| finish(stage)).map_err(|violation| stage.with_trace(violation))
 }
 
 fn finish(stage: &mut Stage) -> Result<End, String> {
@@ -88,27 +88,27 @@ fn finish(stage: &mut Stage) -> Result<End, String> {
     Ok(End::of(&stage.world))
 }
 
-/// Once without a fault, then with this fault at every step: the end must be the same, unless stacks contest a resource.
-/// Answers how many times the story was played.
+/// Runs the story without a fault, and then with this fault at every step: the final states must be the same, unless
+/// stacks contest a resource. Returns how many times the story was run.
 pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> Result<usize, String> {
     let mut stage = Stage::new(case);
-    // Where each act begins: a fault in a later act needs not play the earlier ones again.
-    let mut begun = Vec::new();
+    // The state before each act: for a fault in a later act, the earlier ones need not run again.
+    let mut checkpoints = Vec::new();
     for act in &case.acts {
-        begun.push((stage.world.made, stage.clone()));
+        checkpoints.push((stage.world.made, stage.clone()));
         stage.act(act);
-        stage.world.settle().map_err(|breach| stage.with_trace(breach))?;
+        stage.world.settle().map_err(|violation| stage.with_trace(violation))?;
     }
     let total = stage.world.made;
-    let clean = finish(&mut stage).map_err(|breach| stage.with_trace(breach))?;
-    stage.world.check_stable().map_err(|breach| stage.with_trace(breach))?;
+    let clean = finish(&mut stage).map_err(|violation| stage.with_trace(violation))?;
+    stage.world.check_stable().map_err(|violation| stage.with_trace(violation))?;
     for at in 0..total {
-        let number = begun.partition_point(|(made, _)| *made <= at).max(1) - 1;
-        let mut stage = begun[number].1.clone();
+        let number = checkpoints.partition_point(|(made, _)| *made <= at).max(1) - 1;
+        let mut stage = checkpoints[number].1.clone();
         let fault = fault(at);
         stage.world.fault = Some(fault);
-        let end =
-            quietly(&mut stage, &case.acts[number..]).map_err(|breach| format!("{fault:?}: {breach}"))?;
+        let end = quietly(&mut stage, &case.acts[number..])
+            .map_err(|violation| format!("{fault:?}: {violation}"))?;
         if end != clean && !case.is_contested() {
             return Err(stage.with_trace(format!("{fault:?}: {}", difference(&clean, &end))));
         }
@@ -116,7 +116,7 @@ pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> R
     Ok(total + 1)
 }
 
-/// Everything at once: acts while others are under way, faults by chance, watches that break. Then all heals.
+/// Runs everything at once: overlapping acts, random faults, broken watches. Then the faults end.
 pub fn wildly(case: &Case, chaos: usize) -> Checked {
     let mut stage = Stage::new(case);
     let mut rng = Rng::new(case.seed ^ 0xc4a0_5c4a);
@@ -131,7 +131,7 @@ pub fn wildly(case: &Case, chaos: usize) -> Checked {
     });
     stage.world.chaos = 0;
     let end = end.and_then(|()| finish(&mut stage)).and_then(|_| stage.world.check_stable());
-    end.map_err(|breach| stage.with_trace(breach))
+    end.map_err(|violation| stage.with_trace(violation))
 }
 
 fn difference(clean: &End, other: &End) -> String {
@@ -140,7 +140,7 @@ fn difference(clean: &End, other: &End) -> String {
         let key = keys.into_iter().find(|key| clean.objects.get(*key) != other.objects.get(*key));
         let key = key.expect("they differ");
         return format!(
-            "D6: {key} ends otherwise\n  without: {:?}\n  with:    {:?}",
+            "D6: the final state of {key} differs\n  without: {:?}\n  with:    {:?}",
             clean.objects.get(key),
             other.objects.get(key)
         );
@@ -151,8 +151,9 @@ fn difference(clean: &End, other: &End) -> String {
     format!("D4: reports differ\n  without: {:?}\n  with:    {:?}", clean.reported, other.reported)
 }
 
-/// Plays the stories of many seeds; the first that fails is shortened as far as possible, and printed in full.
-/// `BROKKR_SIM_SEED` plays one seed alone, `BROKKR_SIM_CASES` sets the number of seeds; `BROKKR_SIM_WHOLE=1` turns shortening off.
+/// Runs the stories of many seeds. The first that fails is shortened as far as possible and printed in full.
+/// `BROKKR_SIM_SEED` runs only one seed, `BROKKR_SIM_CASES` sets the number of seeds, `BROKKR_SIM_WHOLE=1` turns
+/// shortening off.
 pub fn stories(count: u64, play: impl Fn(&Case) -> Result<usize, String>) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("BROKKR_SIM_SEED") {
@@ -163,15 +164,15 @@ pub fn stories(count: u64, play: impl Fn(&Case) -> Result<usize, String>) {
     for seed in seeds.clone() {
         let case = Case::from_seed(seed);
         match play(&case) {
-            Ok(played) => runs += played,
+            Ok(count) => runs += count,
             Err(_) => {
                 let case = if number("BROKKR_SIM_WHOLE").is_some() { case } else { shortened(case, &play) };
-                let breach = play(&Case { trace: true, ..case.clone() }).err().unwrap_or_default();
-                panic!("seed {seed} (again: BROKKR_SIM_SEED={seed}), pace {}\n{breach}", case.pace);
+                let violation = play(&Case { trace: true, ..case.clone() }).err().unwrap_or_default();
+                panic!("seed {seed} (again: BROKKR_SIM_SEED={seed}), pace {}\n{violation}", case.pace);
             }
         }
     }
-    println!("{} stories, played {runs} times", seeds.end - seeds.start);
+    println!("{} stories, {runs} runs", seeds.end - seeds.start);
 }
 
 /// Leaves out acts, and resources of acts, for as long as it still fails.

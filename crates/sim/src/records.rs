@@ -1,4 +1,4 @@
-//! The records that the cluster keeps, with their resourceVersion as precondition.
+//! The records that are stored in the cluster, with their resourceVersion as precondition.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use brokkr_agent::inventory::wire::{from_object, to_object};
 use brokkr_agent::model::Record;
 use brokkr_api::{AgentId, StackId};
 
-/// Why a record was not written.
+/// A record was not written, because its version is not the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale;
 
@@ -28,17 +28,17 @@ impl Records {
         self.kept.values()
     }
 
-    /// Grows with every write.
+    /// Returns a number that grows with every write.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Creates or replaces it; answers the new version.
+    /// Creates or replaces a record, and returns its new version.
     pub fn write(&mut self, record: &Record) -> Result<String, Stale> {
         let kept = self.kept.get(&record.stack);
         let fits = match (kept, &record.version) {
-            // Deleted by hand: made again.
+            // Deleted by hand: created again.
             (None, _) => true,
             (Some(_), None) => false,
             (Some(kept), version) => kept.version == *version,
@@ -56,7 +56,7 @@ impl Records {
         self.kept.remove(&stack);
     }
 
-    /// What a new run of the agent reads: only what survives the way through the API server.
+    /// Returns the records that a new run of the agent reads, encoded and decoded as by the API server.
     #[must_use]
     pub fn load(&self, agent: AgentId) -> Vec<Record> {
         self.kept
@@ -65,7 +65,7 @@ impl Records {
                 let header = Header { entries: record.inventory.len(), packed: None, shards: Vec::new() };
                 let object = to_object(record, agent, "record", header).expect("a record can be written");
                 let inventory = pack(&record.inventory).and_then(|packed| unpack(&packed)).expect("packed");
-                Record { inventory, ..from_object(object).expect("and read") }
+                Record { inventory, ..from_object(object).expect("a record can be read") }
             })
             .collect()
     }

@@ -1,6 +1,6 @@
-//! Chance that can be had again: one number decides all of it.
+//! Reproducible random numbers, determined by one seed.
 
-/// SplitMix64: small, good enough to shuffle with, and the same everywhere.
+/// SplitMix64: small, good enough for shuffling, and the same on every platform.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -18,7 +18,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// Returns a number below `end`; 0 if there is none.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.draw() % end).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! One run of the agent: what the process knows, and loses when it dies.
+//! One run of the agent: the state of the process, which is lost when it dies.
 //!
-//! The state is the agent's own, with everything that is decided on it. Here is only what surrounds it in a
-//! process: requests under way, answers on their way back, watches that lag, reports that wait.
+//! The reconciler's state is the agent's own code. This module has only what surrounds it in a process: pending requests
+//! and answers, lagging watches, waiting reports.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -16,7 +16,7 @@ use brokkr_api::{AgentId, EventId, StackId};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-/// A request that was decided on and is not carried out yet.
+/// A request that is planned but not carried out yet.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub stack: StackId,
@@ -42,7 +42,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Starts with what the cluster holds, and nothing else.
+    /// Starts with the records in the cluster, and nothing else.
     #[must_use]
     pub fn start(agent: AgentId, session: i64, records: Vec<Record>) -> Self {
         let mut run = Self {
@@ -66,12 +66,12 @@ impl Run {
         run
     }
 
-    /// The broker's answer.
+    /// Processes the broker's answer to a poll.
     pub fn set_targets(&mut self, targets: Vec<TargetStack>) {
         self.state.set_targets(targets, |id| self.held.contains(&id));
     }
 
-    /// Something happened to an object; who waits for a definition or namespace hears of those.
+    /// Wakes the stacks that wait for this object, if it is a definition or a namespace.
     pub fn on_prerequisite_changed(&mut self, key: &Key, now: Timestamp) {
         if is_prerequisite(key) {
             let namespace = KindName::of(key).is_namespace();
@@ -80,7 +80,7 @@ impl Run {
         }
     }
 
-    /// The answer to a request.
+    /// Processes the answer to a request.
     pub fn finish(&mut self, id: StackId, step: &Step, answer: &StepResult, now: Timestamp) {
         let finished = self.state.finish(id, step, answer, now);
         self.reports.extend(finished.reports);
@@ -101,7 +101,7 @@ impl Run {
         decided.plan
     }
 
-    /// The object as this run knows it.
+    /// Returns the object as this run knows it.
     #[must_use]
     pub fn knows(&self, stack: StackId, key: &Key) -> Option<&SeenObject> {
         let looked = || self.state.stacks.get(&stack)?.progress.lookups.objects.get(key)?.as_ref();

@@ -1,4 +1,4 @@
-//! One stack, step by step: for tests that say what happens instead of leaving it to chance.
+//! One stack, step by step: for tests that determine what happens instead of leaving it to chance.
 
 use brokkr_agent::model::Record;
 use brokkr_api::report::{Report, Transition};
@@ -28,7 +28,7 @@ impl Scene {
         Self { world, stack: World::stack_id(0) }
     }
 
-    /// A cluster in which these resources were delivered.
+    /// Returns a scene in which these resources have been delivered.
     #[must_use]
     pub fn with(items: &[Item]) -> Self {
         let mut scene = Self::new();
@@ -51,10 +51,10 @@ impl Scene {
         sequence
     }
 
-    /// Until nothing happens any more. No promise may be broken on the way.
+    /// Runs until nothing happens any more. Panics if an invariant is violated.
     pub fn settle(&mut self) {
-        if let Err(breach) = self.world.settle() {
-            panic!("{breach}\n{}", self.trace().join("\n"));
+        if let Err(violation) = self.world.settle() {
+            panic!("{violation}\n{}", self.trace().join("\n"));
         }
     }
 
@@ -72,7 +72,7 @@ impl Scene {
         self.world.server.objects.get(&key(name))
     }
 
-    /// Everything that is there, but the namespace that always is.
+    /// Returns the names of all objects except the namespace `default`.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let names = self.world.server.objects.keys().map(Key::to_string);
@@ -93,7 +93,7 @@ impl Scene {
         self.world.trace = Some(Vec::new());
     }
 
-    /// When this request was made, among all of them.
+    /// Returns the position of this request among all requests.
     #[must_use]
     pub fn position(&self, request: &str) -> Option<usize> {
         let with_end = format!(" {request} → ");

@@ -1,14 +1,14 @@
-//! The API server, as far as the agent can see: which objects exist, with which uid and owner.
+//! The API server, as far as the agent can see it: which objects exist, with which uid and owner.
 //!
 //! ```text
-//! server.rs          the state, and the changes that watches get
-//! server/request.rs  apply, dry run, look, delete, release: each with its preconditions and refusals
-//! server/within.rs   controllers: namespaces and definitions that end, finalizers, garbage
-//! server/others.rs   other people: they create, change, delete, remove metadata and add theirs
+//! server.rs          the state, and the changes that watches receive
+//! server/request.rs  apply, dry run, read, list, delete, release: each with its preconditions and refusals
+//! server/within.rs   controllers: terminating namespaces and definitions, finalizers, garbage collection
+//! server/others.rs   other users: they create, change and delete objects, and remove or add metadata
 //! ```
 //!
-//! Server-side apply is not done over again: an object knows what our manager applied last, and whether someone
-//! changed a field of ours since. That change is an input.
+//! Server-side apply is not reimplemented: an object knows what our manager applied last, and whether someone has since
+//! changed a field of ours. That change is an input.
 
 mod others;
 mod request;
@@ -45,22 +45,22 @@ pub struct Marks {
 pub struct Object {
     pub uid: Uid,
     pub version: u64,
-    /// The version at which it came to be.
+    /// The version at which it was created.
     pub born: u64,
     pub since: Timestamp,
-    /// It was created by an apply of ours.
+    /// Whether it was created by an apply of ours.
     pub made_by_brokkr: bool,
     pub marks: Marks,
-    /// Someone else annotated it with `brokkr.io/prune: keep`.
+    /// Whether someone else annotated it with `brokkr.io/prune: keep`.
     pub kept_by_hand: bool,
     pub owner: Option<Key>,
     pub finalizers: Vec<String>,
     pub deleted_at: Option<Timestamp>,
-    /// Of a definition: its kind is accepted.
+    /// Whether its kind is accepted; only for definitions.
     pub established: bool,
     /// What our manager applied last, without the ownership metadata.
     pub applied: Option<Arc<Applied>>,
-    /// How often someone else changed a field of ours since.
+    /// How often someone else has changed a field of ours since.
     pub drift: u32,
 }
 
@@ -76,7 +76,7 @@ pub struct Applied {
     broken: bool,
 }
 
-/// What a watch on the kind would report.
+/// A change that a watch on the kind would report.
 #[derive(Clone, Debug)]
 pub struct BrokerMessage {
     pub key: Key,
@@ -90,16 +90,16 @@ pub struct Server {
     pub now: Timestamp,
     /// One counter for all versions.
     pub version: u64,
-    /// How long controllers take for anything.
+    /// The delay of every action of a controller.
     pub pace: SignedDuration,
-    /// Finalizers are not removed.
+    /// Whether finalizers are never removed.
     pub finalizers_stick: bool,
-    /// Kinds that the agent has no right to write.
+    /// Kinds that the agent has no permission to write.
     pub forbidden: BTreeSet<KindName>,
-    /// Takes no writes for now, though it answers everything else.
+    /// Whether applies fail with 503, while everything else works.
     pub ailing: bool,
     pub news: Vec<BrokerMessage>,
-    /// Bodies that were read once.
+    /// Parsed bodies, by digest.
     read: HashMap<Checksum, Arc<Applied>>,
 }
 
@@ -157,13 +157,13 @@ impl Applied {
         }
     }
 
-    /// The API server will not have it.
+    /// Returns whether the API server rejects it as invalid.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Whether this may be followed by that.
+    /// Returns whether this body may be changed to the next one.
     #[must_use]
     pub fn allows(&self, next: &Self) -> bool {
         !self.immutable || self.data == next.data
@@ -171,7 +171,7 @@ impl Applied {
 }
 
 impl Server {
-    /// The body as this server reads it.
+    /// Returns the body as this server parses it.
     pub fn read(&mut self, desired: &DesiredObject) -> Arc<Applied> {
         self.read.entry(desired.digest).or_insert_with(|| Arc::new(Applied::read(desired))).clone()
     }
@@ -194,7 +194,7 @@ impl Server {
         server
     }
 
-    /// What `GET` would show of it.
+    /// Returns the object as `GET` would show it.
     #[must_use]
     pub fn seen(&self, key: &Key) -> Option<SeenObject> {
         let object = self.objects.get(key)?;
@@ -222,10 +222,10 @@ impl Server {
         Arc::new(Health { state, reason: Reason::None, message: Message::default() })
     }
 
-    /// Known to discovery, and its requests are answered.
+    /// Returns whether the kind is in discovery and its requests are answered.
     #[must_use]
     pub fn is_served(&self, kind: &KindName) -> bool {
-        // Shown a moment after it is established.
+        // Discovery shows it a moment after it is established.
         order::is_built_in(&kind.group)
             || self.objects.iter().any(|(key, object)| {
                 defines(key, kind) && object.established && object.since + self.pace * 2 <= self.now
@@ -251,10 +251,10 @@ impl Server {
         };
         apply_metadata(&mut object);
         self.objects.insert(key.clone(), object);
-        self.tell(key, None);
+        self.notify_watches(key, None);
     }
 
-    /// Changes it; without a difference there is no new version and no event.
+    /// Changes an object; without a difference there is no new version and no event.
     pub(crate) fn change(&mut self, key: &Key, change: impl FnOnce(&mut Object)) {
         let before = self.seen(key);
         let Some(object) = self.objects.get_mut(key) else { return };
@@ -263,7 +263,7 @@ impl Server {
         if *object != earlier {
             self.version += 1;
             object.version = self.version;
-            self.tell(key, before);
+            self.notify_watches(key, before);
         }
     }
 
@@ -271,16 +271,16 @@ impl Server {
         let before = self.seen(key);
         if self.objects.remove(key).is_some() {
             self.version += 1;
-            self.tell(key, before);
+            self.notify_watches(key, before);
         }
     }
 
-    fn tell(&mut self, key: &Key, before: Option<SeenObject>) {
+    fn notify_watches(&mut self, key: &Key, before: Option<SeenObject>) {
         let after = self.seen(key);
         self.news.push(BrokerMessage { key: key.clone(), before, after });
     }
 
-    /// What lives in this namespace, or is of this definition.
+    /// Returns the objects in this namespace, or of this definition.
     pub fn inside<'a>(&'a self, prerequisite: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Object)> {
         let namespace = KindName::of(prerequisite).is_namespace();
         self.objects.iter().filter(move |(key, _)| {

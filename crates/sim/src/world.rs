@@ -1,8 +1,7 @@
-//! All of it together. One seed decides what happens next: a request reaches the server, an answer or a watch
-//! event reaches the agent, a report reaches the broker, a controller does its part, or time passes.
+//! Server, broker, records and agent together. The seed determines what happens next: a request reaches the server, an
+//! answer or a watch event reaches the agent, a report reaches the broker, a controller acts, or time passes.
 //!
-//! The plan meets this world in two places only: [`Run::advance`], where its situation is made, and
-//! [`World::carry_out`], where its steps are done.
+//! The plan is called in [`Run::advance`], and its steps are executed in [`World::carry_out`], and nowhere else.
 
 mod carry_out;
 mod watching;
@@ -21,19 +20,19 @@ use crate::rng::Rng;
 use crate::run::{Request, Run};
 use crate::server::{Meddling, Server};
 
-/// So long nothing was written: it has settled, or will wait for ever.
-const CALM: SignedDuration = SignedDuration::from_secs(700);
-/// More than any story takes; beyond it something goes round in circles.
-const TURNS: usize = 20_000;
+/// After this long without a write, everything has settled, or waits for ever.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(700);
+/// More turns than any story takes; beyond that, something loops.
+const MOST_TURNS: usize = 20_000;
 
-/// What goes wrong, once, with the n-th request of a story.
+/// A fault that happens once, at the n-th request of a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The agent dies right after it was carried out, before the answer arrives.
+    /// The agent dies after the request was carried out, before the answer arrives.
     Crash(usize),
-    /// It is carried out, and the answer is lost.
+    /// The request is carried out, and the answer is lost.
     LostAnswer(usize),
-    /// It is not carried out: the server has too much to do.
+    /// The request is not carried out, because the server is overloaded.
     Overload(usize),
 }
 
@@ -47,20 +46,20 @@ pub struct World {
     pub rng: Rng,
     pub invariants: Invariants,
     pub fault: Option<Fault>,
-    /// The percentage of requests that fail, one way or the other; the agent also dies now and then.
+    /// The percentage of requests that fail in some way; the agent may also die.
     pub chaos: usize,
-    /// Requests that were carried out so far.
+    /// The number of requests so far.
     pub made: usize,
-    /// Requests since the last wake that changed something.
+    /// The number of requests that wrote something.
     pub writes: usize,
     pub trace: Option<Vec<String>>,
-    /// Contents that the cluster keeps, for when the broker is away.
+    /// Contents that are stored in the cluster, for when the broker is unreachable.
     kept: BTreeSet<(StackId, SequenceId)>,
     session: i64,
     last_change: Timestamp,
 }
 
-/// A promise that did not hold, in words.
+/// The result of a check: an error describes the violated invariant.
 pub type Checked = Result<(), String>;
 
 impl World {
@@ -109,7 +108,7 @@ impl World {
         self.after_change();
     }
 
-    /// The process dies and starts again: it knows what the cluster holds, and nothing else.
+    /// Kills the process and starts it again: it knows the records in the cluster, and nothing else.
     pub fn crash(&mut self) {
         self.note(|| "— the agent dies —".to_owned());
         self.session += 1;
@@ -120,17 +119,17 @@ impl World {
         }
     }
 
-    /// Until nothing happens any more, or only waiting is left.
+    /// Runs until nothing happens any more, or only waiting is left.
     pub fn settle(&mut self) -> Checked {
         self.changed();
-        for _ in 0..TURNS {
+        for _ in 0..MOST_TURNS {
             if self.turn()? {
                 continue;
             }
             let next = [self.run.state.next_wake(), self.server.next_event()].into_iter().flatten().min();
             match next {
-                Some(next) if next.max(self.now()) <= self.last_change + CALM => {
-                    // The longer nothing happens, the later it is looked again: as on a busy machine.
+                Some(next) if next.max(self.now()) <= self.last_change + SETTLED_AFTER => {
+                    // The longer nothing happens, the later the next wake, as on a busy machine.
                     let idle = self.now().duration_since(self.last_change);
                     self.pass_until(next.max(self.now() + idle));
                 }
@@ -140,7 +139,7 @@ impl World {
         Err("it never settles".to_owned())
     }
 
-    /// Some turns, then something else happens.
+    /// Runs this many turns.
     pub fn go_on(&mut self, turns: usize) -> Checked {
         for _ in 0..turns {
             if !self.turn()? {
@@ -151,7 +150,7 @@ impl World {
         Ok(())
     }
 
-    /// Once there, it stays: later wakes change nothing, and a stack that has everything writes nothing at all.
+    /// Checks that the settled state is stable: later wakes change nothing, and a complete stack writes nothing at all.
     pub fn check_stable(&mut self) -> Checked {
         for _ in 0..10 {
             let before = (self.server.version, self.records.version());
@@ -163,7 +162,7 @@ impl World {
             while self.turn()? {}
             let changed = before != (self.server.version, self.records.version());
             if changed || complete && self.writes != writes {
-                return Err("L1: it had settled, and wrote again though nothing had happened".to_owned());
+                return Err("L1: it had settled, and wrote again although nothing had happened".to_owned());
             }
         }
         Ok(())
@@ -176,7 +175,7 @@ impl World {
         self.run.state.wake(self.server.now);
     }
 
-    /// One thing happens. False if nothing is left to happen at this moment.
+    /// Lets one event happen. Returns false if there is none at this moment.
     fn turn(&mut self) -> Result<bool, String> {
         self.server.now += SignedDuration::from_millis(2);
         if self.server.next_event().is_some_and(|at| at <= self.server.now) {
@@ -213,9 +212,9 @@ impl World {
         Ok(())
     }
 
-    /// Whatever is possible now, by chance; watches lag behind everything else.
+    /// Chooses one of the possible events at random; watches lag behind everything else.
     fn happen(&mut self) -> Result<bool, String> {
-        let heard = if self.broker.away { 0 } else { self.run.reports.len().min(1) };
+        let reportable = if self.broker.away { 0 } else { self.run.reports.len().min(1) };
         let lagging: Vec<_> = self
             .run
             .watches
@@ -226,7 +225,7 @@ impl World {
         let weights = [
             self.run.requests.len().min(3) * 3,
             self.run.answers.len().min(1) * 3,
-            heard,
+            reportable,
             self.run.acknowledged.len().min(1),
             lagging.len().min(2),
         ];
@@ -249,7 +248,7 @@ impl World {
                     let now = self.now();
                     let held = self.run.held.len();
                     self.run.finish(stack, &step, &answer, now);
-                    // Let go of: the broker learns it with the next poll.
+                    // A stack is no longer held: the broker learns it with the next poll.
                     self.broker.changed |= self.run.held.len() < held;
                 }
             }
@@ -276,7 +275,7 @@ impl World {
         Ok(true)
     }
 
-    /// A request reaches its server, or not, and its answer comes back, or not.
+    /// Sends a request to its server, with a fault if one is due.
     fn send(&mut self, request: Request) -> Checked {
         let number = self.made;
         self.made += 1;

@@ -24,13 +24,13 @@ use crate::request::{Endpoint, Poll, Write};
 use crate::swarm::Shared;
 use crate::wire::{RequestError, Response, Wire};
 
-/// An assertion is renewed when this is left of it, and up to as much again by random.
+/// An assertion is renewed this long before it expires, or up to twice as long, at random.
 const RENEW_SECONDS: i64 = 60;
-/// Beyond the wait that was asked for.
+/// How much longer than the requested wait a response may take.
 const GRACE: Duration = Duration::from_secs(30);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
 
-/// A stack that the agent holds, with what it has of it.
+/// A stack that the agent holds, and the sequence id that it has.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     pub stack: StackId,
@@ -43,7 +43,7 @@ pub struct Agent {
     pub(crate) identity: Identity,
     pub(crate) random: Random,
     pub(crate) held: Vec<Held>,
-    /// Reports of what is applied by then; stored before they are sent, as an agent does in its cluster.
+    /// Reports, and the time when they are due. Kept until they are acknowledged, as an agent does in its cluster.
     pub(crate) due: Option<(Instant, Vec<Report>)>,
     session: Session,
     serves: bool,
@@ -52,7 +52,7 @@ pub struct Agent {
     assertion: (String, i64),
     position: Position,
     etag: Option<Checksum>,
-    /// What was sent and not yet acknowledged: sent again under the same key.
+    /// A write that was sent and not yet acknowledged; it is sent again with the same key.
     unsettled: Option<Write>,
     spread: Duration,
     failures: u32,
@@ -88,23 +88,23 @@ impl Agent {
         let shared = Arc::clone(&self.shared);
         loop {
             let _connected;
-            let trouble = match self.connect().await {
+            let error = match self.connect().await {
                 Ok(()) => {
                     _connected = Present::enter(&shared.counters.connected);
                     self.turns().await
                 }
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
             self.wire = None;
-            self.rest(&trouble).await;
+            self.back_off(&error).await;
         }
     }
 
-    /// One turn after the other on one connection, until something goes wrong.
+    /// Runs one turn after the other on one connection, until one fails.
     async fn turns(&mut self) -> RequestError {
         loop {
-            if let Err(trouble) = Box::pin(self.turn()).await {
-                return trouble;
+            if let Err(error) = Box::pin(self.turn()).await {
+                return error;
             }
             self.failures = 0;
         }
@@ -119,7 +119,7 @@ impl Agent {
         }
         let failures = self.shared.config.failures;
         if self.random.chance(failures.reconnect) {
-            return Err(RequestError::Cut("by random".into()));
+            return Err(RequestError::Cut("at random".into()));
         }
         if self.random.chance(failures.silence) {
             Counters::one(&self.shared.counters.silences);
@@ -137,18 +137,19 @@ impl Agent {
         Ok(())
     }
 
-    /// Jitter after the cap, so that a fleet does not come back in step; another replica the next time.
-    async fn rest(&mut self, trouble: &RequestError) {
+    /// Pauses before the next attempt, which goes to the next replica. The jitter is applied after the cap, so that a fleet
+    /// does not reconnect in step.
+    async fn back_off(&mut self, error: &RequestError) {
         let counters = &self.shared.counters;
         Counters::one(&counters.troubles);
-        self.shared.remember(self.number, trouble);
+        self.shared.remember(self.number, error);
         let mut pause = self.spread;
         if self.failures > 0 {
             let backoff = Duration::from_millis(250).saturating_mul(1 << self.failures.min(6));
             pause = pause.max(backoff.min(LONGEST_BACKOFF));
         }
         let mut least = Duration::ZERO;
-        if let RequestError::Refused { status, retry_after, .. } = trouble
+        if let RequestError::Refused { status, retry_after, .. } = error
             && [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(status)
         {
             Counters::one(&counters.pushed_back);
@@ -194,13 +195,13 @@ impl Agent {
         let answer = self.exchange(request, wait + GRACE).await?;
         drop(waiting);
         Counters::one(&shared.counters.polls);
-        if says(&answer, ErrorCode::BRK3001) {
+        if has_code(&answer, ErrorCode::BRK3001) {
             return self.tell_holds().await;
         }
         let answer = accepted(answer)?;
         let found = position(&answer.headers)?;
         if found < self.position {
-            return Err(RequestError::Wrong("it is older than what was seen"));
+            return Err(RequestError::Wrong("it is older than the previous one"));
         }
         self.position = found;
         if let Some(seconds) = number(&answer.headers, header::SPREAD) {
@@ -218,12 +219,12 @@ impl Agent {
         Counters::one(&shared.counters.changed);
         shared.answered.note(self.number);
         Box::pin(self.work(&envelope)).await?;
-        // Only now: after a failure the same answer has to come again.
+        // Only now, so that after a failure the broker sends the same answer again.
         self.etag = Some(Checksum::of(&answer.body));
         Ok(())
     }
 
-    /// A poll does not outlast what is due.
+    /// Returns how long the next poll may wait: not longer than until the next report is due.
     fn wait(&mut self) -> Duration {
         let wait = self.shared.config.wait;
         let wait = wait.mul_f64(1.0 - self.random.part() / 10.0);
@@ -239,7 +240,7 @@ impl Agent {
     fn envelope(&self, answer: &Response) -> Result<Envelope, RequestError> {
         let tag = answer.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
         if !same_etag(tag, &Checksum::of(&answer.body).to_string()) {
-            return Err(RequestError::Wrong("its tag does not fit"));
+            return Err(RequestError::Wrong("its tag does not match"));
         }
         let envelope: Envelope = read(answer)?;
         if envelope.agent != self.identity.agent || envelope.installation != self.shared.config.installation {
@@ -248,7 +249,8 @@ impl Agent {
         Ok(envelope)
     }
 
-    /// Sends a write, which is sent again, under its key, until it is settled. If another one is not, that comes first.
+    /// Sends a write, and keeps it for a retry with the same key until its outcome is known. A pending earlier write is sent
+    /// first.
     pub(crate) async fn settle(&mut self, write: Write) -> Result<Response, RequestError> {
         let write = match self.unsettled.clone() {
             Some(before) if before.is_same(&write) => before,
@@ -321,7 +323,7 @@ impl Agent {
     }
 }
 
-/// Whether it is unknown if a write happened. A refusal settles it, unless it may be another one later.
+/// Returns whether the outcome of a write is unknown. A refusal is final, unless a retry may succeed.
 fn is_open(done: &Result<Response, RequestError>) -> bool {
     match done {
         Ok(_) => false,
@@ -333,7 +335,7 @@ fn is_open(done: &Result<Response, RequestError>) -> bool {
 }
 
 pub fn read<T: serde::de::DeserializeOwned>(answer: &Response) -> Result<T, RequestError> {
-    serde_json::from_slice(&answer.body).map_err(|_| RequestError::Wrong("it cannot be read"))
+    serde_json::from_slice(&answer.body).map_err(|_| RequestError::Wrong("it cannot be parsed"))
 }
 
 fn accepted(answer: Response) -> Result<Response, RequestError> {
@@ -345,7 +347,7 @@ fn accepted(answer: Response) -> Result<Response, RequestError> {
     Err(RequestError::Refused { status: answer.status, body, retry_after })
 }
 
-fn says(answer: &Response, code: ErrorCode) -> bool {
+fn has_code(answer: &Response, code: ErrorCode) -> bool {
     answer.status.is_client_error()
         && serde_json::from_slice::<Problem>(&answer.body).is_ok_and(|problem| problem.code == code)
 }

@@ -25,7 +25,8 @@ impl Broker {
         ensure!(url.scheme() == "https", "the swarm supports only TLS: {url} is not https");
         let host = url.host_str().context("the broker's URL has no host")?.to_owned();
         let port = url.port_or_known_default().unwrap_or(443);
-        let mut found = (host.as_str(), port).to_socket_addrs().with_context(|| format!("resolve {host}"))?;
+        let mut found =
+            (host.as_str(), port).to_socket_addrs().with_context(|| format!("cannot resolve {host}"))?;
         let address = found.next().with_context(|| format!("{host} has no address"))?;
         Ok(Self { address, name: ServerName::try_from(host)? })
     }
@@ -34,18 +35,18 @@ impl Broker {
 /// How agents are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// HTTP/1.1, each agent on a TLS connection of its own, as a fleet behind many addresses is.
+    /// HTTP/1.1 with a separate TLS connection for each agent, as in a fleet behind many addresses.
     Own,
-    /// HTTP/2 with this many agents on each connection, as behind a proxy. For more agents than open files are allowed.
+    /// HTTP/2 with this many agents on each connection, as behind a proxy. For more agents than the limit of open files allows.
     Shared { agents: usize },
 }
 
 /// What agents do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// Nothing but counting it.
+    /// Count it, and do nothing else.
     Watch,
-    /// Report that they hold it, fetch it, check it, report the result.
+    /// Report that they hold it, fetch it, check it, and report the result.
     Deliver,
 }
 
@@ -76,23 +77,23 @@ pub struct Config {
     /// The seed of all random choices.
     pub seed: u64,
     pub transport: Transport,
-    /// How long a poll waits for a change; up to a tenth less, by random. Zero: it is answered at once.
+    /// How long a poll waits for a change, less up to a tenth at random. Polls with zero are answered at once.
     pub wait: Duration,
-    /// Between a poll that brought nothing new and the next.
+    /// The pause after a poll without changes.
     pub pause: Duration,
     pub duty: Reaction,
     /// How long applying takes.
     pub applying: Range<Duration>,
-    /// All have begun to connect after this time.
+    /// The time over which the first connections are spread.
     pub start_within: Duration,
-    /// Handshakes at the same time, at most: the broker gives each ten seconds.
+    /// The largest number of concurrent handshakes; the broker gives each ten seconds.
     pub handshakes: usize,
     pub failures: Failures,
     pub silence: Range<Duration>,
 }
 
 impl Config {
-    /// Everything that an agent does, and nothing that goes wrong.
+    /// Returns a configuration with everything that an agent does, and without failures.
     #[must_use]
     pub fn new(
         brokers: Vec<Broker>,

@@ -35,9 +35,9 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Now: agents that have a connection.
+    /// Agents that are connected now.
     connected,
-    /// Now: agents with a waiting poll.
+    /// Agents that now have a waiting poll.
     waiting,
     connects,
     sessions,
@@ -48,7 +48,7 @@ counts! {
     holds,
     contents,
     content_bytes,
-    /// Stacks brought to a sequence id, or found impossible to.
+    /// Stacks that were delivered, or that failed.
     delivered,
     failed,
     removed,
@@ -57,7 +57,7 @@ counts! {
     reports_refused,
     lost_answers,
     silences,
-    /// Connections that broke, answers that were wrong, refusals: all that made an agent begin again.
+    /// Broken connections, invalid answers and refusals: everything after which an agent had to start over.
     troubles,
     /// Of these, answers with 429 or 503.
     pushed_back,
@@ -73,7 +73,7 @@ impl Counters {
     }
 }
 
-/// Counts as long as it lives.
+/// Increments a gauge for as long as it exists.
 pub struct Present<'a>(&'a AtomicU64);
 
 impl<'a> Present<'a> {

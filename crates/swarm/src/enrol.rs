@@ -1,6 +1,6 @@
 //! Adds many agents directly to the database, because joining one by one would take hours.
 //!
-//! The broker learns of them by its outbox, as if they had joined, or when it starts.
+//! The broker learns of them from its outbox, as if they had joined, or when it starts.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::Labels;
@@ -13,7 +13,7 @@ use crate::identity::Identity;
 
 const BATCH: usize = 2000;
 
-/// Writes agents `0..count` of the seed, each with its first session open. Those that are there stay as they are.
+/// Writes agents `0..count` of the seed, each with its first session open. Existing agents stay unchanged.
 pub async fn enrol(
     pool: &PgPool,
     seed: u64,
@@ -24,7 +24,7 @@ pub async fn enrol(
     for (batch, agents) in agents.chunks(BATCH).enumerate() {
         let numbers = batch * BATCH..;
         let mut transaction = pool.begin().await?;
-        insert(&mut transaction, seed, numbers.zip(agents), &labels).await.context("enrol agents")?;
+        insert(&mut transaction, seed, numbers.zip(agents), &labels).await.context("cannot enrol agents")?;
         transaction.commit().await?;
     }
     Ok(agents)
@@ -59,10 +59,10 @@ async fn insert<'a>(
     .bind(&instances)
     .execute(&mut *connection)
     .await?;
-    ring(connection, &ids).await
+    notify(connection, &ids).await
 }
 
-async fn ring(connection: &mut PgConnection, agents: &[Uuid]) -> Result<()> {
+async fn notify(connection: &mut PgConnection, agents: &[Uuid]) -> Result<()> {
     sqlx::query(
         "INSERT INTO outbox (project, kind, key) SELECT $1, 'agent', key FROM unnest($2::uuid[]) AS key",
     )

@@ -8,13 +8,13 @@ const PLENTY: u64 = 1_000_000;
 
 /// Raises the limit for this process and its future children as far as allowed, and returns it.
 pub fn raise() -> Result<u64> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit of open files")?;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read the limit of open files")?;
     if soft.max(hard) < PLENTY && setrlimit(Resource::RLIMIT_NOFILE, PLENTY, PLENTY).is_ok() {
         return Ok(PLENTY);
     }
     // Only the administrator of the machine may raise the hard limit.
     if soft < hard {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("raise the limit of open files")?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("cannot raise the limit of open files")?;
     }
     Ok(hard)
 }

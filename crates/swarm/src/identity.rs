@@ -9,7 +9,7 @@ use brokkr_api::{AgentId, InstallationId, InstanceId};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// Clocks that differ a little must not make an assertion come from the future.
+/// Assertions are backdated, because with clocks that differ a little they would otherwise come from the future.
 const BACKDATE_SECONDS: i64 = 5;
 const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
 
@@ -17,7 +17,7 @@ const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub agent: AgentId,
-    /// The session that it begins with; counts above it are opened at the broker.
+    /// The session that it begins with.
     pub session: Session,
     /// Whether the broker knows that session already.
     pub enrolled: bool,
@@ -33,21 +33,22 @@ impl Identity {
         Self { agent, session: Session { count: 1, instance }, enrolled: true, secret }
     }
 
-    /// The same key under the id that the broker gave out when it joined, without a session.
+    /// Returns the same key with the id that the broker assigned when it joined, without a session.
     #[must_use]
     pub fn joined(self, agent: AgentId) -> Self {
         Self { agent, enrolled: false, ..self }
     }
 
     fn key(&self) -> Result<Ed25519KeyPair> {
-        Ed25519KeyPair::from_seed_unchecked(&self.secret).map_err(|_| anyhow!("the seed makes no key"))
+        Ed25519KeyPair::from_seed_unchecked(&self.secret)
+            .map_err(|_| anyhow!("the secret is not a valid key"))
     }
 
     pub fn public_key(&self) -> Result<[u8; 32]> {
         Ok(self.key()?.public_key().as_ref().try_into()?)
     }
 
-    /// A signed assertion, and the second in which it expires.
+    /// Returns a signed assertion, and the second in which it expires.
     pub fn assertion(&self, installation: InstallationId, now: i64) -> Result<(String, i64)> {
         let (issued, agent) = (now - BACKDATE_SECONDS, self.agent);
         let expires = issued + ASSERTION_SECONDS;
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_half_verifies_an_assertion() {
+    fn the_public_key_verifies_an_assertion() {
         let one = Identity::derive(1, 7);
         let (text, expires) = one.assertion(InstallationId::generate(), 1_000_000).unwrap();
         assert_eq!(expires, 1_000_000 - BACKDATE_SECONDS + ASSERTION_SECONDS);

@@ -36,12 +36,12 @@ async fn join_one(
     labels: Labels,
 ) -> Result<(InstallationId, Identity)> {
     let identity = Identity::derive(seed, number);
-    let wanted = serde_json::json!({"agent_name": format!("swarm-{seed}-{number}"), "labels": labels});
-    let wanted: CreateJoinToken = serde_json::from_value(wanted)?;
-    let token = admin.create_join_token(&wanted).await.context("make a join token")?;
+    let request = serde_json::json!({"agent_name": format!("swarm-{seed}-{number}"), "labels": labels});
+    let request: CreateJoinToken = serde_json::from_value(request)?;
+    let token = admin.create_join_token(&request).await.context("cannot create a join token")?;
     let anonymous = admin.with_credential(Credential::None);
-    let asked =
+    let registration =
         RegisterAgent { token: token.token, public_key: URL_SAFE_NO_PAD.encode(identity.public_key()?) };
-    let registered = anonymous.register_agent(&asked).await.context("register")?;
+    let registered = anonymous.register_agent(&registration).await.context("cannot register the agent")?;
     Ok((registered.installation_id, identity.joined(registered.agent_id)))
 }

@@ -11,7 +11,7 @@
 //! | `enrol`       | adds many agents to the database                                               |
 //! | `join`        | lets a few agents join as usual                                                |
 //! | `wire`        | one TLS connection, own or shared; one request and its response                |
-//! | `ask`         | the requests of the protocol                                                   |
+//! | `request`     | the requests of the protocol                                                   |
 //! | `agent`       | one agent: its state, and its loop of turns                                    |
 //! | `work`        | how it processes a response: hold, fetch, apply, report                        |
 //! | `random`      | a small seeded random number generator                                         |

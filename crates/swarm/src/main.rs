@@ -82,7 +82,8 @@ async fn main() -> Result<()> {
     if args.share.is_none() && args.agents as u64 + 100 > files {
         bail!("{} agents need as many open files, but only {files} are allowed: use --share", args.agents);
     }
-    let authorities = std::fs::read(&args.ca).with_context(|| format!("read {}", args.ca.display()))?;
+    let authorities =
+        std::fs::read(&args.ca).with_context(|| format!("cannot read {}", args.ca.display()))?;
     let (installation, agents) = identities(&args, &authorities).await?;
     let brokers = args.broker.iter().map(Broker::at).collect::<Result<_>>()?;
     let mut config = Config::new(brokers, authorities, installation, agents);
@@ -107,7 +108,7 @@ async fn main() -> Result<()> {
         }
         let counts = swarm.counts();
         println!(
-            "connected {} waiting {} polls {} changed {} delivered {} failed {} reports {} (+{} again) troubles {}{}",
+            "connected {} waiting {} polls {} changed {} delivered {} failed {} reports {} (+{} duplicates) errors {}{}",
             counts.connected,
             counts.waiting,
             counts.polls,
@@ -117,7 +118,7 @@ async fn main() -> Result<()> {
             counts.reports_accepted,
             counts.reports_duplicate,
             counts.troubles,
-            swarm.last_trouble().map(|trouble| format!(" (last: {trouble})")).unwrap_or_default(),
+            swarm.last_trouble().map(|error| format!(" (last: {error})")).unwrap_or_default(),
         );
     }
     swarm.stop().await;
@@ -130,7 +131,7 @@ async fn identities(args: &Args, authorities: &[u8]) -> Result<(InstallationId, 
     let expose = |secret: &SecretString| secrecy::ExposeSecret::expose_secret(secret).to_owned();
     match (&args.database_url, &args.token) {
         (Some(url), _) => {
-            let pool = PgPool::connect(&expose(url)).await.context("connect to the database")?;
+            let pool = PgPool::connect(&expose(url)).await.context("cannot connect to the database")?;
             let installation: Uuid =
                 sqlx::query_scalar("SELECT id FROM installation").fetch_one(&pool).await?;
             let agents = enrol::enrol(&pool, args.seed, args.agents, |_| labels.clone()).await?;
@@ -144,7 +145,7 @@ async fn identities(args: &Args, authorities: &[u8]) -> Result<(InstallationId, 
                 .build()?;
             join::join(&admin, args.seed, args.agents, |_| labels.clone()).await
         }
-        (None, None) => bail!("give --database-url for many agents, or --token for a few that join"),
+        (None, None) => bail!("pass --database-url for many agents, or --token for a few that join"),
     }
 }
 

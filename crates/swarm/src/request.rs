@@ -56,7 +56,7 @@ impl Write {
         session: Option<Session>,
         body: serde_json::Result<Vec<u8>>,
     ) -> Self {
-        // These are our own types: they are JSON.
+        // Our own types can always be serialized.
         let body = body.unwrap_or_default().into();
         Self { method, path, key: Uuid::new_v4(), session, body }
     }
@@ -78,7 +78,7 @@ pub struct Poll {
     pub position: Position,
     pub holds: Checksum,
     pub session: Session,
-    /// Of the last answer.
+    /// The tag of the last answer.
     pub etag: Option<Checksum>,
     pub wait_seconds: u64,
 }
@@ -119,10 +119,10 @@ impl Endpoint<'_> {
     }
 
     fn begin(&self, method: Method, path: &str) -> Builder {
-        let place = self.broker.address;
+        let address = self.broker.address;
         let request = match self.transport {
             Transport::Own => {
-                Request::builder().uri(format!("/api/v1/{path}")).header(HOST, place.to_string())
+                Request::builder().uri(format!("/api/v1/{path}")).header(HOST, address.to_string())
             }
             Transport::Shared { .. } => Request::builder()
                 .version(Version::HTTP_2)

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::counts::{Counters, Counts, Times};
 use crate::wire::{Dialer, RequestError};
 
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// State that all agents share.
 pub(crate) struct Shared {
@@ -30,12 +30,12 @@ impl Shared {
     }
 }
 
-/// Which of an agent's moments.
+/// An event of an agent with a recorded time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It heard something new.
+    /// It received a new answer.
     Answered,
-    /// It had fetched and checked the content.
+    /// It has fetched and checked the content.
     Fetched,
 }
 
@@ -104,11 +104,11 @@ impl Swarm {
                 let trouble = self.last_trouble().unwrap_or_else(|| "none".into());
                 return Err(Late { what: what.to_owned(), waited: within, counts, trouble });
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Seconds from a moment until this last happened to each agent, of those to whom it happened since.
+    /// Returns the seconds from a moment to the last such event of each agent, for the agents that had one since.
     #[must_use]
     pub fn since(&self, moment: Instant, which: EventKind) -> Vec<f64> {
         match which {

@@ -23,11 +23,11 @@ use tokio_rustls::client::TlsStream;
 
 use crate::config::{Broker, Transport};
 
-/// What the broker gives a handshake, and a little more.
-const CONNECT: Duration = Duration::from_secs(15);
+/// A little longer than the broker allows for a handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Agents per loopback address: a pair of addresses has a limited number of ports, and the broker limits the connections per
 /// address.
-const BEHIND_AN_ADDRESS: usize = 500;
+const AGENTS_PER_ADDRESS: usize = 500;
 const LARGEST: usize = 16 * 1024 * 1024;
 
 /// The reason why there is no valid response.
@@ -54,7 +54,7 @@ pub struct Response {
 type Body = Full<Bytes>;
 type Driver = http1::Connection<TokioIo<TlsStream<tokio::net::TcpStream>>, Body>;
 
-/// How to reach brokers.
+/// Connects to brokers.
 pub struct Dialer {
     own: TlsConnector,
     shared: TlsConnector,
@@ -64,7 +64,7 @@ pub struct Dialer {
 }
 
 pub enum Wire {
-    /// Without a driver when the other side has closed.
+    /// The driver is none once the other side has closed the connection.
     Own {
         sender: http1::SendRequest<Body>,
         driver: Option<Box<Driver>>,
@@ -82,7 +82,7 @@ impl Dialer {
             let roots = roots.clone();
             let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
             config.alpn_protocols = vec![protocol.to_vec()];
-            // Agents of many clusters have no session in common.
+            // Agents of different clusters share no TLS session.
             config.resumption = rustls::client::Resumption::disabled();
             TlsConnector::from(Arc::new(config))
         };
@@ -99,7 +99,7 @@ impl Dialer {
         })
     }
 
-    /// A connection for this agent, or its share of one.
+    /// Returns a connection for this agent, or its share of one.
     pub async fn connect(&self, broker: &Broker, number: usize) -> Result<Wire, RequestError> {
         match self.transport {
             Transport::Own => {
@@ -141,19 +141,19 @@ impl Dialer {
             tcp.set_nodelay(true)?;
             connector.connect(broker.name.clone(), tcp).await
         };
-        match tokio::time::timeout(CONNECT, dial).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, dial).await {
             Ok(stream) => stream.map_err(|error| failed(&error)),
             Err(_) => Err(failed(&"it took too long")),
         }
     }
 }
 
-/// On the loopback address, agents come from several.
+/// Connects; to a loopback address, from several source addresses.
 async fn dial(address: SocketAddr, number: usize) -> std::io::Result<tokio::net::TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
-        let place = number / BEHIND_AN_ADDRESS;
-        let [.., high, low] = (place / 250 * 256 + place % 250 + 2).to_be_bytes();
+        let index = number / AGENTS_PER_ADDRESS;
+        let [.., high, low] = (index / 250 * 256 + index % 250 + 2).to_be_bytes();
         socket.bind(SocketAddr::from(([127, 0, high, low], 0)))?;
     }
     socket.connect(address).await
@@ -170,25 +170,26 @@ impl Wire {
                 let mut answer = pin!(async {
                     sender.ready().await.map_err(|error| cut(&error))?;
                     let response = sender.send_request(request).await.map_err(|error| cut(&error))?;
-                    whole(response).await
+                    complete(response).await
                 });
                 tokio::select! {
                     answer = &mut answer => return answer,
                     _ = alive => {}
                 }
-                // The other side closed; what it said before still counts. What was not sent is let go with the driver.
+                // The other side closed the connection; a response that it sent before still counts. The driver is dropped
+                // with everything that was not sent.
                 *driver = None;
                 answer.await
             }
             Self::Shared(sender) => {
                 sender.ready().await.map_err(|error| cut(&error))?;
-                whole(sender.send_request(request).await.map_err(|error| cut(&error))?).await
+                complete(sender.send_request(request).await.map_err(|error| cut(&error))?).await
             }
         }
     }
 }
 
-async fn whole(response: http::Response<hyper::body::Incoming>) -> Result<Response, RequestError> {
+async fn complete(response: http::Response<hyper::body::Incoming>) -> Result<Response, RequestError> {
     let (parts, body) = response.into_parts();
     let body =
         Limited::new(body, LARGEST).collect().await.map_err(|error| RequestError::Cut(error.to_string()))?;

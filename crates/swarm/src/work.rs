@@ -40,17 +40,17 @@ impl Agent {
         for target in &envelope.stacks {
             if target.removal.is_some() {
                 let removed = self.remove(target);
-                self.owe(removed);
+                self.store_reports(removed);
             } else if self.has(target).is_none_or(|sequence| sequence < target.sequence_id) {
                 let delivered = self.deliver(target).await?;
-                self.owe(delivered);
+                self.store_reports(delivered);
             }
         }
         Ok(())
     }
 
     /// Stores reports until the broker has them, as an agent stores them in its cluster.
-    fn owe(&mut self, reports: impl IntoIterator<Item = Report>) {
+    fn store_reports(&mut self, reports: impl IntoIterator<Item = Report>) {
         let mut reports = reports.into_iter().peekable();
         if reports.peek().is_none() {
             return;
@@ -71,11 +71,11 @@ impl Agent {
         Counters::one(&self.shared.counters.removed);
         let now = Timestamp::now();
         let hops = Hops { pruned: Some(now), ..hops(target) };
-        Some(self.said(target, Transition::Removed, now, hops))
+        Some(self.make_report(target, Transition::Removed, now, hops))
     }
 
     async fn deliver(&mut self, target: &TargetStack) -> Result<Vec<Report>, RequestError> {
-        // Known to the broker before the first write.
+        // The broker must know it before the first write.
         if self.has(target).is_none() {
             self.held.push(Held { stack: target.stack_id, sequence: SequenceId(0) });
             self.tell_holds().await?;
@@ -101,18 +101,18 @@ impl Agent {
         if self.random.chance(self.shared.config.failures.apply) {
             Counters::one(&self.shared.counters.failed);
             let (reason, message) = failure(self.random.next(), self.number);
-            let failed = self.said(target, Transition::Failed, now, verified);
+            let failed = self.make_report(target, Transition::Failed, now, verified);
             return vec![Report { reason, message, ..failed }];
         }
         let applied = Hops { applied: Some(now), pruned: Some(now), ..verified };
         let healthy = Hops { healthy: Some(now), ..applied };
         vec![
-            self.said(target, Transition::Applied, now, applied),
-            self.said(target, Transition::Healthy, now, healthy),
+            self.make_report(target, Transition::Applied, now, applied),
+            self.make_report(target, Transition::Healthy, now, healthy),
         ]
     }
 
-    fn said(&self, target: &TargetStack, transition: Transition, at: Timestamp, hops: Hops) -> Report {
+    fn make_report(&self, target: &TargetStack, transition: Transition, at: Timestamp, hops: Hops) -> Report {
         let report = Report {
             id: EventId(uuid::Uuid::nil()),
             stack_id: target.stack_id,

@@ -11,7 +11,7 @@ use brokkr_swarm::{Broker, Config, Failures, Identity, Swarm, Transport, enrol, 
 use brokkr_testkit::Fleet;
 use sqlx::PgPool;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
 
 struct Fixture {
@@ -24,7 +24,7 @@ impl Fixture {
     async fn open() -> Result<Self> {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         files::raise()?;
-        // Agents that are put into the database are unknown for a moment: a herd of them looks like guessing.
+        // Agents that are added to the database are unknown for a moment: many of them look like guessed credentials.
         let fleet = Fleet::start_with(&["--rate-limits", "false"]).await?;
         let admin = Client::builder(fleet.broker.url().parse()?)
             .ca_pem(std::fs::read(fleet.broker.authority_file())?)
@@ -51,7 +51,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// How many events there are, how many different things they say, and from how many agents.
+    /// Returns the number of events, of distinct events, and of agents that sent them.
     async fn events(&self) -> Result<(i64, i64, i64)> {
         Ok(sqlx::query_as(
             "SELECT count(*), count(DISTINCT (agent_id, stack_id, sequence_id, transition)), count(DISTINCT agent_id)
@@ -80,11 +80,11 @@ async fn two_hundred_agents_get_a_submission_and_every_report_exists_once_whatev
     config.failures =
         Failures { apply: 0.1, lost_answer: 0.2, report_twice: 0.2, reconnect: 0.05, silence: 0.02 };
     let swarm = Swarm::start(config)?;
-    swarm.until(PATIENCE, "all agents to have an answer", |counts| counts.changed >= 200).await?;
+    swarm.until(TIMEOUT, "all agents to have an answer", |counts| counts.changed >= 200).await?;
     fixture.submit("web", "swarm=yes", YAML).await?;
-    swarm.until(PATIENCE, "all agents to have delivered", |counts| counts.delivered >= 200).await?;
+    swarm.until(TIMEOUT, "all agents to have delivered", |counts| counts.delivered >= 200).await?;
     let settled = swarm
-        .until(PATIENCE, "all reports to be acknowledged", |counts| {
+        .until(TIMEOUT, "all reports to be acknowledged", |counts| {
             counts.reports_accepted >= 2 * counts.delivered - counts.failed
         })
         .await?;
@@ -106,17 +106,17 @@ async fn a_change_for_ten_of_two_hundred_wakes_ten_on_shared_connections_too() -
     config.transport = Transport::Shared { agents: 40 };
     let swarm = Swarm::start(config)?;
     let before = swarm
-        .until(PATIENCE, "all agents to wait", |counts| counts.changed >= 200 && counts.waiting >= 200)
+        .until(TIMEOUT, "all agents to wait", |counts| counts.changed >= 200 && counts.waiting >= 200)
         .await?;
     fixture.submit("few", "part=few", YAML).await?;
     let settled = swarm
-        .until(PATIENCE, "the ten to have reported", |counts| {
+        .until(TIMEOUT, "the ten to have reported", |counts| {
             counts.reports_accepted >= 20 && counts.waiting >= 200
         })
         .await?;
     let settled = settled - before;
     assert_eq!((settled.delivered, settled.contents, settled.holds), (10, 10, 10), "{settled:?}");
-    // Each hears of the object, and of nothing else than its own holds.
+    // Each is woken by the object and by its own holds, and by nothing else.
     assert!(settled.polls <= 40, "others were woken: {settled:?}");
     assert_eq!(fixture.events().await?, (20, 20, 10));
     swarm.stop().await;

@@ -122,7 +122,7 @@ impl Agent {
         &self.process
     }
 
-    /// Starts a second process with the same arguments, as a cloned pod would be: same account, same state, same key.
+    /// Starts a second process with the same arguments, as a cloned pod would run: same account, same state, same key.
     pub fn twin(&self) -> Result<Twin> {
         let scratch = Scratch::new("agent-twin")?;
         let process = Process::start(self.process.launch(), scratch.path())?;
@@ -161,8 +161,8 @@ impl Deref for Twin {
     }
 }
 
-/// Does what an administrator does once per cluster: namespace, custom resource, service account, RBAC, admission policy. Returns when the
-/// admission policy is in effect.
+/// Installs what an administrator installs once per cluster: namespace, custom resource, service account, RBAC,
+/// admission policy. Returns when the admission policy is in effect.
 pub async fn install(
     cluster: &Cluster,
     namespace: &str,

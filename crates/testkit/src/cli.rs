@@ -1,4 +1,4 @@
-//! The command line, as a user with an own home folder runs it.
+//! The command line, run as a user with a separate home folder.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::scratch::Scratch;
 /// Long enough for `--wait` on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The command line of one user, with settings of its own.
+/// The command line of one user, with separate settings.
 #[derive(Debug)]
 pub struct Cli {
     program: PathBuf,

@@ -1,5 +1,5 @@
-/* A clock that is wrong: shifts the time of day of a program by BROKKR_CLOCK_SHIFT seconds, and nothing else.
-   Preloaded; the kernel's namespaces shift only clocks that count from the start. */
+/* Shifts the time of day of one program by BROKKR_CLOCK_SHIFT seconds, and no other clock. Loaded with LD_PRELOAD,
+   because the kernel's time namespaces shift only the monotonic and boot-time clocks. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

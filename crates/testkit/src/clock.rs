@@ -9,9 +9,9 @@ use crate::process::{Launch, run};
 use crate::scratch::Scratch;
 
 const SOURCE: &str = include_str!("clock.c");
-const COMPILES_WITHIN: Duration = Duration::from_secs(60);
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Compiled by the C compiler of this machine; the processes that use it must not outlive it.
+/// A library compiled by this machine's C compiler. Processes that use it must not outlive it.
 #[derive(Debug)]
 pub struct Clock {
     library: PathBuf,
@@ -24,7 +24,7 @@ impl Clock {
         let (source, library) = (scratch.write("clock.c", SOURCE)?, scratch.join("clock.so"));
         let compile =
             Launch::new("cc", "cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
-        run(compile, COMPILES_WITHIN).await?.ok().context("a C compiler is needed")?;
+        run(compile, COMPILE_TIMEOUT).await?.ok().context("a C compiler is needed")?;
         Ok(Self { library, _scratch: scratch })
     }
 

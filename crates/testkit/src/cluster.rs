@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cluster/control_plane.rs   etcd and the API server: start, kill, start again
-//! cluster/workloads.rs       controllers, scheduler, kwok and one generous node
+//! cluster/workloads.rs       controllers, scheduler, kwok and one large node
 //! cluster/accounts.rs        credentials: the token file, service account tokens
 //! cluster/kubeconfig.rs      the files that clients read
 //! ```
@@ -64,7 +64,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster, with workloads, that all tests of this run share.
+    /// Returns the cluster, with workloads, that all tests of this run share.
     pub async fn shared() -> Result<Arc<Self>> {
         shared::cluster().await
     }
@@ -121,12 +121,12 @@ impl Cluster {
         &self.facts
     }
 
-    /// The API server's address.
+    /// Returns the API server's address.
     pub fn url(&self) -> &str {
         &self.facts.url
     }
 
-    /// A kubeconfig file for the user `admin`, who may do everything.
+    /// Returns a kubeconfig file for the user `admin`, who may do everything.
     pub fn kubeconfig(&self) -> &Path {
         &self.facts.admin_kubeconfig
     }
@@ -136,12 +136,12 @@ impl Cluster {
         client(self.kubeconfig()).await
     }
 
-    /// A kubeconfig file for a service account, with a token that lasts a day.
+    /// Returns a kubeconfig file for a service account, with a token that is valid for a day.
     pub async fn kubeconfig_for(&self, namespace: &str, account: &str) -> Result<PathBuf> {
         self.kubeconfig_for_by(namespace, account, None).await
     }
 
-    /// Returns a kubeconfig file for a service account that reaches the API server through a proxy.
+    /// Returns a kubeconfig file for a service account; with a route, requests go through that proxy.
     pub async fn kubeconfig_for_by(
         &self,
         namespace: &str,
@@ -160,7 +160,7 @@ impl Cluster {
         Ok(path)
     }
 
-    /// A client as a service account.
+    /// Returns a client that acts as a service account.
     pub async fn client_for(&self, namespace: &str, account: &str) -> Result<kube::Client> {
         client(&self.kubeconfig_for(namespace, account).await?).await
     }
@@ -175,7 +175,7 @@ impl Cluster {
         KubeContext { name, url: &self.facts.url, authority: &self.facts.authority, token }
     }
 
-    /// This cluster as an entry, for `admin`, of a kubeconfig with several clusters.
+    /// Returns this cluster's `admin` entry for a kubeconfig with several clusters.
     pub fn admin_context<'a>(&'a self, name: &'a str) -> KubeContext<'a> {
         self.context(name, &self.facts.admin_token)
     }
@@ -204,7 +204,7 @@ impl Cluster {
         run(launch, KUBECTL_DEADLINE).await
     }
 
-    /// Applies manifests as `admin`, by kubectl.
+    /// Applies manifests as `admin`, with kubectl.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         let file = self.scratch.write(&format!("{}.yaml", unique("apply")), yaml)?;
         self.kubectl([OsStr::new("apply"), OsStr::new("-f"), file.as_os_str()]).await?.ok()?;
@@ -233,7 +233,7 @@ impl Cluster {
         control_plane.start_api_server_again().await
     }
 
-    /// Kills etcd without warning, and starts it again on what is on the disk.
+    /// Kills etcd without warning, and starts it again on its data on disk.
     pub async fn restart_etcd(&self) -> Result<()> {
         let control_plane = self.control_plane.as_ref().context("a shared cluster must not be killed")?;
         control_plane.restart_etcd().await
@@ -243,14 +243,14 @@ impl Cluster {
         self.api_server().context("a shared cluster must not be killed")
     }
 
-    /// The processes of this cluster, by name, as far as this test owns them.
+    /// Returns the processes of this cluster that this test owns.
     pub fn processes(&self) -> Vec<&Process> {
         let control_plane = self.control_plane.iter().flat_map(ControlPlane::processes);
         control_plane.chain(self.workloads.iter().flat_map(Workloads::processes)).collect()
     }
 }
 
-/// A client that reads the kubeconfig file.
+/// Returns a client for a kubeconfig file.
 pub async fn client(kubeconfig: &Path) -> Result<kube::Client> {
     let file = Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// The pause between two attempts: short enough not to slow tests down, long enough not to be load.
+/// The pause between two attempts: short enough not to slow tests down, long enough not to cause load.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// The result of one attempt.
@@ -34,8 +34,8 @@ impl From<bool> for Attempt<()> {
     }
 }
 
-/// Repeats `attempt` until it is done, and returns its result; fails after the deadline with `what` was expected and what
-/// was seen last. An attempt returns an `Option`, a `Result`, a `bool`, or an [`Attempt`] with its own description.
+/// Repeats `attempt` until it is done, and returns its result. After the deadline it fails with an error that names `what`
+/// and what was seen last. An attempt returns an `Option`, a `Result`, a `bool`, or an [`Attempt`] with its own description.
 pub async fn eventually<T, A: Into<Attempt<T>>>(
     deadline: Duration,
     what: &str,

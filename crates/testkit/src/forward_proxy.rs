@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 /// The largest request head.
 const LONGEST_REQUEST: usize = 8 * 1024;
 
-/// The clients that it accepts.
+/// The clients that the proxy accepts.
 #[derive(Clone, Debug)]
 pub enum ProxyAccess {
     Open,

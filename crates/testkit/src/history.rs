@@ -1,7 +1,7 @@
 //! Every call of every client and its outcome, checked afterwards against the database.
 //!
 //! A client without a conclusive response does not know the outcome: it repeats the request with the same key until it does.
-//! Each attempt is recorded. The check is a pure function, and tests of its own plant violations that it has to find.
+//! Each attempt is recorded. The check is a pure function; its own tests plant violations that it must find.
 //!
 //! ```text
 //! history/record.rs   operations, attempts, outcomes; and the states that were served to agents

@@ -112,6 +112,7 @@ impl Drop for PodRunner {
 struct Pods {
     site: Site,
     running: Mutex<Vec<Arc<PodRun>>>,
+    /// Environment variables that the node adds.
     node: Mutex<Vec<(String, String)>>,
 }
 

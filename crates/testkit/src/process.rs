@@ -4,7 +4,7 @@
 //! signal (the test itself is killed); and the next run removes old scratch folders.
 //!
 //! ```text
-//! process/launch.rs    what to start: program, arguments, environment, user
+//! process/launch.rs    the description of a process: program, arguments, environment, user
 //! process/spawner.rs   the thread that starts all children
 //! process/run.rs       programs that end by themselves: their output and exit code
 //! ```

@@ -22,9 +22,9 @@ pub fn folder() -> Result<PathBuf> {
         return Ok(PathBuf::from(folder));
     }
     let this = std::env::current_exe().context("cannot find the path of this program")?;
-    let mut folder = this.parent().context("this program is in no folder")?;
+    let mut folder = this.parent().context("this program has no parent folder")?;
     if folder.ends_with("deps") || folder.ends_with("examples") {
-        folder = folder.parent().context("this program is in no target folder")?;
+        folder = folder.parent().context("this program is not in a target folder")?;
     }
     Ok(folder.to_owned())
 }
@@ -32,5 +32,5 @@ pub fn folder() -> Result<PathBuf> {
 /// Returns the folder with kubectl.
 pub fn kubectl_folder() -> Result<PathBuf> {
     let engines = brokkr_engines::locate()?;
-    Ok(engines.binary("kubectl").parent().context("kubectl is in no folder")?.to_owned())
+    Ok(engines.binary("kubectl").parent().context("kubectl has no parent folder")?.to_owned())
 }

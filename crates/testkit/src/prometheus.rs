@@ -52,11 +52,11 @@ impl Prometheus {
         Ok(Self { _process: process, port, http, started, _scratch: scratch })
     }
 
-    /// Returns the series of an expression at any time since the start, without values that are not numbers.
+    /// Returns the series that an expression had at any time since the start, without NaN values.
     pub async fn ever(&self, expression: &str) -> Result<Vec<Value>> {
         let (start, end) = (format!("{:.3}", self.started), format!("{:.3}", now()?));
-        let asked = [("query", expression), ("start", &start), ("end", &end), ("step", "1")];
-        let answer = self.get("query_range", &asked).await?;
+        let parameters = [("query", expression), ("start", &start), ("end", &end), ("step", "1")];
+        let answer = self.get("query_range", &parameters).await?;
         let mut series = answer["data"]["result"].as_array().cloned().unwrap_or_default();
         for one in &mut series {
             let values = one["values"].as_array_mut().context("values of a series")?;
@@ -73,12 +73,12 @@ impl Prometheus {
         Ok(groups.iter().filter_map(|group| group["rules"].as_array()).flatten().cloned().collect())
     }
 
-    async fn get(&self, what: &str, asked: &[(&str, &str)]) -> Result<Value> {
+    async fn get(&self, what: &str, parameters: &[(&str, &str)]) -> Result<Value> {
         let url = format!("http://{}/api/v1/{what}", self.port.address());
-        let answer = self.http.get(url).query(asked).send().await?.text().await?;
+        let answer = self.http.get(url).query(parameters).send().await?.text().await?;
         let answer: Value = serde_json::from_str(&answer).with_context(|| answer.clone())?;
         if answer["status"] != "success" {
-            bail!("Prometheus returned {answer} for {asked:?}");
+            bail!("Prometheus returned {answer} for {parameters:?}");
         }
         Ok(answer)
     }

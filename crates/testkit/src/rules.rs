@@ -1,5 +1,5 @@
-//! The rule engine of the fault proxies: which requests meet which fault, from when on and how often, and the handle with
-//! which a test observes and ends a fault.
+//! The rule engine of the fault proxies: which matches of which requests meet which fault, and the handle with which a
+//! test observes and ends the fault.
 //!
 //! The engine does not know the protocol: [`Matcher`] is generic over the request (`R`), [`Rules`] over the fault (`A`) too.
 
@@ -212,8 +212,8 @@ impl<R, A: Fault> Rules<R, A> {
         }
     }
 
-    /// Returns the first rule that applies to this request. Decided under one lock: of two concurrent requests, one is the
-    /// earlier.
+    /// Returns the first rule that applies to this request. One lock for the whole decision, so that concurrent requests
+    /// are counted one after the other.
     pub(crate) fn find(&self, request: &R) -> Option<Applied<R, A>> {
         let installed = self.installed();
         let rule = installed.iter().find(|rule| rule.applies_to(request))?;

@@ -2,7 +2,7 @@
 //!
 //! It implements the broker's protocol for agents, correctly by default, so that a real agent joins and works. Then a test
 //! scripts wrong answers that happen in production: proxies, captive portals, replicas that lag, another broker. It counts its
-//! answers, so that a test can wait for "was sent three times" instead of waiting for a time.
+//! answers, so that a test can wait for "was sent three times" instead of sleeping.
 //!
 //! ```no_run
 //! # async fn test() -> anyhow::Result<()> {
@@ -53,7 +53,7 @@ pub use lie::{ContentLie, Lie};
 use truth::Truth;
 
 /// The longest time that a test waits for the agent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The state of the endpoints. The watch channel around it is both lock and notification.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ impl ScriptedBroker {
     /// Waits for this many correct answers, and until the agent has polled again with the tag of the last one.
     pub async fn polls(&self, times: usize) -> Result<()> {
         let enough = self.truths() + times;
-        self.wait("the agent to ask again after a truthful answer", |script| {
+        self.wait("the agent to poll again after a correct answer", |script| {
             let present = script.truth.envelope().tag();
             script.asked.as_ref().is_some_and(|(tag, truths)| *tag == present && *truths >= enough)
         })
@@ -242,11 +242,11 @@ impl ScriptedBroker {
 
     async fn wait(&self, what: &str, mut until: impl FnMut(&Script) -> bool) -> Result<()> {
         let mut watched = self.script.subscribe();
-        let found = tokio::time::timeout(PATIENCE, watched.wait_for(|script| until(script))).await;
+        let found = tokio::time::timeout(AGENT_TIMEOUT, watched.wait_for(|script| until(script))).await;
         if found.is_err() {
             let script = self.script.borrow();
             anyhow::bail!(
-                "timed out after {PATIENCE:?} waiting for: {what}\nsent: {:?}, correct: {}, last tag: {:?}, handed out: {:?}, \
+                "timed out after {AGENT_TIMEOUT:?} waiting for: {what}\nsent: {:?}, correct: {}, last tag: {:?}, handed out: {:?}, \
                  reports: {:#?}",
                 script.sent,
                 script.truths,

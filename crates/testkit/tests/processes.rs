@@ -9,7 +9,7 @@ use brokkr_testkit::process::{is_alive, run};
 use brokkr_testkit::{Attempt, Launch, Postgres, Process, Scratch, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
-/// Makes [`be_the_owner`] do its part; see there.
+/// Set for the process in which [`be_the_owner`] does its part.
 const OWNER: &str = "TESTKIT_BE_THE_OWNER";
 
 fn sleeper() -> Launch {

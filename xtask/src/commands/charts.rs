@@ -14,14 +14,14 @@ use anyhow::{Context, Result, bail};
 use crate::runner::root;
 
 const CHARTS: [&str; 2] = ["charts/brokkr", "charts/brokkr-agent"];
-/// A set of files: their source folder, and the folder of the chart with the copies.
-const CARRIED: [(&str, &str, &str); 3] = [
+/// Files to copy: their source folder, the folder of the chart with the copies, and their suffix.
+const COPIES: [(&str, &str, &str); 3] = [
     ("deploy", "charts/brokkr-agent/files", ".yaml"),
     ("deploy/monitoring", "charts/brokkr/files", ".yaml"),
     ("deploy/monitoring/dashboards", "charts/brokkr/files/dashboards", ".json"),
 ];
 /// Helm creates the namespace; tests of alert rules are not part of the chart.
-const IN_NO_CHART: [&str; 2] = ["namespace.yaml", "rules.test.yaml"];
+const NOT_COPIED: [&str; 2] = ["namespace.yaml", "rules.test.yaml"];
 const TABLE_BEGINS: &str = "<!-- values, made by `cargo xtask charts` -->\n";
 const TABLE_ENDS: &str = "<!-- end of values -->";
 
@@ -54,14 +54,14 @@ pub fn run(args: &Args) -> Result<()> {
 /// Returns the files, relative to the root, that are missing, outdated or superfluous.
 fn stale() -> Result<Vec<(PathBuf, Option<String>)>> {
     let mut wanted = Vec::new();
-    for (kept, carried, ending) in CARRIED {
-        for name in names(kept, ending)? {
-            if !IN_NO_CHART.contains(&name.as_str()) {
-                wanted.push((Path::new(carried).join(&name), Some(read(&Path::new(kept).join(&name))?)));
+    for (source, copy, ending) in COPIES {
+        for name in names(source, ending)? {
+            if !NOT_COPIED.contains(&name.as_str()) {
+                wanted.push((Path::new(copy).join(&name), Some(read(&Path::new(source).join(&name))?)));
             }
         }
-        for name in names(carried, ending)? {
-            let path = Path::new(carried).join(name);
+        for name in names(copy, ending)? {
+            let path = Path::new(copy).join(name);
             if !wanted.iter().any(|(other, _)| *other == path) {
                 wanted.push((path, None));
             }

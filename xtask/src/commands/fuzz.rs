@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut found = Vec::new();
     for name in TARGETS.into_iter().filter(chosen) {
         eprintln!("{name}: {} s", args.seconds);
-        if !one(&fuzz, &programs.join(name), name, args)? {
+        if !fuzz_target(&fuzz, &programs.join(name), name, args)? {
             found.push(name);
         }
     }
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Fuzzes one target; returns false if it found a failure.
-fn one(fuzz: &Path, program: &Path, name: &str, args: &Args) -> Result<bool> {
+fn fuzz_target(fuzz: &Path, program: &Path, name: &str, args: &Args) -> Result<bool> {
     let (corpus, artifacts) = (fuzz.join("corpus").join(name), fuzz.join("artifacts").join(name));
     // libFuzzer adds new inputs to the first folder and only reads the others.
     let fresh = fuzz.join("target").join("fresh").join(name);

@@ -52,7 +52,7 @@ pub async fn closed_loop(
             while begun.elapsed() < turn {
                 let answer = wire.exchange(next(number, count)).await?;
                 if answer.status != expected {
-                    bail!("answered with {}: {}", answer.status, String::from_utf8_lossy(&answer.body));
+                    bail!("the response was {}: {}", answer.status, String::from_utf8_lossy(&answer.body));
                 }
                 count += 1;
                 answers.fetch_add(1, Ordering::Relaxed);

@@ -40,7 +40,7 @@ impl Engine {
         Ok(Self { postgres, watch })
     }
 
-    /// Bytes of write-ahead log so far.
+    /// Returns the bytes of write-ahead log so far.
     pub async fn wal_bytes(&self) -> Result<f64> {
         let bytes: i64 = sqlx::query_scalar("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
             .fetch_one(&self.watch)
@@ -48,10 +48,10 @@ impl Engine {
         Ok(bytes as f64)
     }
 
-    /// User and system time of all its processes so far.
+    /// Returns the user and system time of all its processes so far.
     pub fn cpu_seconds(&self) -> Result<f64> {
         let pid = self.postgres.server().and_then(|server| server.process().pid());
-        proc::cpu_seconds_of_family(pid.context("PostgreSQL does not run")?)
+        proc::cpu_seconds_of_family(pid.context("PostgreSQL is not running")?)
     }
 }
 
@@ -106,7 +106,7 @@ impl<'a> Environment<'a> {
     }
 
     pub fn pid(&self) -> Result<u32> {
-        self.broker.pid().context("the broker does not run")
+        self.broker.pid().context("the broker is not running")
     }
 
     pub fn address(&self) -> Result<brokkr_swarm::Broker> {
@@ -130,12 +130,12 @@ impl<'a> Environment<'a> {
         Ok(agents)
     }
 
-    /// A poll of an agent that has nothing yet; answers a poll that brings nothing new, if nothing changes.
+    /// Sends the first poll of an agent, and returns a second one, which gets 304 as long as nothing changes.
     pub async fn first_poll(&self, agent: &Identity) -> Result<NextRequest> {
         let broker = self.address()?;
         let dialer = Dialer::new(&self.authorities(), Transport::Own, 1, 1)?;
         let (assertion, _) = agent.assertion(self.installation, jiff::Timestamp::now().as_second())?;
-        let ask = Endpoint {
+        let endpoint = Endpoint {
             broker: &broker,
             transport: Transport::Own,
             agent: agent.agent,
@@ -148,10 +148,10 @@ impl<'a> Environment<'a> {
             etag: None,
             wait_seconds: 0,
         };
-        let answer = dialer.connect(&broker, 0).await?.exchange(ask.poll(&poll)?).await?;
+        let answer = dialer.connect(&broker, 0).await?.exchange(endpoint.poll(&poll)?).await?;
         ensure!(answer.status.is_success(), "{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
         poll.etag = Some(Checksum::of(&answer.body));
-        Ok(ask.poll(&poll)?)
+        Ok(endpoint.poll(&poll)?)
     }
 
     pub fn swarm(&self, agents: Vec<Identity>) -> Result<Config> {

@@ -12,7 +12,7 @@ use super::proc::cpu_seconds;
 use crate::results::percentile;
 use crate::workload::Workload;
 
-/// Objects of the stack: some seven kilobytes.
+/// The number of objects of the stack: about seven kilobytes.
 const OBJECTS: usize = 12;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
@@ -35,7 +35,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         .await?;
     figures
         .add("first_delivery_s", begun.elapsed().as_secs_f64())
-        .note(format!("{all} agents connect, say what they hold, fetch, apply in 5 to 20 s, report"));
+        .note(format!("{all} agents connect, report what they hold, fetch, apply in 5 to 20 s, report"));
 
     let cpu = || {
         anyhow::Ok([
@@ -53,14 +53,15 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         .until(PATIENCE, "all agents to have fetched it", |counts| counts.contents >= settled.contents + all)
         .await?;
     let spent: Vec<f64> = cpu()?.into_iter().zip(before).map(|(after, before)| after - before).collect();
-    let (heard, fetched) = (swarm.since(begun, EventKind::Answered), swarm.since(begun, EventKind::Fetched));
+    let (answered, fetched) =
+        (swarm.since(begun, EventKind::Answered), swarm.since(begun, EventKind::Fetched));
     figures.add("fanout_p99_s", percentile(&fetched, 99)).at_most(2.0).note(format!(
         "answer and {bytes} bytes of content; CPU: broker {:.2} s, swarm {:.2} s, PostgreSQL {:.2} s",
         spent[0], spent[1], spent[2]
     ));
-    figures.add("fanout_answer_p99_s", percentile(&heard, 99)).note(format!(
-        "the half after {:.2} s; the submission was accepted after {accepted:.2} s",
-        percentile(&heard, 50)
+    figures.add("fanout_answer_p99_s", percentile(&answered, 99)).note(format!(
+        "median {:.2} s; the submission was accepted after {accepted:.2} s",
+        percentile(&answered, 50)
     ));
     let cpu_each = spent[0] / all as f64 * 1e6;
     figures.add("fanout_broker_micros_each", cpu_each).note("CPU of the broker for answer and content");

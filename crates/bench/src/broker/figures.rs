@@ -57,12 +57,12 @@ impl Figures {
         self.load[1] = load();
     }
 
-    /// The limit of open files.
+    /// Returns the limit of open files.
     pub fn files(&self) -> usize {
         usize::try_from(self.files).unwrap_or(usize::MAX)
     }
 
-    /// Adds a number and prints it at once, because a whole run takes long.
+    /// Adds a number and prints it at once, because a whole run takes a long time.
     pub fn add(&mut self, key: &str, measured: f64) -> Row<'_> {
         eprintln!("  {key} {measured:.4}");
         let key = key.to_owned();
@@ -91,7 +91,7 @@ impl Figures {
     #[must_use]
     pub fn to_table(&self) -> String {
         let mut table = format!(
-            "{} cores, {} files a process, load {:.1} → {:.1}\n{:<28} {:>12} {:>12} {:>10}\n",
+            "{} cores, {} files per process, load {:.1} → {:.1}\n{:<28} {:>12} {:>12} {:>10}\n",
             self.cores, self.files, self.load[0], self.load[1], "figure", "measured", "bare", "wanted"
         );
         for row in &self.rows {

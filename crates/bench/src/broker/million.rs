@@ -13,13 +13,13 @@ use crate::results::percentile;
 
 /// Agents that each stack targets and that report it.
 const SITE: usize = 100;
-/// Selectors that are previewed: of a fortieth, of a third, and of nearly all agents.
+/// Previewed selectors, which select a fortieth, a third, and nearly all agents.
 const PREVIEWS: [(&str, &str); 3] = [
     ("preview_few_p99_ms", "region%3Dr{}"),
     ("preview_third_p99_ms", "env%3Dprod,region!%3Dr{}"),
     ("preview_most_p99_ms", "tier%20notin%20(t{})"),
 ];
-/// Requests of each kind of page.
+/// The number of requests for each kind of page.
 const PAGES: usize = 100;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
@@ -78,8 +78,8 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
 }
 
 fn add_percentile(figures: &mut Figures, key: &str, seconds: &[f64], what: &str) {
-    let (most, half) = (percentile(seconds, 99) * 1e3, percentile(seconds, 50) * 1e3);
-    figures.add(key, most).note(format!("{what}; the half in {half:.1} ms"));
+    let (p99, median) = (percentile(seconds, 99) * 1e3, percentile(seconds, 50) * 1e3);
+    figures.add(key, p99).note(format!("{what}; median {median:.1} ms"));
 }
 
 /// Writes the rows directly into the tables, because filling them is not measured.
@@ -133,7 +133,7 @@ async fn fill(args: &BrokerArgs, environment: &Environment<'_>) -> Result<()> {
         sqlx::query(AssertSqlSafe(statement.clone()))
             .execute(&mut *connection)
             .await
-            .with_context(|| format!("fill the database: {statement}"))?;
+            .with_context(|| format!("cannot fill the database: {statement}"))?;
         let what: String = statement.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
         eprintln!("  {what} {:.1} s", begun.elapsed().as_secs_f64());
     }
@@ -160,12 +160,12 @@ async fn restart(args: &BrokerArgs, environment: &Environment<'_>, figures: &mut
     let rss = memory_bytes(pid, "VmRSS")?;
     figures
         .add("restart_rss_mib", rss / 1048576.0)
-        .note(format!("{:.0} bytes an agent", rss / args.fleet as f64));
+        .note(format!("{:.0} bytes per agent", rss / args.fleet as f64));
     figures.add("restart_peak_mib", memory_bytes(pid, "VmHWM")? / 1048576.0);
     Ok(())
 }
 
-/// Seconds of each of many requests, one after the other.
+/// Sends requests one after the other, and returns the seconds of each.
 async fn pages(environment: &Environment<'_>, path: impl Fn(usize) -> String) -> Result<Vec<f64>> {
     let mut seconds = Vec::with_capacity(PAGES);
     for number in 0..PAGES {

@@ -16,7 +16,7 @@ use super::environment::{Engine, Environment, PATIENCE, Statements};
 use super::figures::{Figures, median};
 use super::proc::cpu_seconds;
 
-/// Polls a second while statements are counted: enough that one statement more or less by the clock does not show.
+/// Polls per second while statements are counted: so many that single statements of timers do not matter.
 const POLLS: f64 = 3_000.0;
 /// Agents that share connections, as behind a proxy.
 const DIFFERENT: usize = 2_000;
@@ -40,7 +40,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         .add("sql_per_poll", ((busy.others - quiet.others) / busy.polls.max(1.0)).max(0.0))
         .at_most(0.001)
         .note(format!(
-            "{:.0} polls in {:.0} s; statements a second: {:.2} with them, {:.2} without; presence {:.2}",
+            "{:.0} polls in {:.0} s; statements per second: {:.2} with them, {:.2} without; presence {:.2}",
             busy.polls * args.turn.as_secs_f64(),
             args.turn.as_secs_f64(),
             busy.others,
@@ -57,7 +57,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     environment.linger(args).await
 }
 
-/// What happened a second.
+/// Rates per second.
 struct Rates {
     polls: f64,
     presence: f64,
@@ -90,23 +90,23 @@ async fn cpu(
 ) -> Result<()> {
     let identity = environment.authority.server(&environment.scratch, "bare", &[])?;
     let bare = Bare::start(&identity, environment.scratch.path()).await?;
-    let asked: Vec<NextRequest> = futures::stream::iter(&agents[..agents.len().min(DIFFERENT)])
+    let requests: Vec<NextRequest> = futures::stream::iter(&agents[..agents.len().min(DIFFERENT)])
         .map(|agent| environment.first_poll(agent))
         .buffer_unordered(8)
         .try_collect()
         .await?;
-    let asked: Arc<[NextRequest]> = asked.into();
+    let requests: Arc<[NextRequest]> = requests.into();
     let broker = environment.address()?;
     let dialer = Dialer::new(&environment.authorities(), Transport::Own, 1, 1)?;
-    let answer = dialer.connect(&broker, 0).await?.exchange(asked[0].clone()).await?;
-    let path = asked[0].uri().path().len() + "GET  HTTP/1.1".len();
+    let answer = dialer.connect(&broker, 0).await?.exchange(requests[0].clone()).await?;
+    let path = requests[0].uri().path().len() + "GET  HTTP/1.1".len();
     figures
-        .add("poll_bytes_in", head_bytes(asked[0].headers(), path))
+        .add("poll_bytes_in", head_bytes(requests[0].headers(), path))
         .note("of a request, before TLS, TCP and IP");
     let line = "HTTP/1.1 304 Not Modified".len();
     figures.add("poll_bytes_out", head_bytes(&answer.headers, line)).note("of its answer");
     let bare_broker = brokkr_swarm::Broker { address: bare.address, ..broker.clone() };
-    // The broker with a connection for each agent, as they have it; with connections that agents share; the counterpart.
+    // The broker with one connection per agent, the broker with shared connections, and the minimal server.
     let contestants = [(&broker, environment.pid()?, false), (&broker, environment.pid()?, true)];
     let contestants =
         contestants.into_iter().chain([(&bare_broker, bare.process.pid().unwrap_or_default(), true)]);
@@ -114,10 +114,10 @@ async fn cpu(
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..args.rounds {
         for (which, (address, pid, shared)) in contestants.clone().enumerate() {
-            let (asked, connections) = (Arc::clone(&asked), args.connections);
+            let (requests, connections) = (Arc::clone(&requests), args.connections);
             let next = move |connection: usize, count: u64| {
                 let turn = if shared { count as usize * connections } else { 0 };
-                asked[(connection + turn) % asked.len()].clone()
+                requests[(connection + turn) % requests.len()].clone()
             };
             let before = cpu_seconds(pid)?;
             let authorities = environment.authorities();
@@ -131,7 +131,10 @@ async fn cpu(
     let [own, shared, bare] = micros.map(median);
     let [own_rate, shared_rate, bare_rate] = rates.map(median);
     figures.add("poll_cpu_micros", own).bare(bare);
-    figures.add("poll_cpu_ratio", own / bare).at_most(1.25).note("of CPU a poll, 304 at once");
+    figures
+        .add("poll_cpu_ratio", own / bare)
+        .at_most(1.25)
+        .note("of CPU per poll, answered at once with 304");
     figures.add("polls_per_s", own_rate).bare(bare_rate).note("with the clients on the same cores");
     figures
         .add("poll_shared_cpu_ratio", shared / bare)
@@ -140,7 +143,7 @@ async fn cpu(
     Ok(())
 }
 
-/// As HTTP/1.1 writes it.
+/// Returns the bytes of a head in HTTP/1.1.
 fn head_bytes(headers: &HeaderMap, line: usize) -> f64 {
     let lines: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     (line + lines + 4) as f64

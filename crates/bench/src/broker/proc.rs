@@ -4,16 +4,16 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// Ticks a second in `/proc`, on every architecture that Linux has.
+/// Clock ticks per second in `/proc`, the same on every Linux architecture.
 const TICKS: f64 = 100.0;
 
-/// User and system time of a process, in seconds.
+/// Returns the user and system time of a process, in seconds.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let fields = stat(pid)?;
     Ok((fields(11)? + fields(12)?) / TICKS)
 }
 
-/// The same of a process and its children, those that have ended included.
+/// Returns the user and system time of a process and its children, including those that have ended.
 pub fn cpu_seconds_of_family(pid: u32) -> Result<f64> {
     let fields = stat(pid)?;
     let own: f64 = (fields(11)? + fields(12)? + fields(13)? + fields(14)?) / TICKS;
@@ -22,7 +22,7 @@ pub fn cpu_seconds_of_family(pid: u32) -> Result<f64> {
     Ok(own + children.filter_map(|child| cpu_seconds(child).ok()).sum::<f64>())
 }
 
-/// The fields after the name, which may contain anything; the first is the state.
+/// Returns the fields after the name, which may contain anything; the first is the state.
 fn stat(pid: u32) -> Result<impl Fn(usize) -> Result<f64>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the process is gone")?;
     let rest = text.rsplit_once(')').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
@@ -32,7 +32,7 @@ fn stat(pid: u32) -> Result<impl Fn(usize) -> Result<f64>> {
     })
 }
 
-/// A line of `/proc/PID/status`, which are in KiB, as bytes.
+/// Returns a line of `/proc/PID/status`, where values are in KiB, in bytes.
 pub fn memory_bytes(pid: u32, line: &str) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));

@@ -54,12 +54,12 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
             .bare(bare_wal)
             .note("write-ahead log of one report");
         let row = figures.add(&format!("{name}_ratio"), broker / bare);
-        row.at_least(0.5).note(format!("batches of {batch}, each an agent's, each a transaction"));
+        row.at_least(0.5).note(format!("batches of {batch}, each from one agent and in one transaction"));
     }
     environment.linger(args).await
 }
 
-/// Makes batches of reports, no two of which say the same.
+/// Makes batches of reports; no two reports are the same.
 struct Maker {
     stacks: Vec<(StackId, SequenceId)>,
     clock: AtomicI64,
@@ -103,12 +103,12 @@ async fn through_the_broker(
     let signed =
         agents.iter().map(|agent| Ok((agent.agent, agent.assertion(environment.installation, now)?.0)));
     let signed: Vec<(AgentId, String)> = signed.collect::<Result<_>>()?;
-    let (maker, place) = (Arc::clone(maker), broker.clone());
+    let (maker, address) = (Arc::clone(maker), broker.clone());
     let next = move |connection: usize, _| {
         let (agent, assertion) = &signed[connection];
-        let ask = Endpoint { broker: &place, transport: Transport::Own, agent: *agent, assertion };
+        let endpoint = Endpoint { broker: &address, transport: Transport::Own, agent: *agent, assertion };
         let write = Write::reports(&ReportBatch { reports: maker.batch(*agent) });
-        ask.write(&write).unwrap_or_default()
+        endpoint.write(&write).unwrap_or_default()
     };
     closed_loop(&broker, &environment.authorities(), args.connections, args.turn, StatusCode::OK, next).await
 }
@@ -139,7 +139,7 @@ async fn bare(
     Ok(Done { answers, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// The rows of a batch: its idempotency key with the result, the events, the last word about each stack.
+/// The rows of a batch: its idempotency key with the result, the events, and the status of each stack.
 async fn transaction(pool: &PgPool, agent: AgentId, reports: &[Report]) -> Result<()> {
     let ids: Vec<Uuid> = reports.iter().map(|report| report.id.0).collect();
     let stacks: Vec<Uuid> = reports.iter().map(|report| report.stack_id.0).collect();

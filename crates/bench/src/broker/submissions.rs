@@ -43,7 +43,10 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
         let [broker, bare] = rates.map(median);
         let [broker_wal, bare_wal] = wals.map(median);
         figures.add(&format!("{name}_per_s"), broker).bare(bare);
-        figures.add(&format!("{name}_wal_bytes"), broker_wal).bare(bare_wal).note("write-ahead log of one");
+        figures
+            .add(&format!("{name}_wal_bytes"), broker_wal)
+            .bare(bare_wal)
+            .note("write-ahead log of one submission");
         let key = if count == 1 { "submit_ratio_1" } else { "submit_ratio" };
         figures.add(key, broker / bare).at_least(0.5).note(format!(
             "{count} stacks, {} bytes, {} connections to the database",

@@ -13,7 +13,7 @@ use crate::results::percentile;
 
 /// Files of a process that are not connections of agents.
 const OTHER_FILES: usize = 500;
-/// Agents on one connection, of those for whom there are no files left; the broker allows 64 requests at once.
+/// Agents per connection, for agents beyond the limit of open files; the broker allows 64 concurrent requests.
 const SHARED: usize = 40;
 /// Long enough for a woken agent to poll again.
 const ECHO: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     let connected = begun.elapsed().as_secs_f64();
     let after = memory_bytes(pid, "VmRSS")?;
     figures.add("waiting_bytes_per_agent", (after - before) / own as f64).at_most(20_480.0).note(format!(
-        "{own} agents on TLS connections of their own; {:.0} MiB before, {:.0} MiB after",
+        "{own} agents on separate TLS connections; {:.0} MiB before, {:.0} MiB after",
         before / 1048576.0,
         after / 1048576.0
     ));
@@ -97,8 +97,8 @@ async fn wake(
     let few = total(herds);
     let woken = (few.changed - before.changed) + (few.not_modified - before.not_modified);
     figures.add("woken_by_a_change_for_10", woken as f64).at_most(count.min(10) as f64);
-    let heard = answered(herds, begun);
-    figures.add("wake_10_p99_s", percentile(&heard, 99));
+    let times = answered(herds, begun);
+    figures.add("wake_10_p99_s", percentile(&times, 99));
 
     let begun = Instant::now();
     environment.submit("all", YAML.replace("NAME", "all-2")).await?;
@@ -108,12 +108,12 @@ async fn wake(
         anyhow::ensure!(begun.elapsed() < PATIENCE, "not all were woken: {:?}", total(herds));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let heard = answered(herds, begun);
-    let last = heard.iter().copied().fold(0.0, f64::max);
+    let times = answered(herds, begun);
+    let last = times.iter().copied().fold(0.0, f64::max);
     let note = format!(
-        "{count} agents; the first after {:.2} s, the half after {:.2} s; accepted after {accepted:.2} s",
-        heard.iter().copied().fold(f64::MAX, f64::min),
-        percentile(&heard, 50)
+        "{count} agents; the first after {:.2} s, median {:.2} s; accepted after {accepted:.2} s",
+        times.iter().copied().fold(f64::MAX, f64::min),
+        percentile(&times, 50)
     );
     figures.add("wake_all_s", last).note(note);
     Ok(())

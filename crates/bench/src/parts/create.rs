@@ -50,7 +50,7 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
     let flux = if args.no_flux { None } else { Some(Flux::locate()?) };
     for round in 0..args.rounds {
         let mut order = Contestant::ALL;
-        // The order rotates.
+        // Each round begins with another program.
         order.rotate_left(round % Contestant::ALL.len());
         for contestant in order {
             let prefix = format!("bench-{}-{round}", contestant.name());
@@ -131,10 +131,10 @@ impl Turn<'_> {
     async fn leave_alone(&self, results: &mut Results) -> Result<()> {
         let mark = self.environment.cluster.audit().mark()?;
         tokio::time::sleep(self.args.quiet).await;
-        let asked = self.environment.requests_since(mark)?;
-        results.add("noop_requests", asked.len() as f64);
+        let requests = self.environment.requests_since(mark)?;
+        results.add("noop_requests", requests.len() as f64);
         let what: BTreeSet<String> =
-            asked.iter().map(|request| format!("{} {}", request.verb, request.resource)).collect();
+            requests.iter().map(|request| format!("{} {}", request.verb, request.resource)).collect();
         let what: Vec<String> = what.into_iter().collect();
         results.note("noop_requests", format!("in {:?} {}", self.args.quiet, what.join(", ")));
         Ok(())
@@ -145,14 +145,14 @@ impl Turn<'_> {
         let submission = self.environment.submit(&self.prefix, changed.yaml()).await?;
         let (seconds, hops) = self.environment.applied(&self.prefix, &submission).await?;
         results.add("change_s", seconds);
-        let asked = self.environment.requests_since(submission.mark)?;
-        if let Some(last) = last_effective(&asked, &changed, &submission) {
+        let requests = self.environment.requests_since(submission.mark)?;
+        if let Some(last) = last_effective(&requests, &changed, &submission) {
             results.add("change_effective_s", last.duration_since(submission.at).as_secs_f64());
         }
         let of_stack = |request: &&Request| {
             request.namespace.starts_with(&self.prefix) || request.name.starts_with(&self.prefix)
         };
-        let (writes, dry_runs): (Vec<_>, Vec<_>) = asked
+        let (writes, dry_runs): (Vec<_>, Vec<_>) = requests
             .iter()
             .filter(of_stack)
             .filter(|request| request.verb == "patch")
@@ -160,15 +160,15 @@ impl Turn<'_> {
         results.add("change_writes", writes.len() as f64 / changed.objects.len() as f64);
         results.note("change_writes", format!("{} of {} objects", writes.len(), changed.objects.len()));
         results.add("change_dryruns", dry_runs.len() as f64);
-        timeline::add(results, "change", &submission, &hops, &asked);
+        timeline::add(results, "change", &submission, &hops, &requests);
         self.environment.wait_until_idle().await
     }
 }
 
-/// Returns the time of the last first write to each changed object since the submission.
-fn last_effective(asked: &[Request], workload: &Workload, submission: &Submission) -> Option<Timestamp> {
+/// Returns when the last changed object got its first write after the submission.
+fn last_effective(requests: &[Request], workload: &Workload, submission: &Submission) -> Option<Timestamp> {
     let first_write = |namespace: &str, name: &str| {
-        asked
+        requests
             .iter()
             .filter(|request| request.is_write() && request.code < 300 && request.reached > submission.at)
             .filter(|request| request.namespace == namespace && request.name == name)

@@ -76,7 +76,7 @@ async fn disturb(environment: &Environment, space: &str, number: usize, objects:
         let wrong = json!({"data": {"revision": format!("wrong-{number}")}});
         maps.patch(&name, &PatchParams::default(), &Patch::Merge(wrong)).await?;
     }
-    eventually(PATIENCE, &format!("{space}/{name} to be put back"), async || {
+    eventually(PATIENCE, &format!("{space}/{name} to be repaired"), async || {
         match maps.get_opt(&name).await {
             Ok(Some(map)) if is_right(&map) => Attempt::Done(()),
             other => Attempt::NotYet(format!("{other:?}")),

@@ -47,14 +47,14 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
     results.add("idle_watches", of("watch"));
     results.add("idle_reads", of("get") + of("list"));
     results.add("idle_patches", of("patch"));
-    results.note("idle_patches", "by the sweep, which applies what is there: nothing may move by it");
+    results.note("idle_patches", "by the sweep, which applies every object again and must change none");
     results.add("idle_other", requests.len() as f64 - of("watch") - of("get") - of("list") - of("patch"));
     results.add("idle_rss_mib_before", before);
     results.add("idle_rss_mib_after", after);
     environment.remove(STACK, STACK).await
 }
 
-/// Older agents have no sweep to set.
+/// Returns whether the agent has this option; older ones do not.
 async fn knows_sweep() -> Result<bool> {
     let help = Launch::new("brokkr-agent", program("brokkr-agent")?).args(["run", "--help"]);
     Ok(run_program(help, PATIENCE).await?.ok()?.stdout.contains(SWEEP[0]))

@@ -88,7 +88,7 @@ async fn restart_with_drift(
     environment.agent.start()?;
     for object in workloads.iter().filter_map(probe) {
         let maps = maps(environment, object);
-        eventually(PATIENCE, "what was changed meanwhile to be put back", async || {
+        eventually(PATIENCE, "the changed object to be repaired", async || {
             let map = maps.get(&object.name).await.ok().and_then(|map| map.data);
             let revision = map.and_then(|data| data.get("revision").cloned());
             if revision.as_deref() == Some("1") {
@@ -111,7 +111,7 @@ fn is_patch_of_stack(request: &&Request) -> bool {
     request.verb == "patch" && request.group != "brokkr.io" && request.namespace != "brokkr-system"
 }
 
-/// The last ConfigMap of a stack.
+/// Returns the last ConfigMap of a stack.
 fn probe(workload: &Workload) -> Option<&Object> {
     workload.objects.iter().rev().find(|object| object.body["kind"] == "ConfigMap")
 }

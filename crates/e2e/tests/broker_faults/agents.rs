@@ -17,7 +17,7 @@ use brokkr_client::{
 use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder, ServedState, View};
 use tokio_util::sync::CancellationToken;
 
-const WAIT: Duration = Duration::from_secs(2);
+const POLL_WAIT: Duration = Duration::from_secs(2);
 
 /// One agent, as both replicas know it.
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl FakeAgent {
             }
             Poll::HoldsWanted => {
                 self.report_holds(replica).await?;
-                bail!("it wanted to know what is held")
+                bail!("the replica requested the held stacks")
             }
             other => bail!("{other:?}"),
         }
@@ -104,7 +104,7 @@ impl FakeAgent {
         let mut reported: HashMap<StackId, SequenceId> = HashMap::new();
         let mut replica = first % self.clients.len();
         while !stop.is_cancelled() {
-            let ask = self.ask(position, etag.clone(), WAIT);
+            let ask = self.ask(position, etag.clone(), POLL_WAIT);
             let polled = tokio::select! {
                 polled = self.poll(replica, &ask) => polled,
                 () = stop.cancelled() => break,
@@ -130,7 +130,7 @@ impl FakeAgent {
         Ok(())
     }
 
-    /// Reports until the report is acknowledged; sometimes once more, as an agent that lost the acknowledgement.
+    /// Reports until it is acknowledged; sometimes once more, like an agent that lost the acknowledgement.
     async fn report(&self, first: usize, stacks: &[(StackId, SequenceId)]) {
         if stacks.is_empty() {
             return;

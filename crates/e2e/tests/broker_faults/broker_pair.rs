@@ -23,8 +23,9 @@ use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 const WRITERS: usize = 3;
 const AGENTS: [(&str, &str); 4] = [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")];
 
-/// There is a webhook for all events, at an address where nothing listens: only the stored messages matter here.
-const ALWAYS: &[&str] = &[
+/// Arguments of every replica. They allow a webhook at an address where nothing listens: only the stored messages
+/// matter here.
+const COMMON_ARGUMENTS: &[&str] = &[
     "--drain-grace=0s",
     "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
     "--webhook-networks=127.0.0.0/8",
@@ -83,7 +84,7 @@ impl BrokerPair {
         let port = postgres.facts().port;
         let proxies = [PgProxy::in_front_of(port).await?, PgProxy::in_front_of(port).await?];
         let urls = proxies.each_ref().map(|proxy| proxy.url(database.name()));
-        let arguments = [ALWAYS, setup.arguments].concat();
+        let arguments = [COMMON_ARGUMENTS, setup.arguments].concat();
         let start = |url| Broker::start(url, &authority, ShowLog::Always, &arguments);
         let (one, two) = tokio::try_join!(start(&urls[0]), start(&urls[1]))?;
         let replicas = [one, two];
@@ -95,7 +96,7 @@ impl BrokerPair {
                     .ca_pem(authority.pem())
                     .credential(Credential::Token(token.clone().into()))
                     .build()
-                    .context("a client")
+                    .context("cannot build a client")
             })
             .collect::<Result<Vec<_>>>()?;
         let caller = Caller {
@@ -106,7 +107,7 @@ impl BrokerPair {
         };
         let hook = serde_json::json!({ "name": "everything", "url": "http://127.0.0.1:9/" });
         let answer = caller.request(0, reqwest::Method::POST, "webhooks").json(&hook).send().await?;
-        ensure!(answer.status().is_success(), "a webhook: {}", answer.text().await?);
+        ensure!(answer.status().is_success(), "cannot create the webhook: {}", answer.text().await?);
         let mut agents = Vec::new();
         for (name, group) in AGENTS {
             agents.push(FakeAgent::join(&admins, name, group, Arc::clone(&recorder)).await?);
@@ -217,7 +218,7 @@ impl BrokerPair {
         .await
     }
 
-    /// Counts attempts with an unknown outcome and this text.
+    /// Counts the attempts with an unknown outcome that contains this text.
     pub fn unknown_outcomes(&self, part: &str) -> usize {
         (0..2).map(|replica| self.unknown_outcomes_at(replica, part)).sum()
     }
@@ -244,7 +245,7 @@ impl BrokerPair {
         for _ in 0..writers {
             let ended = tokio::time::timeout(WAIT_TIMEOUT, self.load.join_next()).await;
             let ended = ended.context("not every client has learned the outcome of its change")?;
-            ended.context("a writer")???;
+            ended.context("a writer is missing")???;
         }
         self.wait_until_consistent().await?;
         self.stop_agents.cancel();
@@ -279,14 +280,14 @@ impl BrokerPair {
 
     /// S20: waits until every entry of the audit log is in the chain, and verifies the chain.
     async fn wait_until_audit_chained(&self) -> Result<()> {
-        let mut beside = self.connect_directly().await?;
+        let mut direct = self.connect_directly().await?;
         eventually(WAIT_TIMEOUT, "the whole audit log to be chained", async || {
             let left: i64 = sqlx::query_scalar(
                 "SELECT count(*) FROM audit a WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.audit_id = a.id)",
             )
-            .fetch_one(&mut beside)
+            .fetch_one(&mut direct)
             .await?;
-            ensure!(left == 0, "{left} entries are in no link");
+            ensure!(left == 0, "{left} entries are not in the chain");
             Ok(())
         })
         .await?;
@@ -297,9 +298,9 @@ impl BrokerPair {
 
     /// Waits until every replica serves every agent the state of the database.
     pub async fn wait_until_consistent(&self) -> Result<()> {
-        let mut beside = self.connect_directly().await?;
+        let mut direct = self.connect_directly().await?;
         eventually(WAIT_TIMEOUT, "every replica to serve every agent its stacks", async || {
-            let truth = Truth::read(&mut beside).await?;
+            let truth = Truth::read(&mut direct).await?;
             for agent in &self.agents {
                 let wanted = truth.wanted(agent.id);
                 for replica in 0..self.replicas.len() {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// A request without a response in this time has an unknown outcome.
-const ANSWER_WITHIN: Duration = Duration::from_secs(8);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Stacks that all writers share.
 pub const STACKS: [&str; 4] = ["web", "shop", "mail", "base"];
 
@@ -35,17 +35,17 @@ pub struct Caller {
 #[derive(Clone, Debug)]
 pub struct ChangeRequest {
     pub key: String,
-    /// A text that only its contents contain; empty if it has none.
+    /// A text that occurs only in its contents; empty if it has no contents.
     pub mark: String,
-    ask: Change,
+    recorded: Change,
     method: Method,
     path: String,
     body: Vec<u8>,
 }
 
 impl ChangeRequest {
-    fn new(ask: Change, method: Method, path: String, body: Vec<u8>) -> Self {
-        Self { key: unique("key"), mark: String::new(), ask, method, path, body }
+    fn new(recorded: Change, method: Method, path: String, body: Vec<u8>) -> Self {
+        Self { key: unique("key"), mark: String::new(), recorded, method, path, body }
     }
 
     /// Returns a submission with unique contents of about this many bytes.
@@ -58,9 +58,9 @@ impl ChangeRequest {
         let yaml = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {mark}\n  namespace: default\ndata:\n  filling: \"{filling}\"\n"
         );
-        let ask = Change::Submit { stack: stack.into(), content: Checksum::of(yaml.as_bytes()) };
+        let recorded = Change::Submit { stack: stack.into(), content: Checksum::of(yaml.as_bytes()) };
         let path = format!("stacks/{stack}/deployment-objects");
-        Self { mark, ..Self::new(ask, Method::POST, path, yaml.into_bytes()) }
+        Self { mark, ..Self::new(recorded, Method::POST, path, yaml.into_bytes()) }
     }
 
     pub fn roll_back(stack: &str) -> Self {
@@ -72,13 +72,13 @@ impl ChangeRequest {
     pub fn target(stack: &str, selectors: &[&str]) -> Self {
         let body = json!({ "selectors": selectors }).to_string().into_bytes();
         let selectors = selectors.iter().map(|text| (*text).to_owned()).collect();
-        let ask = Change::Target { stack: stack.into(), selectors };
-        Self::new(ask, Method::PUT, format!("stacks/{stack}/targets"), body)
+        let recorded = Change::Target { stack: stack.into(), selectors };
+        Self::new(recorded, Method::PUT, format!("stacks/{stack}/targets"), body)
     }
 
     pub fn delete(stack: &str) -> Self {
-        let ask = Change::Delete { stack: stack.into() };
-        Self::new(ask, Method::DELETE, format!("stacks/{stack}"), Vec::new())
+        let recorded = Change::Delete { stack: stack.into() };
+        Self::new(recorded, Method::DELETE, format!("stacks/{stack}"), Vec::new())
     }
 
     pub fn body(&self) -> &[u8] {
@@ -87,7 +87,7 @@ impl ChangeRequest {
 
     /// Parses the response to this change.
     fn acknowledgement(&self, body: &[u8]) -> Result<Acknowledgement> {
-        if matches!(self.ask, Change::Target { .. }) {
+        if matches!(self.recorded, Change::Target { .. }) {
             let stack: Stack = serde_json::from_slice(body)?;
             return Ok(Acknowledgement::Targets { stack: stack.id });
         }
@@ -104,7 +104,7 @@ impl Caller {
         } else {
             format!("{}/api/v1/{path}", self.base[replica])
         };
-        self.http[replica].request(method, url).bearer_auth(&self.token).timeout(ANSWER_WITHIN)
+        self.http[replica].request(method, url).bearer_auth(&self.token).timeout(RESPONSE_TIMEOUT)
     }
 
     pub async fn get(&self, replica: usize, path: &str) -> Result<(u16, Value)> {
@@ -123,7 +123,7 @@ impl Caller {
             match answer.map(|answer| answer.status()) {
                 Ok(status) if status.is_success() => break,
                 Ok(status) if status.is_client_error() && status != 429 => {
-                    anyhow::bail!("cannot make the stack {stack}: {status}")
+                    anyhow::bail!("cannot create the stack {stack}: {status}")
                 }
                 _ => tokio::time::sleep(Duration::from_millis(200)).await,
             }
@@ -153,17 +153,17 @@ impl Caller {
                 Err(error) => Outcome::Unknown(format!("{status}, unreadable: {error}")),
             },
             Ok((status, body)) => {
-                let said = format!("{status}: {}", String::from_utf8_lossy(&body));
+                let text = format!("{status}: {}", String::from_utf8_lossy(&body));
                 // After an overload error the same request may succeed later.
-                let for_good = status.is_client_error() && status != 429 && status != 408;
-                if for_good { Outcome::Refused(said) } else { Outcome::Unknown(said) }
+                let is_permanent = status.is_client_error() && status != 429 && status != 408;
+                if is_permanent { Outcome::Refused(text) } else { Outcome::Unknown(text) }
             }
         }
     }
 
     /// Repeats a change until its outcome is known, and returns the outcome.
     pub async fn send_until_known(&self, first: usize, change: ChangeRequest) -> Outcome {
-        let operation = self.recorder.begin(&change.key, change.ask.clone());
+        let operation = self.recorder.begin(&change.key, change.recorded.clone());
         let mut replica = first % self.base.len();
         loop {
             let began = self.recorder.now();

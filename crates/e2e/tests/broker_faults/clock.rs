@@ -20,7 +20,7 @@ async fn row_18_clocks_ten_minutes_off_reject_no_agent_and_change_no_order() -> 
         let date_time = jiff::fmt::rfc2822::parse(date)?.timestamp();
         let off = date_time.as_second() - jiff::Timestamp::now().as_second();
         ensure!((off - shift).abs() < 60, "replica {replica} is {off} s off: the shift had no effect");
-        ensure!(answer.status() == 200, "a token is judged by the database's clock");
+        ensure!(answer.status() == 200, "a token's expiry is checked against the database's clock");
     }
     pair.start_load().await?;
     pair.wait_for_progress_within(rounds(15, 100), crate::WAIT_TIMEOUT).await?;

@@ -37,7 +37,7 @@ async fn row_05_a_long_transaction_delays_the_outbox_and_nothing_is_skipped() ->
         }
     }
     open.commit().await?;
-    eventually(RECOVERY_TIMEOUT, "agents to hear again", async || {
+    eventually(RECOVERY_TIMEOUT, "agents to be served again", async || {
         pair.recorder.snapshot().served.len() > before
     })
     .await?;
@@ -97,11 +97,11 @@ async fn row_07_a_restarted_or_crashed_server_loses_nothing_and_polls_are_answer
 async fn row_10_a_read_only_database_refuses_writes_answers_reads_and_recovers_by_itself() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
-    let mut beside = pair.connect_directly().await?;
-    sqlx::query("SET default_transaction_read_only = off").execute(&mut beside).await?;
-    set_and_reload(&mut beside, "ALTER SYSTEM SET default_transaction_read_only = on").await?;
+    let mut direct = pair.connect_directly().await?;
+    sqlx::query("SET default_transaction_read_only = off").execute(&mut direct).await?;
+    set_and_reload(&mut direct, "ALTER SYSTEM SET default_transaction_read_only = on").await?;
     refused_and_readable(&pair).await?;
-    set_and_reload(&mut beside, "ALTER SYSTEM RESET default_transaction_read_only").await?;
+    set_and_reload(&mut direct, "ALTER SYSTEM RESET default_transaction_read_only").await?;
     pair.wait_for_progress(3).await?;
     pair.finish().await
 }
@@ -115,13 +115,13 @@ async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself(
     };
     let setup = Setup { bytes: 30_000, ..Setup::default() };
     let mut pair = BrokerPair::start_with(setup, async |_, database| {
-        let mut beside = PgConnection::connect(&database.url().replace(database.name(), "postgres")).await?;
-        let place = disk.tablespace()?;
+        let mut direct = PgConnection::connect(&database.url().replace(database.name(), "postgres")).await?;
+        let location = disk.tablespace()?;
         for statement in [
-            format!("CREATE TABLESPACE small LOCATION '{place}'"),
+            format!("CREATE TABLESPACE small LOCATION '{location}'"),
             format!("ALTER DATABASE {} SET TABLESPACE small", database.name()),
         ] {
-            sqlx::query(AssertSqlSafe(statement)).execute(&mut beside).await?;
+            sqlx::query(AssertSqlSafe(statement)).execute(&mut direct).await?;
         }
         Ok(())
     })
@@ -135,7 +135,7 @@ async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself(
         pair.wait_for_progress(3).await?;
     }
     pair.finish().await
-    // The server ends before its disk does.
+    // The server is dropped before its disk.
 }
 
 /// Requires that writes get 503 at both replicas, and that reads and polls succeed.
@@ -155,7 +155,7 @@ async fn refused_and_readable(pair: &BrokerPair) -> Result<()> {
     assert_eq!(
         pair.unknown_outcomes("500 Internal"),
         0,
-        "a database that cannot write is no error of the broker's own"
+        "a database that refuses writes is not an internal error of the broker"
     );
     Ok(())
 }
@@ -185,12 +185,12 @@ impl SmallDisk {
 
     /// Creates a folder on it that belongs to PostgreSQL's user.
     fn tablespace(&self) -> Result<String> {
-        let place = self.folder.join("tablespace");
-        fs::create_dir_all(&place)?;
+        let location = self.folder.join("tablespace");
+        fs::create_dir_all(&location)?;
         if let Some(user) = User::from_name("postgres")? {
-            chown(&place, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+            chown(&location, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
         }
-        Ok(place.to_string_lossy().into_owned())
+        Ok(location.to_string_lossy().into_owned())
     }
 
     fn ballast(&self) -> std::path::PathBuf {
@@ -229,8 +229,8 @@ async fn row_11_with_every_connection_busy_requests_fail_soon_and_polls_are_answ
     let setup = Setup { arguments: &["--database-connections=4"], ..Setup::default() };
     let mut pair = BrokerPair::start_with(setup, async |_, _| Ok(())).await?;
     pair.start_load().await?;
-    let mut beside = pair.connect_directly().await?;
-    let mut lock = beside.begin().await?;
+    let mut direct = pair.connect_directly().await?;
+    let mut lock = direct.begin().await?;
     sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
     let slow: Vec<_> = (0..10)
         .map(|number| {
@@ -241,7 +241,7 @@ async fn row_11_with_every_connection_busy_requests_fail_soon_and_polls_are_answ
         })
         .collect();
     let started = Instant::now();
-    let mut shed = 0;
+    let mut not_ready = 0;
     while started.elapsed() < Duration::from_secs(rounds(6, 20) as u64) {
         for replica in 0..2 {
             let agent = &pair.agents[replica];
@@ -257,11 +257,11 @@ async fn row_11_with_every_connection_busy_requests_fail_soon_and_polls_are_answ
                 "{alive} {:?}",
                 asked.elapsed()
             );
-            shed += usize::from(status == 503);
+            not_ready += usize::from(status == 503);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    println!("readiness said no {shed} times");
+    println!("not ready {not_ready} times");
     assert!(pair.unknown_outcomes("503") > 0, "without a connection the response is 503");
     lock.rollback().await?;
     for one in slow {
@@ -279,7 +279,7 @@ async fn row_14_an_outbox_reader_that_loses_its_connection_repeatedly_misses_not
         pair.proxies[round % 2].cut_all();
         pair.wait_for_progress_at((round + 1) % 2, 2).await?;
     }
-    // One of them cannot reach the database for a while, without any error.
+    // One replica cannot reach the database for a while.
     pair.proxies[1].set_link(brokkr_testkit::pgproxy::Link::Refusing);
     pair.proxies[1].cut_all();
     pair.wait_for_progress_at(0, 10).await?;

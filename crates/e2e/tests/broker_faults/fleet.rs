@@ -1,5 +1,5 @@
-//! Rows 17, 45 and 46: a replica with a silent database connection, a fleet that reconnects at once, keys that are revoked or
-//! rotated while an agent waits with them.
+//! Rows 17, 45 and 46: a replica with a silent database connection, a fleet that reconnects all at once, keys that are revoked
+//! or rotated while an agent polls with them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn row_17_a_replica_with_a_silent_database_reports_it_and_recovers() -> Re
         let polled = agent.poll(0, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
         ensure!(matches!(polled, Poll::Changed { .. }), "from memory: {polled:?}");
         pair.proxies[0].heal();
-        // Connections of that time stay silent for ever and have to be closed.
+        // Connections that were open during the blackhole stay silent for ever and have to be closed.
         pair.wait_until_ready(0, WAIT_TIMEOUT).await?;
         pair.wait_for_progress(3).await?;
     }
@@ -61,12 +61,12 @@ async fn row_45_a_fleet_that_reconnects_at_once_is_served_and_disturbs_no_other_
     let failures: usize = served.iter().map(|(failures, _)| failures).sum();
     println!("{count} agents served within {:?}, {failures} failed attempts", started.elapsed());
     ensure!(failures <= count, "an error storm: {failures} failures of {count} agents");
-    ensure!(served.iter().all(|(_, spread)| spread.is_some()), "every answer tells how far to spread");
+    ensure!(served.iter().all(|(_, spread)| spread.is_some()), "every answer says how far to spread polls");
     pair.wait_for_progress(5).await?;
     pair.finish().await
 }
 
-/// Agents with a connection each.
+/// Returns agents with a separate connection each.
 async fn herd(pair: &BrokerPair, count: usize) -> Result<Vec<FakeAgent>> {
     let mut herd = Vec::with_capacity(count);
     for number in 0..count {
@@ -95,7 +95,7 @@ async fn revoked(pair: &BrokerPair, round: usize) -> Result<()> {
     let (here, there) = (round % 2, (round + 1) % 2);
     let agent = FakeAgent::join(&pair.admins, &format!("leaver-{round}"), "none", Arc::default()).await?;
     let Poll::Changed { etag, position, .. } =
-        eventually(RECOVERY_TIMEOUT, "both replicas to know it", async || {
+        eventually(RECOVERY_TIMEOUT, "the other replica to know the agent", async || {
             match agent.poll(there, &agent.ask(Position::default(), None, Duration::ZERO)).await {
                 Ok(poll @ Poll::Changed { .. }) => Some(poll),
                 _ => None,
@@ -103,7 +103,7 @@ async fn revoked(pair: &BrokerPair, round: usize) -> Result<()> {
         })
         .await?
     else {
-        anyhow::bail!("an answer")
+        anyhow::bail!("the poll got no state")
     };
     let waiting = tokio::spawn({
         let (agent, ask) = (agent.clone(), agent.ask(position, Some(etag), Duration::from_secs(60)));
@@ -118,7 +118,7 @@ async fn revoked(pair: &BrokerPair, round: usize) -> Result<()> {
     };
     ensure!(
         ended.as_ref().is_ok_and(|ended| ended.as_ref().is_ok_and(&refused)),
-        "S16: it waits on: {ended:?}"
+        "S16: the poll was not refused: {ended:?}"
     );
     for replica in 0..2 {
         let polled = agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await;
@@ -133,19 +133,21 @@ async fn rotated(pair: &BrokerPair, round: usize) -> Result<()> {
     let agent = FakeAgent::join(&pair.admins, &format!("changer-{round}"), "none", Arc::default()).await?;
     let key = AgentKey::generate()?;
     let wanted = RotateKey { public_key: key.public_key_base64url() };
-    eventually(RECOVERY_TIMEOUT, "the replica to know it", async || {
+    eventually(RECOVERY_TIMEOUT, "the replica to know the agent", async || {
         agent.poll(here, &agent.ask(Position::default(), None, Duration::ZERO)).await
     })
     .await?;
     let lost = pair.proxies[here].when(Matcher::commit_of("old_public_key").nth(1), When::After, Fault::Cut);
     let first = agent.clients[here].rotate_key(agent.id, &wanted).await;
-    ensure!(first.is_err() && lost.hits() == 1, "the answer was to be lost: {first:?}");
+    ensure!(first.is_err() && lost.hits() == 1, "the response should have been lost: {first:?}");
     let changed = agent.with_key(&pair.admins, key);
     for replica in [here, there] {
         for (which, agent) in [("old", &agent), ("new", &changed)] {
-            eventually(RECOVERY_TIMEOUT, &format!("replica {replica} to take the {which} key"), async || {
-                agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await
-            })
+            eventually(
+                RECOVERY_TIMEOUT,
+                &format!("replica {replica} to accept the {which} key"),
+                async || agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await,
+            )
             .await?;
         }
     }
@@ -155,7 +157,7 @@ async fn rotated(pair: &BrokerPair, round: usize) -> Result<()> {
 }
 
 impl BrokerPair {
-    /// A client of each replica with connections of its own.
+    /// Returns a client for each replica, with separate connections.
     pub fn clients(&self, credential: &Credential) -> Result<Vec<Client>> {
         let build = |replica: &brokkr_testkit::Broker| {
             let pem = std::fs::read(replica.authority_file())?;

@@ -26,7 +26,7 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
         .credential(Credential::Agent(agent.identity.clone()))
         .build()?;
     let Poll::Changed { position, .. } = client.target_state(agent.id, &ask).await? else {
-        anyhow::bail!("the truth is taken")
+        anyhow::bail!("a correct response must be accepted")
     };
     let foreign = Bytes::from(other_answer(&pair, other.id).await?);
     let endless = Bytes::from(vec![b' '; 70 * 1024 * 1024]);
@@ -40,7 +40,7 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     for (what, lie) in lies {
         let rule = liar.when(Matcher::path("target-state"), lie);
         let response = client.target_state(agent.id, &ask).await;
-        ensure!(response.is_err(), "S2, S8: an answer that is {what} was taken: {response:?}");
+        ensure!(response.is_err(), "S2, S8: an answer that is {what} was accepted: {response:?}");
         rule.release();
     }
     liar.heal();
@@ -48,7 +48,7 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     // An agent that is ahead of the database gets nothing older: the broker goes on hold until an operator raises the
     // epoch.
     let future = Position { horizon: position.horizon + 1_000_000, ..position };
-    eventually(WAIT_TIMEOUT, "an agent from the future to be held", async || {
+    eventually(WAIT_TIMEOUT, "an agent that is ahead to be put on hold", async || {
         let response = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
         assert!(!matches!(response, Ok(Poll::Changed { .. })), "S2: {response:?}");
         if matches!(response, Ok(Poll::Held { .. })) {
@@ -69,7 +69,7 @@ async fn other_answer(pair: &BrokerPair, other: brokkr_api::AgentId) -> Result<V
     Ok(answer.bytes().await.context("the answer of another agent")?.to_vec())
 }
 
-/// One digit of a sequence id or checksum becomes another.
+/// Changes one digit of a sequence id or checksum.
 fn flipped(body: &Bytes) -> Bytes {
     let mut bytes = body.to_vec();
     if let Some(digit) = bytes.iter_mut().rev().find(|byte| byte.is_ascii_digit()) {

@@ -1,10 +1,10 @@
-//! The broker's fault matrix: rows 1 to 18 and 45 to 50, on two replicas with their own PostgreSQL with fsync, and a proxy in
-//! front of each database connection that recognizes statements.
+//! The broker's fault matrix: rows 1 to 18 and 45 to 50, on two replicas that share a PostgreSQL with fsync. A proxy
+//! between each replica and the database recognizes statements.
 //!
 //! A row starts a load (writers and agents at both replicas), injects its fault, heals, requires progress of both replicas
-//! within a deadline, and ends with `finish`: every client knows its outcome, every replica serves every agent the same, and the
-//! history of every call is consistent with the database.
-//! `BROKKR_FAULTS=all` runs each row in full; without it, rows take fewer rounds.
+//! within a deadline, and ends with `finish`: every client knows its outcome, every replica serves every agent the same state, and
+//! the history of every call is consistent with the database.
+//! `BROKKR_FAULTS=all` runs each row in full; without it, rows run fewer rounds.
 
 mod agents;
 mod broker_pair;

@@ -1,7 +1,7 @@
 //! Random pairs of faults: two at the same time under load; then everything heals, both replicas make progress, and the history
 //! has to be consistent. Faults that are harmless alone are not always harmless together.
 //!
-//! `BROKKR_FAULT_PAIRS` says how many, `BROKKR_SEED` replays.
+//! `BROKKR_FAULT_PAIRS` sets the number of pairs; `BROKKR_SEED` replays a run.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use sqlx::Connection as _;
 use crate::WAIT_TIMEOUT;
 use crate::broker_pair::BrokerPair;
 
-/// The default number, which keeps an ordinary run short.
-const FIXED: usize = 2;
+/// The default number of pairs, which keeps an ordinary run short.
+const PAIRS: usize = 2;
 /// The duration of a fault that does not end by itself.
-const WHILE: Duration = Duration::from_secs(3);
+const FAULT_DURATION: Duration = Duration::from_secs(3);
 const WRITES: [&str; 4] = [
     "insert into deployment_objects",
     "insert into events",
@@ -68,7 +68,7 @@ const ALL: [InjectedFault; 15] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn row_pairs_by_seed() -> Result<()> {
     let seed = seed();
-    let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
+    let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(PAIRS);
     let mut failed = Vec::new();
     let mut pair = BrokerPair::start().await?;
     for number in 0..pairs {
@@ -77,7 +77,7 @@ async fn row_pairs_by_seed() -> Result<()> {
         let two = ALL[random.random_range(0..ALL.len())];
         let what = format!("pair {number}: {one:?} + {two:?}");
         println!("{what}");
-        if let Err(error) = withstand(&mut pair, one, two, &mut random).await {
+        if let Err(error) = run_pair(&mut pair, one, two, &mut random).await {
             failed.push(format!("{what}: {error:#}"));
             // Otherwise the violation would be found again in every later history.
             pair = BrokerPair::start().await?;
@@ -88,7 +88,7 @@ async fn row_pairs_by_seed() -> Result<()> {
     Ok(())
 }
 
-async fn withstand(
+async fn run_pair(
     pair: &mut BrokerPair,
     one: InjectedFault,
     two: InjectedFault,
@@ -98,7 +98,7 @@ async fn withstand(
     let (here, there) = (random.random_range(0..2), random.random_range(0..2));
     let nth = random.random_range(1..4);
     // One fault may prevent the other, for instance a crashed server. Only the state afterwards counts.
-    let (first, second) = tokio::join!(bring(pair, one, here, nth), bring(pair, two, there, nth));
+    let (first, second) = tokio::join!(inject(pair, one, here, nth), inject(pair, two, there, nth));
     for (fault, outcome) in [(one, first), (two, second)] {
         if let Err(error) = outcome {
             println!("  {fault:?}: {error:#}");
@@ -115,7 +115,7 @@ async fn withstand(
 }
 
 /// Injects one fault at a replica, and ends it.
-async fn bring(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -> Result<()> {
+async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -> Result<()> {
     let proxy = &pair.proxies[at];
     let write = Matcher::statement(WRITES[nth]);
     match fault {
@@ -126,7 +126,7 @@ async fn bring(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -
         }
         InjectedFault::PauseReplica => {
             pair.replicas[at].pause()?;
-            tokio::time::sleep(WHILE).await;
+            tokio::time::sleep(FAULT_DURATION).await;
             pair.replicas[at].resume()?;
         }
         InjectedFault::CutAfterCommit => {
@@ -149,18 +149,18 @@ async fn bring(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -
         }
         InjectedFault::SilentLink => {
             proxy.set_link(Link::Blackhole);
-            tokio::time::sleep(WHILE).await;
+            tokio::time::sleep(FAULT_DURATION).await;
             proxy.set_link(Link::Up);
         }
         InjectedFault::NoLink => {
             proxy.set_link(Link::Refusing);
             proxy.cut_all();
-            tokio::time::sleep(WHILE).await;
+            tokio::time::sleep(FAULT_DURATION).await;
             proxy.set_link(Link::Up);
         }
         InjectedFault::SlowStatements => {
             proxy.when(Matcher::any().first(50), When::Before, Fault::Delay(Duration::from_millis(60)));
-            tokio::time::sleep(WHILE).await;
+            tokio::time::sleep(FAULT_DURATION).await;
         }
         InjectedFault::KillBackend => {
             let victim: i32 = sqlx::query_scalar(
@@ -182,24 +182,24 @@ async fn bring(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -
             pair.server()?.start_again().await?;
         }
         InjectedFault::ReadOnly => {
-            let mut beside = pair.connect_directly().await?;
-            sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut beside).await?;
-            sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
-            tokio::time::sleep(WHILE).await;
+            let mut direct = pair.connect_directly().await?;
+            sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut direct).await?;
+            sqlx::query("SELECT pg_reload_conf()").execute(&mut direct).await?;
+            tokio::time::sleep(FAULT_DURATION).await;
             writable(pair).await?;
         }
         InjectedFault::OpenTransaction => {
-            let mut beside = pair.connect_directly().await?;
-            let mut open = beside.begin().await?;
+            let mut direct = pair.connect_directly().await?;
+            let mut open = direct.begin().await?;
             sqlx::query("SELECT pg_current_xact_id()").execute(&mut *open).await?;
-            tokio::time::sleep(WHILE).await;
+            tokio::time::sleep(FAULT_DURATION).await;
             open.commit().await?;
         }
         InjectedFault::LockedStack => {
-            let mut beside = pair.connect_directly().await?;
-            let mut lock = beside.begin().await?;
+            let mut direct = pair.connect_directly().await?;
+            let mut lock = direct.begin().await?;
             sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
-            tokio::time::sleep(WHILE * 2).await;
+            tokio::time::sleep(FAULT_DURATION * 2).await;
             lock.rollback().await?;
         }
     }
@@ -209,10 +209,10 @@ async fn bring(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -
 /// Ends read-only mode, with retries.
 async fn writable(pair: &BrokerPair) -> Result<()> {
     brokkr_testkit::eventually(WAIT_TIMEOUT, "the database to be writable", async || {
-        let mut beside = pair.connect_directly().await?;
-        sqlx::query("SET default_transaction_read_only = off").execute(&mut beside).await?;
-        sqlx::query("ALTER SYSTEM RESET default_transaction_read_only").execute(&mut beside).await?;
-        sqlx::query("SELECT pg_reload_conf()").execute(&mut beside).await?;
+        let mut direct = pair.connect_directly().await?;
+        sqlx::query("SET default_transaction_read_only = off").execute(&mut direct).await?;
+        sqlx::query("ALTER SYSTEM RESET default_transaction_read_only").execute(&mut direct).await?;
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut direct).await?;
         anyhow::Ok(())
     })
     .await

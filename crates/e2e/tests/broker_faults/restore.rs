@@ -50,7 +50,7 @@ async fn assert_no_agent_goes_back(pair: &BrokerPair, known: &Known, replica: us
             Ok(Poll::Ahead | Poll::Held { .. }) => Ok(()),
             Ok(Poll::HoldsWanted) => {
                 agent.report_holds(replica).await?;
-                bail!("{} was asked what it holds", agent.name)
+                bail!("the broker requested the held stacks of {}", agent.name)
             }
             other => bail!("{} at {position} gets {other:?}", agent.name),
         }
@@ -62,16 +62,16 @@ async fn assert_no_agent_goes_back(pair: &BrokerPair, known: &Known, replica: us
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_08_a_failover_that_lost_transactions_rolls_no_agent_back_and_reuses_no_id() -> Result<()> {
-    goes_back(true).await
+    replace_database(true).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_09_a_restored_database_rolls_no_agent_back_and_reuses_no_id() -> Result<()> {
-    goes_back(false).await
+    replace_database(false).await
 }
 
-/// The replicas either keep running while the database is replaced, or are restarted on it.
-async fn goes_back(serving: bool) -> Result<()> {
+/// Replaces the database by a backup. The replicas either keep running meanwhile, or are restarted on it.
+async fn replace_database(serving: bool) -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
     pair.check_history().await?;
@@ -107,6 +107,6 @@ async fn goes_back(serving: bool) -> Result<()> {
     })
     .await?;
     let next = object(&pair.caller.send_until_known(1, ChangeRequest::submit("web", 100)).await)?;
-    ensure!(Some(next) > highest, "A4: {next} was given out although agents know {highest:?}");
+    ensure!(Some(next) > highest, "A4: {next} was assigned although agents know {highest:?}");
     Ok(())
 }

@@ -29,17 +29,17 @@ async fn row_01_killed_before_the_commit_of_a_submission_nothing_is_visible_and_
 -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
-    let mut places = vec![None];
+    let mut steps = vec![None];
     if runs_in_full() {
-        places.extend(STEPS.map(Some));
+        steps.extend(STEPS.map(Some));
     }
-    for place in places {
+    for step in steps {
         let change = ChangeRequest::submit("web", 200);
-        let place = match place {
+        let matcher = match step {
             None => Matcher::commit_of(INSERT).carrying(&change.mark),
             Some(step) => Matcher::statement(step),
         };
-        let held = pair.proxies[0].when(place.nth(1), When::Before, Fault::Hold);
+        let held = pair.proxies[0].when(matcher.nth(1), When::Before, Fault::Hold);
         let (caller, key) = (pair.caller.clone(), change.key.clone());
         let submitting = tokio::spawn(async move { caller.send_until_known(0, change).await });
         held.wait_for_hits(1, WAIT_TIMEOUT).await?;
@@ -48,7 +48,7 @@ async fn row_01_killed_before_the_commit_of_a_submission_nothing_is_visible_and_
         let visible: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency_keys WHERE status IS NULL")
             .fetch_one(&mut pair.connect_directly().await?)
             .await?;
-        assert_eq!(visible, 0, "what was not committed is not visible");
+        assert_eq!(visible, 0, "uncommitted rows are not visible");
         pair.replicas[0].start_again().await?;
         object(&tokio::time::timeout(WAIT_TIMEOUT, submitting).await??).with_context(|| key)?;
         pair.wait_for_progress(3).await?;
@@ -80,7 +80,7 @@ async fn row_02_killed_between_the_commit_and_the_reply_a_retry_gets_the_same_ob
         .bind(&stack)
         .fetch_all(&mut pair.connect_directly().await?)
         .await?;
-        assert_eq!(stored, [sequence.0], "once, and the same");
+        assert_eq!(stored, [sequence.0], "one object, and the same one");
         pair.wait_for_progress(3).await?;
     }
     pair.finish().await
@@ -111,7 +111,7 @@ async fn row_03_after_a_connection_cut_between_commit_and_its_response_the_key_g
     assert_eq!(
         pair.unknown_outcomes("500 Internal"),
         0,
-        "an open outcome is not an error of the broker's own"
+        "an unknown outcome is not an internal error of the broker"
     );
     pair.finish().await
 }
@@ -140,7 +140,7 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         held.release();
         let sequence = object(&submitting.await?)?;
         // Soon, because a skipped row would be found a minute later, when the index is compared with the database.
-        eventually(Duration::from_secs(10), "both replicas to show what came late", async || {
+        eventually(Duration::from_secs(10), "both replicas to show the late submission", async || {
             for replica in 0..2 {
                 let view = pair.agents[0].view(replica).await?;
                 let shown = view.stacks.iter().any(|(_, shown)| *shown == sequence);
@@ -158,13 +158,13 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn row_12_a_statement_timeout_rolls_the_submission_back_and_the_error_is_retryable() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
-    let mut beside = pair.connect_directly().await?;
+    let mut direct = pair.connect_directly().await?;
     pair.caller.put_stack(0, "slow").await?;
     for statement in [
         "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(120); RETURN NEW; END $$",
         "CREATE TRIGGER slowly BEFORE UPDATE ON stacks FOR EACH ROW WHEN (NEW.name = 'slow') EXECUTE FUNCTION slowly()",
     ] {
-        sqlx::query(statement).execute(&mut beside).await?;
+        sqlx::query(statement).execute(&mut direct).await?;
     }
     pair.start_load().await?;
     let change = ChangeRequest::submit("slow", 200);
@@ -182,7 +182,7 @@ async fn row_12_a_statement_timeout_rolls_the_submission_back_and_the_error_is_r
             let cancelled: Vec<bool> = sqlx::query_scalar(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
             )
-            .fetch_all(&mut beside)
+            .fetch_all(&mut direct)
             .await?;
             ensure!(!cancelled.is_empty(), "no statement sleeps");
             Ok(())
@@ -198,10 +198,10 @@ async fn row_12_a_statement_timeout_rolls_the_submission_back_and_the_error_is_r
         "SELECT (SELECT count(*) FROM deployment_objects o JOIN stacks s ON s.id = o.stack_id WHERE s.name = 'slow')
               + (SELECT count(*) FROM idempotency_keys WHERE status IS NULL)",
     )
-    .fetch_one(&mut beside)
+    .fetch_one(&mut direct)
     .await?;
-    assert_eq!(left, 0, "nothing of it is left");
-    sqlx::query("DROP TRIGGER slowly ON stacks").execute(&mut beside).await?;
+    assert_eq!(left, 0, "nothing of the submission is left");
+    sqlx::query("DROP TRIGGER slowly ON stacks").execute(&mut direct).await?;
     object(&pair.caller.send_until_known(1, change).await)?;
     pair.wait_for_progress(3).await?;
     pair.finish().await
@@ -210,7 +210,7 @@ async fn row_12_a_statement_timeout_rolls_the_submission_back_and_the_error_is_r
 #[tokio::test(flavor = "multi_thread")]
 async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect_once() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
-    let mut beside = pair.connect_directly().await?;
+    let mut direct = pair.connect_directly().await?;
     for statement in [
         "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF random() < 0.2 THEN RAISE EXCEPTION 'could not serialize' USING ERRCODE = '40001'; END IF;
@@ -220,17 +220,17 @@ async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect
         "CREATE TRIGGER fails BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION fails()",
         "CREATE TRIGGER fails BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fails()",
     ] {
-        sqlx::query(statement).execute(&mut beside).await?;
+        sqlx::query(statement).execute(&mut direct).await?;
     }
     pair.start_load().await?;
     pair.wait_for_progress_within(rounds(10, 60), WAIT_TIMEOUT).await?;
-    // Under load: dropping the triggers would lock the tables, and may be the deadlock itself.
+    // The triggers are not dropped, because under load that locks the tables and can itself cause a deadlock.
     let harmless =
         "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
-    sqlx::query(harmless).execute(&mut beside).await?;
+    sqlx::query(harmless).execute(&mut direct).await?;
     // And a real deadlock: two transactions lock the same two rows in opposite order.
     let change = ChangeRequest::submit("web", 200);
-    let mut foreign = beside.begin().await?;
+    let mut foreign = direct.begin().await?;
     sqlx::query("SELECT FROM project_usage FOR UPDATE").execute(&mut *foreign).await?;
     let caller = pair.caller.clone();
     let submitting = tokio::spawn(async move { caller.send_until_known(0, change).await });

@@ -38,11 +38,11 @@ async fn preflight(fleet: &Fleet, more: &[&str]) -> Result<(i32, Checks)> {
     Ok((output.code, checks.collect()))
 }
 
-/// Waits for this exit code and these findings. A machine that stalled for a moment prevents an upgrade as well.
-async fn finds(fleet: &Fleet, more: &[&str], code: i32, is_so: impl Fn(&Checks) -> bool) -> Result<()> {
-    eventually(WAIT_TIMEOUT, "a preflight that finds it", async || {
+/// Waits for this exit code and these findings. Retries, because checks also fail on a machine that stalls.
+async fn finds(fleet: &Fleet, more: &[&str], code: i32, expected: impl Fn(&Checks) -> bool) -> Result<()> {
+    eventually(WAIT_TIMEOUT, "the preflight to find it", async || {
         let (exits, checks) = preflight(fleet, more).await?;
-        ensure!(exits == code && is_so(&checks), "it exits with {exits}: {checks:?}");
+        ensure!(exits == code && expected(&checks), "it exits with {exits}: {checks:?}");
         anyhow::Ok(())
     })
     .await
@@ -56,9 +56,9 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     let space = unique("space");
     let manifest = namespace_yaml(&space) + &config_map_yaml(&space, "one", "1");
     fleet.apply("web", "env=prod", &manifest).await?;
-    finds(&fleet, &[], 0, |well| {
-        well.values().all(|(verdict, _)| verdict == "ok")
-            && well["agents-version"].1.starts_with("all agents have version ")
+    finds(&fleet, &[], 0, |checks| {
+        checks.values().all(|(verdict, _)| verdict == "ok")
+            && checks["agents-version"].1.starts_with("all agents have version ")
     })
     .await?;
 
@@ -92,14 +92,14 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
         }
     })
     .await?;
-    let troubles = [
+    let problems = [
         ("tokens", "expires: ci in"),
         ("deletions", "agents still have web since"),
         ("webhooks", "ops has 1 dead"),
     ];
-    finds(&fleet, &[], 0, |troubled| {
-        troubles.iter().all(|(check, reason)| {
-            let (verdict, text) = &troubled[*check];
+    finds(&fleet, &[], 0, |checks| {
+        problems.iter().all(|(check, reason)| {
+            let (verdict, text) = &checks[*check];
             verdict == "warning" && text.contains(reason)
         })
     })

@@ -59,13 +59,11 @@ impl Fixture {
             .await?;
         install(&cluster, &home, &["--impersonate", &format!("{space}/brokkr-shop")]).await?;
         let client = cluster.client_for(&home, ACCOUNT).await?;
-        eventually(WAIT_TIMEOUT, "the agent to stand behind its fence", async || match fence::ensure_active(
-            &client, &home, agent,
-        )
-        .await
-        {
-            Ok(()) => Attempt::Done(()),
-            Err(error) => Attempt::NotYet(format!("{error:#}")),
+        eventually(WAIT_TIMEOUT, "the agent's admission policy to be active", async || {
+            match fence::ensure_active(&client, &home, agent).await {
+                Ok(()) => Attempt::Done(()),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
+            }
         })
         .await?;
         let maps = Api::namespaced(client.clone(), &space);
@@ -135,7 +133,7 @@ fn labelled(label: &str) -> Marks<'_> {
     Marks { label: Some(label), stack: None }
 }
 
-/// Requires that the admission policy refused the request with this message.
+/// Requires that the admission policy refused the request, and returns its message.
 fn refused(answer: Result<impl std::fmt::Debug, kube::Error>) -> String {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 422 => fence::refusal_message(&status.message)
@@ -158,7 +156,7 @@ async fn c4_the_admission_policy_rejects_changes_and_deletions_of_another_agents
     let (mine, other) = (fixture.agent.to_string(), AgentId::generate().to_string());
     fixture.put("theirs", labelled(&other)).await?;
 
-    // Taken over, changed in place, released, deleted, one by one and all at once.
+    // It can neither take over, change, release nor delete them, one by one or all at once.
     assert!(refused(fixture.apply("theirs", labelled(&mine)).await).contains(&other));
     let edit = Patch::Merge(json!({"data": {"value": "2"}}));
     refused(fixture.maps.patch("theirs", &PatchParams::default(), &edit).await);
@@ -204,9 +202,9 @@ async fn a4_the_admission_policy_rejects_an_older_sequence_within_a_stack() -> R
     let (one, two) = (StackId::generate().to_string(), StackId::generate().to_string());
     let marks = |stack, sequence| Marks { label: Some(&mine), stack: Some((stack, sequence)) };
     fixture.apply("web", marks(&one, "9")).await?;
-    fixture.apply("web", marks(&one, "10")).await.context("as numbers, not as texts")?;
-    let words = refused(fixture.apply("web", marks(&one, "9")).await);
-    assert!(words.contains("from 10 to 9"), "{words}");
+    fixture.apply("web", marks(&one, "10")).await.context("compared as numbers, not as text")?;
+    let message = refused(fixture.apply("web", marks(&one, "9")).await);
+    assert!(message.contains("from 10 to 9"), "{message}");
     // Neither without a sequence, nor with one that is not a number.
     let gone = Patch::Merge(json!({"metadata": {"annotations": {"brokkr.io/sequence": null}}}));
     refused(fixture.maps.patch("web", &PatchParams::default(), &gone).await);
@@ -327,8 +325,8 @@ async fn before_it_has_joined_an_agent_can_write_only_its_own_objects() -> Resul
             .map_err(anyhow::Error::from)
     };
     let labelled = namespace(json!({"brokkr.io/agent": agent}))?;
-    let words = refused(namespaces.create(&PostParams::default(), &labelled).await);
-    assert_eq!(words, "this agent is not known to its fence yet");
+    let message = refused(namespaces.create(&PostParams::default(), &labelled).await);
+    assert_eq!(message, "this agent is not known to its fence yet");
     refused(namespaces.create(&PostParams::default(), &namespace(json!({}))?).await);
 
     let maps: Api<ConfigMap> = Api::namespaced(client, &home);

@@ -20,14 +20,18 @@ async fn a9_an_agent_restarted_while_the_broker_is_down_still_repairs_drift_and_
     world.agent.start()?;
     world.wait_for_value("edited", "1").await?;
     world.wait_for_value("deleted", "2").await?;
-    // From then on at once, as usual.
+    // From then on, drift is repaired at once, as usual.
     world.edit("edited", "wrong again").await?;
     world.wait_for_value("edited", "1").await?;
-    assert_eq!(uid_and_version(&world.config_map("same").await?.expect("same")), same, "equal is left alone");
+    assert_eq!(
+        uid_and_version(&world.config_map("same").await?.expect("same")),
+        same,
+        "an equal object is not touched"
+    );
 
     world.fleet.broker.start_again().await?;
-    world.wait_for_status("web", "shop-1", "the repairs are reported", |_| true).await?;
-    eventually(WAIT_TIMEOUT, "what was put back meanwhile to be reported", async || {
+    world.wait_for_status("web", "shop-1", "any status", |_| true).await?;
+    eventually(WAIT_TIMEOUT, "the repairs made meanwhile to be reported", async || {
         match world.events("web").await {
             Ok(events) if events.iter().any(|event| event["transition"] == "repaired") => Attempt::Done(()),
             other => Attempt::NotYet(format!("{other:?}")),
@@ -53,7 +57,7 @@ async fn a9_contents_are_stored_for_as_long_as_they_are_in_force() -> Result<()>
         anyhow::Ok(list.items.len())
     };
     let number = async |wanted: usize| {
-        eventually(WAIT_TIMEOUT, &format!("{wanted} kept contents"), async || match kept().await {
+        eventually(WAIT_TIMEOUT, &format!("{wanted} stored contents"), async || match kept().await {
             Ok(found) if found == wanted => Attempt::Done(()),
             other => Attempt::NotYet(format!("{other:?}")),
         })
@@ -73,6 +77,6 @@ async fn an_agent_that_waits_for_its_broker_ends_on_sigterm() -> Result<()> {
     let agent = fleet.launch("shop-1", &[], &cluster, &options).await?;
     agent.wait_for_log("failed to join the broker", WAIT_TIMEOUT).await?;
     let ended = agent.stop().await?;
-    assert_eq!(ended.code(), Some(0), "the signal ended it, and not itself: {ended}");
+    assert_eq!(ended.code(), Some(0), "it must exit by itself, not be ended by the signal: {ended}");
     Ok(())
 }

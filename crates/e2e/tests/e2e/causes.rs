@@ -15,22 +15,22 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, deployment_yaml, namespace_yaml, set_c
 /// A Deployment `web` with one replica in its own namespace.
 struct Fixture {
     client: kube::Client,
-    eyes: execute::Cluster,
+    api: execute::Cluster,
     space: String,
 }
 
 impl Fixture {
     /// Applies `first` before the Deployment; `change` makes the Deployment unhealthy.
-    async fn admit(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
+    async fn create(first: impl Fn(&str) -> String, change: impl Fn(String) -> String) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let space = unique("causes");
         cluster.apply(&format!("{}{}", namespace_yaml(&space), first(&space))).await?;
         cluster.apply(&change(deployment_yaml(&space, "web", 1))).await?;
         let client = cluster.admin().await?;
-        Ok(Self { eyes: execute::Cluster::new(client.clone(), 4), client, space })
+        Ok(Self { api: execute::Cluster::new(client.clone(), 4), client, space })
     }
 
-    async fn look(&self) -> Result<Option<Cause>> {
+    async fn diagnose(&self) -> Result<Option<Cause>> {
         let kind = Kind::from(Served {
             group: "apps".into(),
             version: "v1".into(),
@@ -40,12 +40,12 @@ impl Fixture {
         });
         let key = format!("apps/Deployment/{}/web", self.space).parse()?;
         let body = json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}});
-        let found = diagnose::diagnose(&self.eyes, &kind, &key, &body).await;
+        let found = diagnose::diagnose(&self.api, &kind, &key, &body).await;
         found.map_err(|failure| anyhow::anyhow!("{failure:?}"))
     }
 
-    async fn tells(&self, reason: &str) -> Result<Cause> {
-        eventually(WAIT_TIMEOUT, &format!("the cause {reason}"), async || match self.look().await {
+    async fn wait_for_cause(&self, reason: &str) -> Result<Cause> {
+        eventually(WAIT_TIMEOUT, &format!("the cause {reason}"), async || match self.diagnose().await {
             Ok(Some(cause)) if cause.reason.code() == reason => Attempt::Done(cause),
             other => Attempt::NotYet(format!("{other:?}")),
         })
@@ -69,15 +69,15 @@ fn in_template(yaml: &str, lines: &str) -> String {
 }
 
 /// Keeps the Pod off every node, so that kwok does not write its status.
-fn nowhere(yaml: String) -> String {
+fn unschedulable(yaml: String) -> String {
     in_template(&yaml, "      schedulerName: nobody\n")
 }
 
 #[tokio::test]
 async fn f6_the_scheduler_is_quoted_where_no_node_fits() -> Result<()> {
     let fixture =
-        Fixture::admit(nothing, |yaml| in_template(&yaml, "      nodeSelector: {no: such-node}\n")).await?;
-    let cause = fixture.tells("Unschedulable").await?;
+        Fixture::create(nothing, |yaml| in_template(&yaml, "      nodeSelector: {no: such-node}\n")).await?;
+    let cause = fixture.wait_for_cause("Unschedulable").await?;
     assert!(cause.message.to_string().contains("nodes are available"), "{cause:?}");
     Ok(())
 }
@@ -90,20 +90,20 @@ async fn f6_a_quota_that_refuses_pods_is_named() -> Result<()> {
              spec:\n  hard: {{pods: \"0\"}}\n"
         )
     };
-    let fixture = Fixture::admit(quota, |yaml| yaml).await?;
-    let cause = fixture.tells("QuotaExceeded").await?;
+    let fixture = Fixture::create(quota, |yaml| yaml).await?;
+    let cause = fixture.wait_for_cause("QuotaExceeded").await?;
     assert!(cause.message.to_string().contains("none-left"), "{cause:?}");
     Ok(())
 }
 
 #[tokio::test]
 async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages() -> Result<()> {
-    let fixture = Fixture::admit(nothing, nowhere).await?;
+    let fixture = Fixture::create(nothing, unschedulable).await?;
     let words = "no such manifest: registry.example/web:1";
     fixture
         .set_container_status(json!({"state": {"waiting": {"reason": "ErrImagePull", "message": words}}}))
         .await?;
-    let cause = fixture.tells("ErrImagePull").await?;
+    let cause = fixture.wait_for_cause("ErrImagePull").await?;
     assert!(
         cause.message.to_string().contains("registry.example/web:1")
             && cause.message.to_string().contains(words),
@@ -117,7 +117,7 @@ async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages()
             "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": crashed},
         }))
         .await?;
-    let cause = fixture.tells("CrashLoopBackOff").await?;
+    let cause = fixture.wait_for_cause("CrashLoopBackOff").await?;
     assert!(
         cause.message.to_string().contains("exits with code 3, restarted 4 times: no DATABASE_URL"),
         "{cause:?}"
@@ -127,7 +127,7 @@ async fn f6_an_image_pull_failure_and_a_crash_are_reported_with_their_messages()
 
 #[tokio::test]
 async fn f6_a_healthy_workload_has_no_cause() -> Result<()> {
-    let fixture = Fixture::admit(nothing, |yaml| yaml).await?;
+    let fixture = Fixture::create(nothing, |yaml| yaml).await?;
     let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
         Api::namespaced(fixture.client.clone(), &fixture.space);
     eventually(WAIT_TIMEOUT, "the Deployment to be ready", async || {
@@ -135,6 +135,6 @@ async fn f6_a_healthy_workload_has_no_cause() -> Result<()> {
         live.and_then(|status| status.ready_replicas) == Some(1)
     })
     .await?;
-    assert_eq!(fixture.look().await?, None);
+    assert_eq!(fixture.diagnose().await?, None);
     Ok(())
 }

@@ -22,7 +22,7 @@ fn find<'a>(conditions: &'a [Value], name: &str, kind: &str) -> &'a Value {
 }
 
 /// Waits until the condition has this status in the cluster.
-async fn sees(world: &World, stack: &str, kind: &str, status: &str) -> Result<Vec<Value>> {
+async fn wait_for_condition(world: &World, stack: &str, kind: &str, status: &str) -> Result<Vec<Value>> {
     eventually(WAIT_TIMEOUT, &format!("{kind} of {stack} to be {status}"), async || {
         match in_the_cluster(world, stack).await {
             Ok(conditions) if find(&conditions, "type", kind)["status"] == status => {
@@ -40,9 +40,9 @@ async fn f5_conditions_show_accepted_and_ready_in_the_cluster_and_at_the_broker(
     let yaml = format!("{}{}", namespace_yaml(&world.namespace), deployment_yaml(&world.namespace, "web", 3));
     world.fleet.apply("web", "env=prod", &yaml).await?;
 
-    let there = sees(&world, "web", "Ready", "True").await?;
+    let there = wait_for_condition(&world, "web", "Ready", "True").await?;
     let reported: Vec<&str> = there.iter().filter_map(|condition| condition["type"].as_str()).collect();
-    assert_eq!(reported, KINDS, "all of them, in one order");
+    assert_eq!(reported, KINDS, "all of them, in this order");
     assert_eq!(find(&there, "type", "Accepted")["status"], "True");
     assert_eq!(find(&there, "type", "Ready")["message"], "2/2 resources ready");
     for condition in &there {
@@ -70,17 +70,17 @@ async fn f5_a_stack_that_is_not_ready_names_the_resource_and_the_reason() -> Res
     );
     let yaml = format!("{}{stuck}", namespace_yaml(&world.namespace));
     world.fleet.submit("web", "env=prod", &yaml).await?;
-    let there = sees(&world, "web", "Applied", "True").await?;
+    let there = wait_for_condition(&world, "web", "Applied", "True").await?;
     let ready = find(&there, "type", "Ready");
     assert_eq!(ready["status"], "False", "applied is not ready: {ready}");
     let message = ready["message"].as_str().unwrap_or_default();
     assert!(message.starts_with(&format!("Deployment {}/stuck: ", world.namespace)), "{message}");
 
-    let good = |status: &Value| {
+    let is_not_ready = |status: &Value| {
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         find(&conditions, "kind", "Ready")["status"] == json!("False")
     };
-    world.wait_for_status("web", "shop-1", "not Ready at the broker", good).await?;
+    world.wait_for_status("web", "shop-1", "not Ready at the broker", is_not_ready).await?;
     let reported = world.fleet.brokkr(["status", "web"]).await?.ok()?.stdout;
     assert!(reported.contains("not Ready for ") && reported.contains("stuck"), "{reported}");
     Ok(())

@@ -29,15 +29,16 @@ async fn f2_a_contest_is_reported_with_the_other_manager_and_the_field_until_it_
     let message = reported["message"].as_str().unwrap_or_default();
     assert!(message.contains("rival") && message.contains(".data.value"), "{message}");
     assert!(message.contains("ConfigMap"), "{message}");
-    let repaired =
-        eventually(WAIT_TIMEOUT, "an event that names the fight", async || match world.events("web").await {
+    let repaired = eventually(WAIT_TIMEOUT, "an event that names the contest", async || {
+        match world.events("web").await {
             Ok(events) => match events.iter().find(|event| event["reason"] == "Contested") {
                 Some(event) => Attempt::Done(event.clone()),
                 None => Attempt::NotYet(format!("{events:?}")),
             },
             Err(error) => Attempt::NotYet(format!("{error:#}")),
-        })
-        .await?;
+        }
+    })
+    .await?;
     assert!(repaired.to_string().contains("rival"), "{repaired}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! i. `kill -9` of the agent at 50 random points and of the broker at 20, while stacks are submitted,
-//! changed and deleted. In the end, the cluster has what was acknowledged last.
+//! `kill -9` of the agent at 50 random points and of the broker at 20, while stacks are submitted, changed and
+//! deleted. In the end, the cluster has what was acknowledged last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,9 +137,9 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
     // Every deleted stack was reported gone, and left no record.
     let living: BTreeSet<String> =
         stacks.iter().filter_map(|stack| stack["id"].as_str().map(ToOwned::to_owned)).collect();
-    eventually(CONVERGENCE, "only the living stacks to have a record", async || match records(world).await {
+    eventually(CONVERGENCE, "only existing stacks to have a record", async || match records(world).await {
         Ok(records) if records.is_subset(&living) && records.len() == acknowledged.len() => Attempt::Done(()),
-        other => Attempt::NotYet(format!("{other:?}, living {living:?}")),
+        other => Attempt::NotYet(format!("{other:?}, existing {living:?}")),
     })
     .await?;
     let mut seen = BTreeSet::new();
@@ -167,7 +167,7 @@ async fn no_event_lost_or_doubled(world: &World, acknowledged: &BTreeMap<usize, 
     }
     let lost: Vec<_> =
         applied.iter().filter(|stack| !living.contains(*stack) && !gone.contains(*stack)).collect();
-    assert!(lost.is_empty(), "deleted, and never reported gone: {lost:?}");
+    assert!(lost.is_empty(), "deleted, but never reported as removed: {lost:?}");
     Ok(())
 }
 

@@ -24,7 +24,7 @@ async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_ret
         world.wait_for_status(&stack, "shop-1", "removed", |status| status["state"] == "removed").await?;
     assert!(world.config_map("one").await?.is_none(), "E2: gone when it is reported: {status}");
     assert!(world.config_map("two").await?.is_none());
-    eventually(WAIT_TIMEOUT, "the record to go last", async || {
+    eventually(WAIT_TIMEOUT, "the record to be deleted last", async || {
         match world.cluster.kubectl(["get", "stacks.brokkr.io", "-o", "name"]).await {
             Ok(records) if !records.stdout.contains(&stack[24..]) => Attempt::Done(()),
             other => Attempt::NotYet(format!("{other:?}")),
@@ -100,6 +100,6 @@ async fn c5_a_deletion_that_keeps_resources_removes_only_the_ownership_metadata(
         names.unwrap_or_default().into_keys().filter(|name| name.starts_with("brokkr.io/")).count()
     };
     assert_eq!((marked(after.metadata.labels), marked(after.metadata.annotations)), (0, 0));
-    assert!(world.live_namespace().await?.is_some(), "the namespace stays, too");
+    assert!(world.live_namespace().await?.is_some(), "the namespace stays too");
     Ok(())
 }

@@ -14,7 +14,7 @@ use brokkr_testkit::world::{
 const HOPS: [&str; 9] =
     ["published", "targeted", "released", "fetched", "verified", "applied", "pruned", "healthy", "reported"];
 
-/// a. submit → applied → Ready under kwok → event at the broker, every hop with its time, in order.
+/// Submit → applied → ready under kwok → event at the broker; every hop has its time, in order.
 #[tokio::test]
 async fn f6_a_submission_is_applied_ready_and_reported_with_every_hop_in_order() -> Result<()> {
     let world = World::start().await?;
@@ -79,7 +79,7 @@ async fn b4_c3_f4_every_resource_has_its_ownership_metadata_and_is_in_the_record
     let id = stack["id"].as_str().unwrap();
     let record = format!("web-{}", &id[id.len() - 12..]);
     let line = records.lines().find(|line| line.starts_with(&record)).unwrap_or_default();
-    assert!(line.contains("3/3") && line.contains("healthy"), "good to read: {records}");
+    assert!(line.contains("3/3") && line.contains("healthy"), "readable: {records}");
 
     // The next content is a new checksum on every resource, also on unchanged ones (B4); resources with
     // the older checksum of the same stack are updated or pruned (C3).
@@ -92,7 +92,7 @@ async fn b4_c3_f4_every_resource_has_its_ownership_metadata_and_is_in_the_record
     Ok(())
 }
 
-/// b. the next object without one resource → pruned; a foreign resource beside it untouched.
+/// The next object lacks one resource, which is pruned; a foreign resource beside it is not touched.
 #[tokio::test]
 async fn b5_c5_prune_removes_what_is_no_longer_contained_and_nothing_foreign() -> Result<()> {
     let world = World::start().await?;
@@ -153,7 +153,7 @@ async fn b3_fields_of_others_stay_through_apply_and_repair() -> Result<()> {
     Ok(())
 }
 
-/// e. equal content again → new sequence id, full reconcile, no resourceVersion moved.
+/// Equal content again gets a new sequence id and a full reconcile, and changes no resourceVersion.
 #[tokio::test]
 async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_moves_nothing() -> Result<()>
 {
@@ -176,13 +176,13 @@ async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_
     for name in ["one", "two"] {
         after.push(uid_and_version(&world.config_map(name).await?.expect(name)));
     }
-    assert_eq!(before, after, "nothing moved");
+    assert_eq!(before, after, "no resource version changed");
     let applied = world.agent.requests(mark)?;
     let patches =
         applied.iter().filter(|request| request.verb == "patch" && request.namespace == world.namespace);
     assert!(patches.count() >= 2, "a full reconcile: {applied:?}");
 
-    // B8: different is updated, missing is created, equal is left alone.
+    // B8: a different object is updated, a missing one is created, an equal one is not touched.
     world
         .fleet
         .apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "new"), ("three", "3")]))

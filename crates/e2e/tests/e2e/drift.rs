@@ -37,7 +37,11 @@ async fn f1_changes_made_while_the_agent_was_down_are_reverted_at_start() -> Res
     world.agent.start()?;
     world.wait_for_value("edited", "1").await?;
     world.wait_for_value("deleted", "2").await?;
-    assert_eq!(uid_and_version(&world.config_map("same").await?.expect("same")), same, "equal is left alone");
+    assert_eq!(
+        uid_and_version(&world.config_map("same").await?.expect("same")),
+        same,
+        "an equal object is not touched"
+    );
     Ok(())
 }
 
@@ -115,10 +119,10 @@ async fn disturb(world: &World, number: usize, ours: bool) -> Result<()> {
         let wrong = json!({"data": {"value": format!("wrong-{number}")}});
         world.config_maps().patch(&name, &PatchParams::default(), &Patch::Merge(wrong)).await?;
     }
-    eventually(WAIT_TIMEOUT, &format!("{name} to be put back"), async || {
+    eventually(WAIT_TIMEOUT, &format!("{name} to be repaired"), async || {
         match world.config_map(&name).await {
             Ok(Some(map)) if map.data.as_ref().is_some_and(|data| data["value"] == "right") => {
-                // Always the same objects are deleted; the others keep their foreign fields to the end.
+                // The same objects are deleted every time; the others keep their foreign fields to the end.
                 let kept = number % 5 == 4 || !ours || map.labels().contains_key("team");
                 if kept { Attempt::Done(()) } else { Attempt::NotYet("a foreign label was lost".to_owned()) }
             }
@@ -135,7 +139,7 @@ impl Bare {
     async fn start(world: &World) -> Result<tokio::task::JoinHandle<()>> {
         let maps = world.config_maps();
         for number in 0..OBJECTS {
-            put_back(&maps, &format!("bare-{number}")).await?;
+            apply_bare(&maps, &format!("bare-{number}")).await?;
         }
         let task = tokio::spawn(async move {
             let mut events =
@@ -150,14 +154,14 @@ impl Bare {
                     _ => continue,
                 };
                 let maps = maps.clone();
-                tokio::spawn(async move { put_back(&maps, &name).await });
+                tokio::spawn(async move { apply_bare(&maps, &name).await });
             }
         });
         Ok(task)
     }
 }
 
-async fn put_back(maps: &Api<ConfigMap>, name: &str) -> Result<()> {
+async fn apply_bare(maps: &Api<ConfigMap>, name: &str) -> Result<()> {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "labels": {"bare": "yes"}}, "data": {"value": "right"},

@@ -1,4 +1,4 @@
-//! D1, D3, and stacks that wait for a missing prerequisite.
+//! D1, D3, D4, and stacks that wait for a missing prerequisite.
 
 use anyhow::Result;
 use brokkr_testkit::{Attempt, eventually, unique};
@@ -68,7 +68,7 @@ async fn d4_success_and_failure_each_become_one_event_with_the_error() -> Result
     world.agent.restart()?;
     // The agent is running again when it has delivered something else.
     world.fleet.apply("other", "env=prod", &config_map_yaml(&world.namespace, "two", "2")).await?;
-    assert_eq!(outcomes().await?, before, "never lost, never doubled");
+    assert_eq!(outcomes().await?, before, "never lost, never duplicated");
     Ok(())
 }
 
@@ -110,7 +110,7 @@ async fn f3_a_stack_that_waits_for_a_namespace_sends_no_requests_and_continues_w
             status.to_string().contains(&world.namespace)
         })
         .await?;
-    eventually(WAIT_TIMEOUT, "quiet", async || {
+    eventually(WAIT_TIMEOUT, "four seconds without requests", async || {
         let mark = world.cluster.audit().mark().expect("an audit log");
         tokio::time::sleep(std::time::Duration::from_secs(4)).await;
         let asked = world.agent.requests(mark).expect("an audit log");

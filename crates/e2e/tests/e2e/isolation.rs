@@ -61,7 +61,7 @@ async fn d5_one_failing_object_does_not_block_the_others_of_its_stack_and_suspen
     world.wait_for_status("web", "shop-1", "failed", |status| status["state"] == "failed").await?;
     world.wait_for_value("one", "2").await?;
     let made = [world.config_map("two").await?.is_some(), world.config_map("three").await?.is_some()];
-    assert_eq!(made.iter().filter(|made| **made).count(), 1, "one of the two fitted: {made:?}");
+    assert_eq!(made.iter().filter(|made| **made).count(), 1, "one of the two fits: {made:?}");
     assert!(world.config_map("goes").await?.is_some(), "prune is suspended");
     Ok(())
 }

@@ -45,8 +45,8 @@ impl Site {
     /// Joins as the user of this kubeconfig.
     async fn join_by(&self, kubeconfig: &Path, name: &str, further: &[&str]) -> Result<Output> {
         let kubeconfig = kubeconfig.display().to_string();
-        let place = ["agent", "join", name, "--kubeconfig", &kubeconfig, "--namespace", &self.namespace];
-        self.fleet.brokkr(place.iter().chain(further).copied()).await
+        let command = ["agent", "join", name, "--kubeconfig", &kubeconfig, "--namespace", &self.namespace];
+        self.fleet.brokkr(command.iter().chain(further).copied()).await
     }
 
     fn describe_pods(&self) -> String {
@@ -100,16 +100,20 @@ async fn one_command_joins_a_cluster_and_a_delivered_stack_is_healthy() -> Resul
     site.join("shop", &["--rejoin"]).await?.ok().with_context(|| site.describe_pods())?;
     site.fleet.brokkr(["stack", "delete", "web", "--yes", "--wait"]).await?.ok()?;
 
-    // With fewer permissions, the others are removed.
+    // Joining again with fewer permissions removes the others.
     let rights = format!("brokkr.io/rights-of={}", site.namespace);
     let bound = ["get", "clusterrolebindings", "-o", "name", "-l", &rights];
-    assert_eq!(site.cluster.kubectl(bound).await?.ok()?.stdout.lines().count(), 2, "records, and everything");
+    assert_eq!(
+        site.cluster.kubectl(bound).await?.ok()?.stdout.lines().count(),
+        2,
+        "for records, and for everything else"
+    );
     let sessions =
         async || anyhow::Ok(site.fleet.agent("shop").await?.and_then(|it| it["session_count"].as_i64()));
     let before = sessions().await?;
     let narrow = ["--rejoin", "--profile", "namespaces", "--target-namespace", "default"];
     site.join("shop", &narrow).await?.ok().with_context(|| site.describe_pods())?;
-    assert!(sessions().await? > before, "the word of the agent that was there before is not the new one's");
+    assert!(sessions().await? > before, "a report of the earlier agent must not count as the new one's");
     let bound = site.cluster.kubectl(bound).await?.ok()?.stdout;
     assert!(bound.contains("brokkr-agent-records") && bound.lines().count() == 1, "{bound}");
     Ok(())
@@ -129,9 +133,11 @@ async fn printed_manifests_can_be_applied_elsewhere() -> Result<()> {
     site.fleet.active("shop").await.with_context(|| site.describe_pods())?;
     assert!(printed.stderr.contains("which inside a cluster is the Pod itself"), "{printed:?}");
     // Without a cluster, the manifests are printed.
-    let nowhere = ["agent", "join", "far", "--kubeconfig", "/dev/null"];
-    let nowhere = site.fleet.brokkr(nowhere).await?.ok()?;
-    assert!(nowhere.stdout.starts_with("kubectl apply ") && nowhere.stdout.contains("kind: Deployment"));
-    assert!(nowhere.stderr.contains("kubectl cannot reach a cluster"), "{nowhere:?}");
+    let no_cluster = ["agent", "join", "far", "--kubeconfig", "/dev/null"];
+    let no_cluster = site.fleet.brokkr(no_cluster).await?.ok()?;
+    assert!(
+        no_cluster.stdout.starts_with("kubectl apply ") && no_cluster.stdout.contains("kind: Deployment")
+    );
+    assert!(no_cluster.stderr.contains("kubectl cannot reach a cluster"), "{no_cluster:?}");
     Ok(())
 }

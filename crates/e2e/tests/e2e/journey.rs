@@ -1,4 +1,4 @@
-//! A bad day at the command line: a version fails, `why` explains it, a rollback reverts it and stays. Also watch mode.
+//! A failed version at the command line: `why` explains it, a rollback reverts it and bars it. Also watch mode.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ async fn a8_a_failed_version_is_explained_rolled_back_and_stays_barred_when_subm
     let world = World::start().await?;
     let brokkr = async |arguments: &[&str]| world.fleet.brokkr(arguments.iter().copied()).await;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let well = brokkr(&["why", "web"]).await?.ok()?;
-    assert_eq!(well.stdout, "web is in sync on 1 agent\n");
+    let in_sync = brokkr(&["why", "web"]).await?.ok()?;
+    assert_eq!(in_sync.stdout, "web is in sync on 1 agent\n");
 
     let bad = format!("{}nonsense: true\n", world.manifest(&[("one", "2")]));
     let refused = world.fleet.try_apply("web", "env=prod", &bad, "60s").await?;

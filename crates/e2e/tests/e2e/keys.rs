@@ -24,7 +24,7 @@ async fn field(world: &World, name: &str) -> Result<String> {
     Ok(String::from_utf8(value.with_context(|| format!("the Secret has {name}"))?.0)?)
 }
 
-/// A thief with the agent's current Secret.
+/// Returns the identity in the agent's current Secret, as a thief would have it.
 async fn thief(world: &World) -> Result<AgentIdentity> {
     Ok(AgentIdentity {
         agent_id: field(world, "agent-id").await?.parse()?,
@@ -34,7 +34,7 @@ async fn thief(world: &World) -> Result<AgentIdentity> {
 }
 
 /// Sends a request as the agent, with a new assertion.
-async fn asks(world: &World, thief: &AgentIdentity) -> Result<Result<(), ClientError>> {
+async fn request_as(world: &World, thief: &AgentIdentity) -> Result<Result<(), ClientError>> {
     let client = Client::builder(world.fleet.broker.url().parse()?)
         .ca_pem(world.fleet.authority().pem())
         .credential(Credential::Agent(thief.clone()))
@@ -46,15 +46,15 @@ async fn asks(world: &World, thief: &AgentIdentity) -> Result<Result<(), ClientE
 async fn an_agent_gets_a_new_key_with_one_command_and_the_old_one_ends() -> Result<()> {
     let world = World::start().await?;
     let thief = thief(&world).await?;
-    asks(&world, &thief).await?.context("the key is good")?;
+    request_as(&world, &thief).await?.context("the key is valid")?;
 
     let rotated = world.fleet.brokkr(["agent", "rotate", "shop-1"]).await?.ok()?;
     assert!(rotated.stdout.contains("agent shop-1 has a new key"), "{rotated:?}");
     assert_ne!(field(&world, KEY).await?, *secret(&thief));
-    asks(&world, &thief).await?.context("and for an hour, so is the old one")?;
+    request_as(&world, &thief).await?.context("the old key is valid for another hour")?;
     let mut connection = world.fleet.database().connect().await?;
     sqlx::query("UPDATE agents SET old_key_until = now()").execute(&mut connection).await?;
-    eventually(WAIT_TIMEOUT, "the old key to be refused", async || match asks(&world, &thief).await {
+    eventually(WAIT_TIMEOUT, "the old key to be refused", async || match request_as(&world, &thief).await {
         Ok(Err(error)) if error.code() == Some(ErrorCode::BRK1001) => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })
@@ -86,7 +86,7 @@ async fn an_old_key_is_replaced_automatically_and_once() -> Result<()> {
     let new = field(&world, KEY).await?;
     world.agent.restart()?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "2")])).await?;
-    assert_eq!(field(&world, KEY).await?, new, "a young key stays");
+    assert_eq!(field(&world, KEY).await?, new, "a recent key is kept");
     Ok(())
 }
 

@@ -35,7 +35,7 @@ async fn e3_a_removal_in_a_dead_cluster_stays_pending_until_the_agent_is_abandon
     let reason = ["agent", "abandon", "shop-1", "--yes", "--reason", "the shop burnt down"];
     world.fleet.brokkr(reason).await?.ok()?;
     world.fleet.brokkr(["wait", "web", "--for", "deleted", "--timeout", "60s"]).await?.ok()?;
-    assert!(world.config_map("one").await?.is_some(), "what is there stays there");
+    assert!(world.config_map("one").await?.is_some(), "its objects stay in the cluster");
     let shown = world.fleet.brokkr(["agent", "show", "shop-1"]).await?.ok()?;
     assert!(shown.stdout.contains("Abandoned") && shown.stdout.contains("the shop burnt down"), "{shown:?}");
     Ok(())

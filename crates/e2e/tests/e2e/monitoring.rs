@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml};
 
-/// Agents without clusters, beside those that have one.
+/// The number of simulated agents, in addition to those with a cluster.
 const SWARM: usize = 100;
 const EDITS: u32 = 10;
 /// Rates need several scrapes, and deliveries between them.
-const LONG: Duration = Duration::from_secs(180);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
@@ -34,14 +34,14 @@ fn listening(port: &Port) -> AgentOptions {
 }
 
 /// Gets a path of an admin listener.
-async fn asked(port: &Port, path: &str) -> Result<(u16, String)> {
+async fn get(port: &Port, path: &str) -> Result<(u16, String)> {
     let client = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
     let answer = client.get(format!("http://{}{path}", port.address())).send().await?;
     Ok((answer.status().as_u16(), answer.text().await?))
 }
 
 async fn ready(port: &Port) -> Result<()> {
-    eventually(WAIT_TIMEOUT, "the agent to be ready", async || match asked(port, "/readyz").await {
+    eventually(WAIT_TIMEOUT, "the agent to be ready", async || match get(port, "/readyz").await {
         Ok((200, _)) => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })
@@ -61,7 +61,7 @@ async fn every_alert_is_valid_and_fires_when_it_should_and_only_then() -> Result
 }
 
 #[test]
-fn f7_every_alert_is_about_what_persists_and_has_its_page_and_every_page_its_alert() -> Result<()> {
+fn f7_every_alert_has_a_delay_and_a_runbook_and_every_runbook_has_an_alert() -> Result<()> {
     let pages: BTreeSet<String> = fs::read_dir(repository().join("docs/runbooks"))?
         .map(|page| Ok(page?.file_name().to_string_lossy().trim_end_matches(".md").to_owned()))
         .collect::<Result<_>>()?;
@@ -74,7 +74,7 @@ fn f7_every_alert_is_about_what_persists_and_has_its_page_and_every_page_its_ale
         assert!(rule.contains("severity: critical") || rule.contains("severity: warning"), "{name}");
         let page = fs::read_to_string(repository().join(format!("docs/runbooks/{name}.md")))?;
         for part in ["Meaning", "Impact", "First commands", "Fix", "Escalate"] {
-            assert!(page.contains(&format!("\n## {part}\n\n")), "{name} says nothing about {part}");
+            assert!(page.contains(&format!("\n## {part}\n\n")), "{name} has no section {part}");
         }
     }
     Ok(())
@@ -94,7 +94,7 @@ async fn reading_an_agents_metrics_causes_no_request_to_the_api_server() -> Resu
     let mark = world.cluster.audit().mark()?;
     for _ in 0..50 {
         for path in ["/livez", "/readyz", "/metrics"] {
-            assert_eq!(asked(&port, path).await?.0, 200);
+            assert_eq!(get(&port, path).await?.0, 200);
         }
     }
     let requests = world.agent.requests(mark)?;
@@ -169,40 +169,40 @@ async fn every_panel_and_alert_has_data_in_a_prometheus_that_scrapes_a_fleet_und
     for port in &load.ports[1..] {
         ready(port).await?;
     }
-    let mut unanswered = questions()?;
-    ensure!(unanswered.len() > 60, "only {} questions: {unanswered:?}", unanswered.len());
-    let deadline = tokio::time::Instant::now() + LONG;
+    let mut unanswered = expressions()?;
+    ensure!(unanswered.len() > 60, "only {} expressions: {unanswered:?}", unanswered.len());
+    let deadline = tokio::time::Instant::now() + LOAD_TIMEOUT;
     while !unanswered.is_empty() {
         ensure!(tokio::time::Instant::now() < deadline, "no data for {unanswered:#?}");
         load.round().await?;
         let mut still = BTreeMap::new();
-        for (expression, places) in unanswered {
-            if prometheus.ever(&expression).await.with_context(|| format!("{places:?}"))?.is_empty() {
-                still.insert(expression, places);
+        for (expression, locations) in unanswered {
+            if prometheus.ever(&expression).await.with_context(|| format!("{locations:?}"))?.is_empty() {
+                still.insert(expression, locations);
             }
         }
         unanswered = still;
     }
-    agents_tell_what_is_documented_and_no_names(&load).await?;
+    agents_expose_documented_metrics_and_no_names(&load).await?;
     fleet_is_counted(&load, &prometheus).await?;
 
-    let tried = eventually(WAIT_TIMEOUT, "every rule to be tried", async || {
+    let evaluated = eventually(WAIT_TIMEOUT, "every rule to be evaluated", async || {
         let rules = prometheus.rules().await?;
-        let untried = rules.iter().filter(|rule| rule["health"] == "unknown").count();
-        if untried == 0 { Ok(rules) } else { anyhow::bail!("{untried} rules are not tried yet") }
+        let pending = rules.iter().filter(|rule| rule["health"] == "unknown").count();
+        if pending == 0 { Ok(rules) } else { anyhow::bail!("{pending} rules are not evaluated yet") }
     })
     .await?;
-    assert_eq!(tried.len(), alerts()?.len());
-    for rule in &tried {
+    assert_eq!(evaluated.len(), alerts()?.len());
+    for rule in &evaluated {
         assert_eq!(rule["health"], "ok", "{rule}");
-        assert_ne!(rule["state"], "firing", "a problem of a minute fires no alert: {rule}");
+        assert_ne!(rule["state"], "firing", "a problem that lasts a minute fires no alert: {rule}");
     }
     Ok(())
 }
 
 /// Returns every expression of dashboards and alerts, with its location.
-fn questions() -> Result<BTreeMap<String, Vec<String>>> {
-    let mut questions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+fn expressions() -> Result<BTreeMap<String, Vec<String>>> {
+    let mut expressions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in fs::read_dir(repository().join("deploy/monitoring/dashboards"))? {
         let path = file?.path();
         let name = path.file_stem().context("a name")?.to_string_lossy().into_owned();
@@ -210,11 +210,11 @@ fn questions() -> Result<BTreeMap<String, Vec<String>>> {
         let panels = dashboard["panels"].as_array().context("panels")?;
         for panel in panels.iter().filter(|panel| panel["type"] != "row") {
             let targets = panel["targets"].as_array().context("targets of a panel")?;
-            ensure!(!targets.is_empty(), "{panel} asks nothing");
+            ensure!(!targets.is_empty(), "{panel} has no query");
             for target in targets {
                 let expression = target["expr"].as_str().context("an expression")?;
-                let place = format!("{name}: {}", panel["title"]);
-                questions.entry(as_chosen(expression)).or_default().push(place);
+                let location = format!("{name}: {}", panel["title"]);
+                expressions.entry(with_all_variables(expression)).or_default().push(location);
             }
         }
         for variable in dashboard["templating"]["list"].as_array().context("variables")? {
@@ -226,19 +226,19 @@ fn questions() -> Result<BTreeMap<String, Vec<String>>> {
                 Some(matchers) => format!("{matchers}, {label}!=\"\"}}"),
                 None => format!("{series}{{{label}!=\"\"}}"),
             };
-            let expression = format!("count by ({label}) ({})", as_chosen(&named));
-            questions.entry(expression).or_default().push(format!("{name}: variable {label}"));
+            let expression = format!("count by ({label}) ({})", with_all_variables(&named));
+            expressions.entry(expression).or_default().push(format!("{name}: variable {label}"));
         }
     }
     // An alert that does not fire has no data, but its metrics must exist.
-    for figure in figures(&fs::read_to_string(rules_file())?) {
-        questions.entry(figure).or_default().push("alerts".into());
+    for metric in metric_names(&fs::read_to_string(rules_file())?) {
+        expressions.entry(metric).or_default().push("alerts".into());
     }
-    Ok(questions)
+    Ok(expressions)
 }
 
-/// With every variable at "All".
-fn as_chosen(expression: &str) -> String {
+/// Returns the expression with every variable set to "All".
+fn with_all_variables(expression: &str) -> String {
     let mut text = expression.replace("$__rate_interval", "30s");
     for variable in ["$job", "$cluster", "$instance"] {
         text = text.replace(variable, ".*");
@@ -246,16 +246,16 @@ fn as_chosen(expression: &str) -> String {
     text
 }
 
-/// The names of metrics in the expressions of the rules.
-fn figures(rules: &str) -> BTreeSet<String> {
+/// Returns the names of the metrics in the expressions of the rules.
+fn metric_names(rules: &str) -> BTreeSet<String> {
     let words = rules.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
     words.filter(|word| word.starts_with("brokkr_")).map(str::to_owned).collect()
 }
 
-async fn agents_tell_what_is_documented_and_no_names(load: &Load) -> Result<()> {
+async fn agents_expose_documented_metrics_and_no_names(load: &Load) -> Result<()> {
     let mut types_found = BTreeSet::new();
     for port in &load.ports[1..] {
-        let (_, text) = asked(port, "/metrics").await?;
+        let (_, text) = get(port, "/metrics").await?;
         for name in ["shop-1", "web", "lost", &load.world.namespace, "ConfigMap"] {
             assert!(!text.contains(&format!("\"{name}\"")), "{name} became a label: {text}");
         }
@@ -270,23 +270,25 @@ async fn agents_tell_what_is_documented_and_no_names(load: &Load) -> Result<()> 
     Ok(())
 }
 
-/// The broker's metrics match the fleet.
+/// Checks that the broker's metrics match the fleet.
 async fn fleet_is_counted(load: &Load, prometheus: &Prometheus) -> Result<()> {
     let all = SWARM + 2;
     eventually(WAIT_TIMEOUT, "all agents to be counted as fresh", async || {
-        let fresh = figure(load, "brokkr_agents{status=\"ACTIVE\",presence=\"fresh\"}").await;
+        let fresh = metric(load, "brokkr_agents{status=\"ACTIVE\",presence=\"fresh\"}").await;
         if fresh == Some(all.to_string()) { Attempt::Done(()) } else { Attempt::NotYet(format!("{fresh:?}")) }
     })
     .await?;
-    let healthy = format!("max_over_time(brokkr_placements{{state=\"healthy\"}}[{}s]) > 50", LONG.as_secs());
-    let failed = format!("max_over_time(brokkr_placements{{state=\"failed\"}}[{}s]) > 0", LONG.as_secs());
+    let healthy =
+        format!("max_over_time(brokkr_placements{{state=\"healthy\"}}[{}s]) > 50", LOAD_TIMEOUT.as_secs());
+    let failed =
+        format!("max_over_time(brokkr_placements{{state=\"failed\"}}[{}s]) > 0", LOAD_TIMEOUT.as_secs());
     for expression in [healthy, failed] {
         assert!(!prometheus.ever(&expression).await?.is_empty(), "{expression}");
     }
     Ok(())
 }
 
-async fn figure(load: &Load, series: &str) -> Option<String> {
-    let (_, text) = asked(&load.ports[0], "/metrics").await.ok()?;
+async fn metric(load: &Load, series: &str) -> Option<String> {
+    let (_, text) = get(&load.ports[0], "/metrics").await.ok()?;
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')).map(str::to_owned)
 }

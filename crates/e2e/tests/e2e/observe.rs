@@ -18,7 +18,7 @@ fn rare_polls() -> AgentOptions {
 }
 
 /// Starts an agent that polls so rarely that only watches explain timely reactions.
-async fn alone() -> Result<World> {
+async fn private_world() -> Result<World> {
     let cluster = Arc::new(Cluster::api_only().await?);
     World::start_in(cluster, Fleet::start().await?, &rare_polls()).await
 }
@@ -67,7 +67,7 @@ async fn f2_a_deleted_definition_is_recreated_with_its_resources() -> Result<()>
 
     let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     definitions.delete(&format!("widgets.{group}"), &Default::default()).await?;
-    eventually(WAIT_TIMEOUT, "another gear", async || match widgets.get_opt("gear").await {
+    eventually(WAIT_TIMEOUT, "a new gear", async || match widgets.get_opt("gear").await {
         Ok(Some(gear)) if gear.metadata.uid != before => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })
@@ -76,7 +76,7 @@ async fn f2_a_deleted_definition_is_recreated_with_its_resources() -> Result<()>
     // The watch works again for the recreated kind.
     let wrong = json!({"spec": {"size": 9}});
     widgets.patch("gear", &PatchParams::default(), &Patch::Merge(wrong)).await?;
-    eventually(WAIT_TIMEOUT, "the size to be put back", async || match widgets.get("gear").await {
+    eventually(WAIT_TIMEOUT, "the size to be repaired", async || match widgets.get("gear").await {
         Ok(gear) if gear.data["spec"]["size"] == 1 => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })
@@ -85,7 +85,7 @@ async fn f2_a_deleted_definition_is_recreated_with_its_resources() -> Result<()>
 
 #[tokio::test]
 async fn f2_watches_survive_a_killed_api_server() -> Result<()> {
-    let world = alone().await?;
+    let world = private_world().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("edited", "1"), ("deleted", "2")])).await?;
     for round in 0..2 {
         world.cluster.kill_api_server()?;

@@ -79,7 +79,7 @@ async fn b5_a_mass_prune_waits_for_an_approval_in_the_target_state() -> Result<(
     let held = fixture.wait_for_report(Transition::Blocked, "PruneNeedsApproval").await?;
     assert_eq!(held.reason, Reason::PruneNeedsApproval { delete: 60, total: 80 });
     fixture.broker.polls(3).await?;
-    assert_eq!(fixture.names().await?.len(), 80, "nothing goes before it is approved");
+    assert_eq!(fixture.names().await?.len(), 80, "nothing is deleted before the approval");
     fixture.broker.amend(STACK, |target| {
         target.approvals.push(Approval {
             sequence_id: sequence,

@@ -29,14 +29,14 @@ use page::{Page, Setting};
 /// Two clusters with controllers have to start.
 const STARTING: Duration = Duration::from_secs(120);
 const TYPING: Duration = Duration::from_secs(120);
-/// Sequence ids start above this, so that no count on a page is mistaken for one.
-const IDS_BURNT: usize = 100;
+/// The number of sequence ids to use up first, so that no count on a page is mistaken for an id.
+const IDS_TO_USE_UP: usize = 100;
 
 pub fn root() -> Result<PathBuf> {
     Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?)
 }
 
-/// The README and every page below `docs/`, by path.
+/// Returns the README and every page below `docs/`, sorted by path.
 fn pages(root: &Path) -> Result<Vec<Page>> {
     let (mut paths, mut folders) = (vec![root.join("README.md")], vec![root.join("docs")]);
     while let Some(folder) = folders.pop() {
@@ -82,7 +82,7 @@ fn every_block_of_the_documentation_is_typed_or_says_why_not() -> Result<()> {
 /// Commands of runbooks have placeholders, so they are only parsed.
 #[tokio::test]
 async fn the_commands_of_runbooks_exist() -> Result<()> {
-    let mut asked = 0;
+    let mut checked = 0;
     for page in pages(&root()?)?.iter().filter(|page| page.name.starts_with("docs/runbooks/")) {
         let spans = page.text.lines().filter_map(|line| line.split_once(". `brokkr")?.1.split_once('`'));
         for (rest, _) in spans {
@@ -92,10 +92,10 @@ async fn the_commands_of_runbooks_exist() -> Result<()> {
             // `--help` succeeds if everything before it is valid.
             let launch = Launch::new(name.as_str(), program(&name)?).args(words).arg("--help");
             run(launch, TYPING).await?.ok().with_context(|| format!("{}: `{command}`", page.name))?;
-            asked += 1;
+            checked += 1;
         }
     }
-    assert!(asked >= 20, "{asked}");
+    assert!(checked >= 20, "{checked}");
     Ok(())
 }
 
@@ -110,11 +110,11 @@ fn filled_in(word: &str) -> String {
 #[tokio::test]
 async fn the_commands_of_the_documentation_work_as_they_are_written() -> Result<()> {
     let wanted = std::env::var("BROKKR_PAGES").unwrap_or_default();
-    let is_recording = std::env::var_os("INSTA_UPDATE").is_some_and(|wish| wish == "always");
+    let is_recording = std::env::var_os("INSTA_UPDATE").is_some_and(|value| value == "always");
     let root = root()?;
     let mut pages = pages(&root)?;
     pages.retain(|page| page.setting == Some(Setting::DevFleet) && page.name.contains(&wanted));
-    assert!(!pages.is_empty(), "no page is like {wanted:?}");
+    assert!(!pages.is_empty(), "no page matches {wanted:?}");
 
     let fleet = DevFleet::start(&root).await?;
     let mut wrong = Vec::new();
@@ -159,11 +159,11 @@ impl DevFleet {
             environment.is_file() && fleet.process.log().contains("Ctrl-C here")
         })
         .await?;
-        let burn = format!(
-            "seq {IDS_BURNT} | xargs -P 4 -I% brokkr apply burnt -q -f examples/hello >burnt.log 2>&1\n\
+        let script = format!(
+            "seq {IDS_TO_USE_UP} | xargs -P 4 -I% brokkr apply burnt -q -f examples/hello >burnt.log 2>&1\n\
              brokkr stack delete burnt --yes\n"
         );
-        fleet.runs(&burn).await.context("using up sequence ids")?;
+        fleet.run_script(&script).await.context("using up sequence ids")?;
         Ok(fleet)
     }
 
@@ -171,7 +171,7 @@ impl DevFleet {
         self.scratch.join("target/dev/env")
     }
 
-    /// Types the page in a folder of its own.
+    /// Types the commands of the page in a separate folder.
     async fn types(&self, page: &Page) -> Result<shell::PageOutput> {
         let folder = self.scratch.join(format!("typed/{}", page.name.replace('/', "-")));
         fs::create_dir_all(&folder)?;
@@ -189,10 +189,10 @@ impl DevFleet {
                         kubectl --context $agent get namespaces -o name | { grep -v -e /kube- -e /default -e /brokkr-system || true; } |\n\
                           xargs -r kubectl --context $agent delete\n\
                       done\n";
-        self.runs(script).await
+        self.run_script(script).await
     }
 
-    async fn runs(&self, script: &str) -> Result<()> {
+    async fn run_script(&self, script: &str) -> Result<()> {
         let script = format!("set -euo pipefail\n. target/dev/env\n{script}");
         let launch = Launch::new("bash", "/bin/bash").args(["-c", &script]).folder(self.scratch.path());
         run(launch, TYPING).await?.ok()?;

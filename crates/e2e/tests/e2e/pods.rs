@@ -79,13 +79,13 @@ async fn an_agent_in_a_pod_joins_delivers_is_restarted_and_ends_with_its_pod() -
     cluster.kubectl(["delete", "deployment", "agent", "-n", &home]).await?.ok()?;
     pods.gone("brokkr-agent").await?;
     assert!(!pod.is_running());
-    assert!(pod.log().contains("SIGTERM"), "it was not asked to stop:\n{}", pod.log());
+    assert!(pod.log().contains("SIGTERM"), "it got no SIGTERM:\n{}", pod.log());
     Ok(())
 }
 
 /// A Pod with a missing Secret waits for it, and reports it.
 #[tokio::test]
-async fn a_pod_waits_for_what_it_mounts() -> Result<()> {
+async fn a_pod_waits_for_a_missing_secret() -> Result<()> {
     let (cluster, home) = (Cluster::shared().await?, unique("brokkr-pods"));
     cluster.kubectl(["create", "namespace", &home]).await?.ok()?;
     let pods = PodRunner::start_in(&cluster, &home).await?;
@@ -100,17 +100,17 @@ async fn a_pod_waits_for_what_it_mounts() -> Result<()> {
         },
     });
     cluster.apply(&pod.to_string()).await?;
-    let said = async |words: &str| {
+    let wait_for_text = async |words: &str| {
         eventually(WAIT_TIMEOUT, words, async || {
-            let said: String =
+            let text: String =
                 pods.pods().iter().map(|pod| format!("{}{}", pod.describe(), pod.log())).collect();
-            if said.contains(words) { Attempt::Done(()) } else { Attempt::NotYet(said) }
+            if text.contains(words) { Attempt::Done(()) } else { Attempt::NotYet(text) }
         })
         .await
     };
-    said("there is no Secret late").await?;
+    wait_for_text("there is no Secret late").await?;
     let literal = "--from-literal=url=postgres://nobody@database.example/brokkr";
     cluster.kubectl(["create", "secret", "generic", "late", "-n", &home, literal]).await?.ok()?;
     // It ends at once and is restarted; its log is kept.
-    said("database_url = \"(set, not shown)\" # environment").await
+    wait_for_text("database_url = \"(set, not shown)\" # environment").await
 }

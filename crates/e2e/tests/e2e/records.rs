@@ -13,11 +13,11 @@ use serde_json::Value;
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, uid_and_version};
 
 /// Thousands of objects on a small machine.
-const LONG_PATIENCE: Duration = Duration::from_secs(240);
+const LONG_TIMEOUT: Duration = Duration::from_secs(240);
 const MANY: usize = 3_000;
 
 #[tokio::test]
-async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> Result<()> {
+async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_recreated() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "2")])).await?;
     let untouched = uid_and_version(&world.config_map("one").await?.expect("one"));
@@ -28,7 +28,7 @@ async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> 
     delete_by_hand(&world, &first).await?;
     assert!(!records(&world, &stack).await?.is_empty(), "its finalizer holds it");
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1"), ("two", "3")])).await?;
-    let second = made_again(&world, &stack, &first).await?;
+    let second = wait_until_recreated(&world, &stack, &first).await?;
     assert_eq!(world.value("two").await?.as_deref(), Some("3"));
     assert_eq!(world.config_map("one").await?.expect("one").uid(), untouched.0, "nothing was deleted");
     let untouched = uid_and_version(&world.config_map("one").await?.expect("one"));
@@ -38,7 +38,7 @@ async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() -> 
     delete_by_hand(&world, &second).await?;
     assert!(!records(&world, &stack).await?.is_empty(), "its finalizer holds it");
     world.agent.start()?;
-    made_again(&world, &stack, &second).await?;
+    wait_until_recreated(&world, &stack, &second).await?;
     world.fleet.active("shop-1").await?;
     assert_eq!(uid_and_version(&world.config_map("one").await?.expect("one")), untouched);
 
@@ -57,7 +57,7 @@ async fn d6_a_sharded_inventory_survives_kill_9_in_the_middle_and_everything_is_
     world.fleet.submit("many", "env=prod", &world.manifest(&maps)).await?;
     let stack = stack_id_of(&world, "many").await?;
     for part in [1, MANY / 2] {
-        eventually(LONG_PATIENCE, &format!("{part} of {MANY} to be applied"), async || {
+        eventually(LONG_TIMEOUT, &format!("{part} of {MANY} to be applied"), async || {
             match ours(&world).await {
                 Ok(applied) if applied.len() >= part => Attempt::Done(()),
                 other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
@@ -67,7 +67,7 @@ async fn d6_a_sharded_inventory_survives_kill_9_in_the_middle_and_everything_is_
         world.agent.restart()?;
     }
     let wanted: BTreeSet<String> = names.iter().cloned().collect();
-    eventually(LONG_PATIENCE, "everything to be applied", async || match ours(&world).await {
+    eventually(LONG_TIMEOUT, "everything to be applied", async || match ours(&world).await {
         Ok(applied) if applied == wanted => Attempt::Done(()),
         other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
     })
@@ -75,13 +75,13 @@ async fn d6_a_sharded_inventory_survives_kill_9_in_the_middle_and_everything_is_
     assert!(!shards(&world).await?.is_empty(), "too many for one record");
 
     world.fleet.brokkr(["stack", "delete", "many", "--yes"]).await?.ok()?;
-    eventually(LONG_PATIENCE, "the removal to begin", async || match ours(&world).await {
+    eventually(LONG_TIMEOUT, "the removal to begin", async || match ours(&world).await {
         Ok(applied) if applied.len() < MANY => Attempt::Done(()),
         other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
     })
     .await?;
     world.agent.restart()?;
-    no_record(&world, &stack, LONG_PATIENCE).await?;
+    no_record(&world, &stack, LONG_TIMEOUT).await?;
     assert_eq!(ours(&world).await?, BTreeSet::new());
     eventually(WAIT_TIMEOUT, "no shard to be left", async || match shards(&world).await {
         Ok(shards) if shards.is_empty() => Attempt::Done(()),
@@ -117,9 +117,9 @@ async fn delete_by_hand(world: &World, record: &str) -> Result<()> {
 }
 
 /// Waits until there is a record that is not being deleted, and checks that there is always at least one.
-async fn made_again(world: &World, stack: &str, deleted: &str) -> Result<String> {
+async fn wait_until_recreated(world: &World, stack: &str, deleted: &str) -> Result<String> {
     let found =
-        eventually(WAIT_TIMEOUT, "the record to be made again", async || match records(world, stack).await {
+        eventually(WAIT_TIMEOUT, "the record to be recreated", async || match records(world, stack).await {
             Ok(found) if found.is_empty() => {
                 Attempt::Done(Err(anyhow::anyhow!("there was no record at all")))
             }
@@ -134,8 +134,8 @@ async fn made_again(world: &World, stack: &str, deleted: &str) -> Result<String>
     Ok(name)
 }
 
-async fn no_record(world: &World, stack: &str, patience: Duration) -> Result<()> {
-    eventually(patience, "the record to go last", async || match records(world, stack).await {
+async fn no_record(world: &World, stack: &str, timeout: Duration) -> Result<()> {
+    eventually(timeout, "the record to be deleted last", async || match records(world, stack).await {
         Ok(found) if found.is_empty() => Attempt::Done(()),
         other => Attempt::NotYet(format!("{:?}", other.map(|found| found.len()))),
     })

@@ -1,4 +1,4 @@
-//! The procedure of docs/restore.md, on a database that is really restored under agents that have seen more.
+//! The procedure of docs/restore.md, on a database that is really restored while agents have seen newer state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::pages::page::{Page, Setting};
 use crate::pages::root;
 use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
-const TYPING: Duration = Duration::from_secs(180);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Two replicas, an agent at each, on a PostgreSQL that can be restored.
 struct Rehearsal {
@@ -77,7 +77,7 @@ impl Rehearsal {
         Ok(())
     }
 
-    async fn sees(&self, stack: &str, shop: usize, name: &str, wanted: Option<&str>) -> Result<()> {
+    async fn wait_for_value(&self, stack: &str, shop: usize, name: &str, wanted: Option<&str>) -> Result<()> {
         eventually(WAIT_TIMEOUT, &format!("{name} of {stack} to be {wanted:?}"), async || {
             match self.maps(stack, shop).get_opt(name).await {
                 Ok(map) if map.as_ref().and_then(value).as_deref() == wanted => Attempt::Done(()),
@@ -122,7 +122,7 @@ impl Rehearsal {
             .env("PATH", &path)
             .env("XDG_CONFIG_HOME", self.fleet.cli.config_home().display().to_string())
             .env("BROKKR_DATABASE_URL", self.fleet.database().url());
-        run(launch, TYPING).await
+        run(launch, COMMAND_TIMEOUT).await
     }
 }
 
@@ -143,7 +143,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     rehearsal.apply("web", 1, &[("one", "1"), ("old", "1")]).await?;
     rehearsal.apply("side", 2, &[("side", "1")]).await?;
     rehearsal.apply("doomed", 1, &[("doomed", "1")]).await?;
-    // Without a target yet.
+    // A stack without a target yet.
     let late = rehearsal.manifest("late", 1, &[("late", "1")]);
     fleet.submit("late", "shop=9", &late).await?;
     let backup = server.back_up().await?;
@@ -160,7 +160,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
         .send()
         .await?
         .error_for_status()?;
-    rehearsal.sees("late", 1, "late", Some("1")).await?;
+    rehearsal.wait_for_value("late", 1, "late", Some("1")).await?;
     fleet.delete("doomed").await?;
     let (before, ids) = (rehearsal.everything().await?, rehearsal.ids().await?);
     assert_eq!(before.len(), 6, "{before:?}");
@@ -188,9 +188,9 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     rehearsal.edit("web", 1, "two", "by hand").await?;
     rehearsal.edit("fresh", 1, "fresh", "by hand").await?;
     rehearsal.edit("side", 2, "side", "by hand").await?;
-    rehearsal.sees("web", 1, "two", Some("2")).await?;
-    rehearsal.sees("fresh", 1, "fresh", Some("1")).await?;
-    rehearsal.sees("side", 2, "side", Some("2")).await?;
+    rehearsal.wait_for_value("web", 1, "two", Some("2")).await?;
+    rehearsal.wait_for_value("fresh", 1, "fresh", Some("1")).await?;
+    rehearsal.wait_for_value("side", 2, "side", Some("2")).await?;
     assert_eq!(rehearsal.everything().await?, before, "on hold, everything is as it was");
 
     // The author's files, as they were before the restore.
@@ -202,7 +202,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     let page = Page::read(&root()?, &root()?.join("docs/restore.md"))?;
     assert_eq!(page.setting, Some(Setting::Restoring));
     let commands = page.commands();
-    let mut said: BTreeMap<&str, String> = BTreeMap::new();
+    let mut outputs: BTreeMap<&str, String> = BTreeMap::new();
     for command in commands.iter().map(|command| command.text.as_str()) {
         let output = rehearsal
             .types(command, folder.path())
@@ -211,7 +211,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
             .with_context(|| format!("docs/restore.md: {command}"))?;
         if command == "brokkr admin ahead" {
             // Between raise and settlement, agents keep their stacks, and the deleted stack is back.
-            rehearsal.sees("doomed", 1, "doomed", Some("1")).await?;
+            rehearsal.wait_for_value("doomed", 1, "doomed", Some("1")).await?;
             let mut now = rehearsal.everything().await?;
             now.retain(|name, _| !name.contains("-doomed/"));
             assert_eq!(now, before, "raised, and no agent went back");
@@ -220,25 +220,25 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
             // The stack is back under its old id, without content: its holders keep what they have.
             let status = rehearsal.types("brokkr admin ahead", folder.path()).await?.ok()?;
             assert!(status.stdout.contains("fresh"), "until the author submits: {}", status.stdout);
-            rehearsal.sees("fresh", 1, "fresh", Some("1")).await?;
+            rehearsal.wait_for_value("fresh", 1, "fresh", Some("1")).await?;
         }
-        said.insert(command, output.stdout);
+        outputs.insert(command, output.stdout);
     }
-    assert!(said["brokkr-broker epoch raise --dry-run"].contains("nothing was changed"), "{said:?}");
+    assert!(outputs["brokkr-broker epoch raise --dry-run"].contains("nothing was changed"), "{outputs:?}");
     assert!(
-        said["brokkr admin ahead"].contains("web") && said["brokkr admin ahead"].contains("side"),
-        "{said:?}"
+        outputs["brokkr admin ahead"].contains("web") && outputs["brokkr admin ahead"].contains("side"),
+        "{outputs:?}"
     );
-    assert!(!said["brokkr admin ahead"].contains("fresh"), "{said:?}");
-    let unknown = &said["brokkr admin unknown"];
+    assert!(!outputs["brokkr admin ahead"].contains("fresh"), "{outputs:?}");
+    let unknown = &outputs["brokkr admin unknown"];
     assert!(unknown.contains("fresh") && unknown.contains("extra") && !unknown.contains("web"), "{unknown}");
-    assert!(said["brokkr admin status"].contains("2 targets: kept"), "{}", said["brokkr admin status"]);
+    assert!(outputs["brokkr admin status"].contains("2 targets: kept"), "{}", outputs["brokkr admin status"]);
 
     // Everything converges to the chosen settlement.
-    rehearsal.sees("side", 2, "side", Some("1")).await?;
-    rehearsal.sees("extra", 2, "extra", None).await?;
-    rehearsal.sees("doomed", 1, "doomed", None).await?;
-    rehearsal.sees("web", 1, "one", Some("2")).await?;
+    rehearsal.wait_for_value("side", 2, "side", Some("1")).await?;
+    rehearsal.wait_for_value("extra", 2, "extra", None).await?;
+    rehearsal.wait_for_value("doomed", 1, "doomed", None).await?;
+    rehearsal.wait_for_value("web", 1, "one", Some("2")).await?;
     for (stack, shop) in [("web", "shop-1"), ("side", "shop-2"), ("fresh", "shop-1"), ("late", "shop-1")] {
         eventually(WAIT_TIMEOUT, &format!("{stack} to be healthy on {shop}"), async || {
             match fleet.get(&format!("/api/v1/stacks/{stack}/status")).await {
@@ -254,7 +254,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
         assert!(*sequence >= earlier, "{name} went back from {earlier} to {sequence}");
     }
     let gone: Vec<&String> = before.keys().filter(|name| !after.contains_key(*name)).collect();
-    assert!(gone.len() == 1 && gone[0].ends_with("-extra/extra"), "only what was to go: {gone:?}");
+    assert!(gone.len() == 1 && gone[0].ends_with("-extra/extra"), "only extra is deleted: {gone:?}");
 
     // No id is used twice, and new ones are above all others.
     let highest = ids.keys().max().copied().context("ids")?;
@@ -265,7 +265,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
         assert!(ids.contains_key(&id) || id > highest + gap, "{id} is below the gap");
     }
     rehearsal.apply("web", 1, &[("one", "3")]).await?;
-    rehearsal.sees("web", 1, "two", None).await?;
+    rehearsal.wait_for_value("web", 1, "two", None).await?;
 
     // According to the audit log, agents deleted only what the page removed and what web no longer has.
     for shop in &rehearsal.shops {

@@ -32,7 +32,7 @@ async fn a6_e3_an_agent_no_longer_targeted_removes_the_stack_and_the_others_keep
     );
 
     fleet.brokkr(["agent", "label", "shop-1", "env=test", "--expect", "1"]).await?.ok()?;
-    eventually(WAIT_TIMEOUT, "shop-1 to let go", async || match maps_1.get_opt("one").await {
+    eventually(WAIT_TIMEOUT, "shop-1 to remove the stack", async || match maps_1.get_opt("one").await {
         Ok(None) => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:?}")),
     })

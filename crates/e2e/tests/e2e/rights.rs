@@ -38,7 +38,7 @@ fn everything(space: &str) -> String {
          ---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: web, namespace: {space}}}\n\
          rules: [{{apiGroups: [''], resources: [configmaps], verbs: [get]}}]\n"
     );
-    let over_all = format!(
+    let cluster_wide = format!(
         "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {space}}}\nprovisioner: example.com/none\n\
          ---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {space}}}\nvalue: 7\n\
          ---\napiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {{name: {space}}}\nhandler: none\n\
@@ -52,7 +52,7 @@ fn everything(space: &str) -> String {
         config_map_yaml(space, "two", "2"),
         deployment_yaml(space, "web", 1),
         members,
-        over_all,
+        cluster_wide,
     ]
     .concat()
 }
@@ -72,7 +72,7 @@ fn used(requests: &[Request]) -> BTreeSet<Use> {
     used
 }
 
-fn given(rules: &[PolicyRule]) -> BTreeSet<Use> {
+fn granted(rules: &[PolicyRule]) -> BTreeSet<Use> {
     let uses = |rule: &PolicyRule| {
         let groups = rule.api_groups.clone().unwrap_or_default();
         let verbs = rule.verbs.clone();
@@ -98,7 +98,7 @@ async fn rights_of(world: &World) -> Result<BTreeSet<Use>> {
     }
     let own: Api<Role> = Api::namespaced(world.client.clone(), world.agent.namespace());
     rules.extend(own.get("brokkr-agent").await?.rules.context("rules")?);
-    Ok(given(&rules))
+    Ok(granted(&rules))
 }
 
 /// Delivers, repairs, prunes, restarts and deletes, and compares the requests with the permissions.
@@ -108,16 +108,16 @@ async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<(
     let space = world.namespace.clone();
     world.fleet.apply("web", "env=prod", &everything(&space)).await?;
 
-    let given = rights_of(&world).await?;
-    let idle = |verb: Option<&str>| {
+    let granted = rights_of(&world).await?;
+    let unused = |verb: Option<&str>| {
         let used =
             world.agent.requests(Default::default()).map(|requests| used(&requests)).unwrap_or_default();
-        let idle = given.difference(&used).filter(|(_, given)| verb.is_none_or(|verb| given == verb));
-        let idle: Vec<_> = idle.collect();
-        if idle.is_empty() {
+        let unused = granted.difference(&used).filter(|(_, granted)| verb.is_none_or(|verb| granted == verb));
+        let unused: Vec<_> = unused.collect();
+        if unused.is_empty() {
             Attempt::Done(())
         } else {
-            Attempt::NotYet(format!("given and never used: {idle:?}"))
+            Attempt::NotYet(format!("granted and never used: {unused:?}"))
         }
     };
 
@@ -129,15 +129,15 @@ async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<(
     let definition = format!("things.{space}.example.com");
     let inside = ["deployment", "cronjob", "hpa", "pdb", "networkpolicy", "endpointslice", "lease", "role"];
     let names = inside.map(|kind| (kind, if kind == "cronjob" { "nightly" } else { "web" }));
-    let over_all = ["storageclass", "priorityclass", "runtimeclass"].map(|kind| (kind, space.as_str()));
-    for (kind, name) in names.into_iter().chain(over_all).chain([("crd", definition.as_str())]) {
+    let cluster_wide = ["storageclass", "priorityclass", "runtimeclass"].map(|kind| (kind, space.as_str()));
+    for (kind, name) in names.into_iter().chain(cluster_wide).chain([("crd", definition.as_str())]) {
         world.cluster.kubectl(["label", kind, name, "-n", &space, "brokkr.io/agent-"]).await?.ok()?;
     }
     // And its own record, deleted by hand (E5).
     let agent = world.fleet.agent("shop-1").await?.context("the agent")?["id"].clone();
     let label = format!("brokkr.io/agent={}", agent.as_str().context("an id")?);
     world.cluster.kubectl(["delete", "stacks.brokkr.io", "-l", &label, "--wait=false"]).await?.ok()?;
-    eventually(WAIT_TIMEOUT, "everything to be looked at", async || idle(Some("get"))).await?;
+    eventually(WAIT_TIMEOUT, "every kind to be read", async || unused(Some("get"))).await?;
     let settled = |status: &Value| status["state"] == "healthy";
     world.wait_for_status("web", "shop-1", "healthy again", settled).await?;
 
@@ -146,9 +146,9 @@ async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<(
     world.wait_until_gone("two").await?;
     world.fleet.delete("web").await?;
 
-    eventually(WAIT_TIMEOUT, "every right to be used", async || idle(None)).await?;
+    eventually(WAIT_TIMEOUT, "every permission to be used", async || unused(None)).await?;
     let requests = world.agent.requests(Default::default())?;
-    assert!(refused(&requests).is_empty(), "needed and not given: {:?}", refused(&requests));
+    assert!(refused(&requests).is_empty(), "needed and not granted: {:?}", refused(&requests));
     Ok(())
 }
 
@@ -187,7 +187,7 @@ async fn access_to_listed_namespaces_is_enough_to_deliver_repair_prune_and_delet
     world.fleet.delete("web").await?;
     world.wait_until_gone("one").await?;
     let requests = world.agent.requests(Default::default())?;
-    assert!(refused(&requests).is_empty(), "needed and not given: {:?}", refused(&requests));
+    assert!(refused(&requests).is_empty(), "needed and not granted: {:?}", refused(&requests));
     let elsewhere: Vec<_> = requests
         .iter()
         .filter(|request| request.is_watch() && request.namespace != *space && request.group != "brokkr.io")
@@ -264,9 +264,9 @@ async fn installing_again_with_fewer_permissions_removes_the_others() -> Result<
         let list: Value = cluster.kubectl(list).await?.ok()?.json()?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let describe = |item: &Value| {
-            let place = item["metadata"]["namespace"].as_str().unwrap_or("*");
+            let namespace = item["metadata"]["namespace"].as_str().unwrap_or("*");
             let name = item["metadata"]["name"].as_str().unwrap_or_default().trim_end_matches(&home);
-            format!("{place} {} {name}", item["kind"].as_str().unwrap_or_default())
+            format!("{namespace} {} {name}", item["kind"].as_str().unwrap_or_default())
         };
         Ok(items.iter().map(describe).collect::<BTreeSet<_>>().into_iter().collect())
     };

@@ -34,7 +34,7 @@ async fn b2_all_errors_are_collected_and_nothing_of_the_rest_is_written() -> Res
     let service = |name: &str| json!({"kind": "Service", "namespace": world.namespace, "name": name});
     assert_eq!(named, [&service("bad-one"), &service("bad-two")], "{status}");
 
-    assert_eq!(world.value("one").await?.as_deref(), Some("1"), "what ran before stays as it was");
+    assert_eq!(world.value("one").await?.as_deref(), Some("1"), "the running version stays as it was");
     assert!(world.config_map("two").await?.is_none());
     let writes: Vec<_> = world
         .agent
@@ -74,7 +74,7 @@ async fn c6_system_namespaces_and_brokkrs_own_namespaces_are_refused() -> Result
             .body(namespace_yaml(name))
             .send()
             .await?;
-        assert_eq!(answer.status(), 422, "the broker refuses it, too: {}", answer.text().await?);
+        assert_eq!(answer.status(), 422, "the broker refuses it too: {}", answer.text().await?);
     }
     Ok(())
 }

@@ -109,8 +109,8 @@ impl Fixture {
     }
 
     /// Waits until the agent polls without writing.
-    async fn at_rest(&self) -> Result<Versions> {
-        eventually(WAIT_TIMEOUT, "the agent to come to rest", async || {
+    async fn wait_until_idle(&self) -> Result<Versions> {
+        eventually(WAIT_TIMEOUT, "the agent to become idle", async || {
             let mark = self.mark()?;
             self.broker.polls(2).await?;
             let writes = self.writes(mark)?;
@@ -121,7 +121,7 @@ impl Fixture {
     }
 
     /// Sends a wrong answer several times, then the correct one, and compares the cluster.
-    async fn withstands(&self, lie: Lie, before: &Versions) -> Result<()> {
+    async fn assert_unaffected(&self, lie: Lie, before: &Versions) -> Result<()> {
         let mark = self.mark()?;
         self.broker.answer_with(lie);
         self.broker.wait_until_sent(lie, self.broker.count(lie) + OFTEN).await?;
@@ -149,7 +149,7 @@ impl Fixture {
         .await
     }
 
-    /// A real deletion at the end: the wrong answers would have had the same effect if the agent had accepted them.
+    /// Deletes the stack for real: accepted wrong answers would have had the same effect.
     async fn delete_truthfully(&self) -> Result<()> {
         self.broker.delete(STACK)?;
         eventually(WAIT_TIMEOUT, "the ConfigMaps to be deleted", async || match self.versions().await {
@@ -170,7 +170,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
     broker.wait_until_healthy(first).await?;
     let second = broker.offer(STACK, &fixture.manifest(&[("one", "1"), ("two", "2"), ("three", "3")]))?;
     broker.wait_until_healthy(second).await?;
-    let before = fixture.at_rest().await?;
+    let before = fixture.wait_until_idle().await?;
     let names: Vec<_> = before.keys().map(String::as_str).collect();
     assert_eq!(names[..3], ["ConfigMap one", "ConfigMap three", "ConfigMap two"]);
 
@@ -199,7 +199,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
         Lie::Refused(ErrorCode::BRK9001),
     ];
     for lie in lies {
-        fixture.withstands(lie, &before).await?;
+        fixture.assert_unaffected(lie, &before).await?;
     }
     let log = fixture.agent.process().log();
     assert!(log.contains("it is truncated"), "the script cut nothing off");
@@ -223,7 +223,7 @@ async fn e4_a_wrong_answer_after_a_restart_deletes_nothing_and_undoes_nothing() 
     broker.wait_until_healthy(first).await?;
     let second = broker.offer(STACK, &fixture.manifest(&[("one", "1"), ("two", "2")]))?;
     broker.wait_until_healthy(second).await?;
-    let before = fixture.at_rest().await?;
+    let before = fixture.wait_until_idle().await?;
 
     let lies = [Lie::EmptyEnvelope, Lie::OlderSequence, Lie::OlderRemoval, Lie::OlderEpoch, Lie::OtherAgent];
     for lie in lies {
@@ -250,7 +250,7 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     let broker = &fixture.broker;
     let first = broker.offer(STACK, &fixture.manifest(&[("one", "1"), ("two", "2")]))?;
     broker.wait_until_healthy(first).await?;
-    fixture.at_rest().await?;
+    fixture.wait_until_idle().await?;
 
     broker.set_status(AgentStatus::Inactive);
     broker.wait_until_in_sync().await?;
@@ -263,7 +263,7 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     fixture.compare("being INACTIVE", mark, &edited).await?;
 
     // Not even if the answer contains desired state, and not after a restart.
-    fixture.withstands(Lie::InactiveWithStacks, &edited).await?;
+    fixture.assert_unaffected(Lie::InactiveWithStacks, &edited).await?;
     fixture.agent.restart()?;
     broker.polls(OFTEN).await?;
     fixture.compare("being INACTIVE after a restart", mark, &edited).await?;
@@ -273,12 +273,11 @@ async fn a7_an_inactive_agent_changes_nothing_in_its_cluster_until_it_is_active_
     broker.set_status(AgentStatus::Active);
     broker.wait_until_healthy(second).await?;
     for (name, value) in [("one", "1"), ("two", "2"), ("three", "3")] {
-        assert_eq!(fixture.value(name).await?.as_deref(), Some(value), "{name} was not put right");
+        assert_eq!(fixture.value(name).await?.as_deref(), Some(value), "{name} was not repaired");
     }
 
-    // Without a new version: drift of the meantime is repaired because it is wrong, not because
-    // something was published.
-    fixture.at_rest().await?;
+    // Drift that occurred meanwhile is repaired even without a new version.
+    fixture.wait_until_idle().await?;
     broker.set_status(AgentStatus::Inactive);
     broker.wait_until_in_sync().await?;
     fixture.edit("one", "by hand").await?;
@@ -304,7 +303,7 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
     broker.hand_out_truthfully();
     broker.wait_until_healthy(first).await?;
     assert_eq!(fixture.value("one").await?.as_deref(), Some("1"));
-    let before = fixture.at_rest().await?;
+    let before = fixture.wait_until_idle().await?;
 
     // Later ones: the objects stay as they are. The record may report the error.
     let lies = [
@@ -331,7 +330,7 @@ async fn a3_content_that_does_not_match_its_checksum_is_never_applied() -> Resul
         assert!(others.is_empty(), "{what}: {others:#?}");
     }
     broker.hand_out_truthfully();
-    broker.wait_until_healthy(last).await.context("the right bytes were not taken after the wrong ones")?;
+    broker.wait_until_healthy(last).await.context("the correct content was not accepted after wrong ones")?;
     assert_eq!(fixture.value("one").await?.as_deref(), Some("newer"));
     assert_eq!(fixture.value("two").await?, None);
     fixture.delete_truthfully().await

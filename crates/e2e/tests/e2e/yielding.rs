@@ -16,7 +16,7 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// A Deployment `web` with two replicas that yields the field.
+    /// Delivers a Deployment `web` with two replicas that yields the field.
     async fn start() -> Result<Self> {
         let world = World::start().await?;
         let deployments = Api::namespaced(world.client.clone(), &world.namespace);
@@ -55,7 +55,7 @@ impl Scaled {
         Ok(self.live().await?["spec"]["replicas"].as_i64())
     }
 
-    async fn sees(&self, pointer: &str, wanted: &Value) -> Result<()> {
+    async fn wait_for_field(&self, pointer: &str, wanted: &Value) -> Result<()> {
         eventually(WAIT_TIMEOUT, &format!("{pointer} to be {wanted}"), async || match self.live().await {
             Ok(live) if live.pointer(pointer) == Some(wanted) => Attempt::Done(()),
             other => Attempt::NotYet(format!("{other:?}")),
@@ -73,20 +73,20 @@ impl Scaled {
 }
 
 #[tokio::test]
-async fn b3_yielded_replicas_stay_the_scalers_over_a_new_object_and_a_repair() -> Result<()> {
+async fn b3_yielded_replicas_are_left_to_the_scaler_by_a_new_object_and_a_repair() -> Result<()> {
     let scaled = Scaled::start().await?;
     scaled.scale(7).await?;
     // A new deployment object with another number.
     scaled.deliver(4, "registry.example/web:2").await?;
     assert_eq!(scaled.replicas().await?, Some(7));
-    scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
+    scaled.wait_for_field("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
 
     // A repair of another field.
     let wrong = json!({"spec": {"template": {"metadata": {"labels": {"app": "web", "team": "red"}}, "spec": {
         "containers": [{"name": "web", "image": "registry.example/web:wrong"}],
     }}}});
     scaled.deployments.patch("web", &PatchParams::default(), &Patch::Strategic(wrong)).await?;
-    scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
+    scaled.wait_for_field("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
     assert_eq!(scaled.replicas().await?, Some(7));
     Ok(())
 }
@@ -96,7 +96,7 @@ async fn b3_yielded_replicas_stay_the_scalers_over_a_new_object_and_a_repair() -
 async fn b3_yielded_replicas_without_a_scaler_stay_as_they_were_created() -> Result<()> {
     let scaled = Scaled::start().await?;
     scaled.deliver(5, "registry.example/web:2").await?;
-    scaled.sees("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
+    scaled.wait_for_field("/spec/template/spec/containers/0/image", &json!("registry.example/web:2")).await?;
     assert_eq!(scaled.replicas().await?, Some(2));
     Ok(())
 }
@@ -111,7 +111,7 @@ async fn f7_an_autoscaler_causes_neither_drift_nor_a_contest() -> Result<()> {
     // A repair shows that the agent has seen everything before it.
     let wrong = json!({"metadata": {"annotations": {"brokkr.io/yield": "spec.paused"}}});
     scaled.deployments.patch("web", &PatchParams::default(), &Patch::Merge(wrong)).await?;
-    scaled.sees("/metadata/annotations/brokkr.io~1yield", &json!("spec.replicas")).await?;
+    scaled.wait_for_field("/metadata/annotations/brokkr.io~1yield", &json!("spec.replicas")).await?;
     assert_eq!(scaled.replicas().await?, Some(22));
     let writes = scaled.writes(mark)?;
     // One when the field passes to the scaler, and the repair; each may conflict with a write of the scaler and read again.

@@ -31,7 +31,7 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
         world.namespace,
         world.config_maps_yaml(&MAPS),
     );
-    let turn = async |ready: bool| {
+    let set_ready = async |ready: bool| {
         let status = json!({"status": {"conditions": [
             {"type": "Ready", "status": if ready { "True" } else { "False" }, "reason": "Turned", "message": "by hand"},
         ]}});
@@ -50,9 +50,9 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     world.broker_proxy.when(Matcher::any(), Action::Cut);
     let rounds = if runs_in_full() { TOO_MANY / 2 } else { 2 };
     for _ in 0..rounds {
-        turn(false).await?;
+        set_ready(false).await?;
         world.wait_until_recorded("degraded").await?;
-        turn(true).await?;
+        set_ready(true).await?;
         world.wait_until_recorded("healthy").await?;
     }
     // L5: the desired state is still enforced.
@@ -64,12 +64,13 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
 
     world.broker_proxy.heal();
     let expected = before + if runs_in_full() { 40 } else { rounds * 2 };
-    let events =
-        eventually(WAIT_TIMEOUT, "what happened to be reported", async || match world.events("web").await {
+    let events = eventually(WAIT_TIMEOUT, "all transitions to be reported", async || {
+        match world.events("web").await {
             Ok(events) if events.len() >= expected => Attempt::Done(events),
             other => Attempt::NotYet(format!("{} of {expected}", other.map_or(0, |events| events.len()))),
-        })
-        .await?;
+        }
+    })
+    .await?;
     if runs_in_full() {
         assert!(events.iter().any(|event| event.to_string().contains("gap")), "the gap is marked");
     }
@@ -102,7 +103,7 @@ async fn row_44_invalid_responses_instead_of_the_brokers_change_nothing() -> Res
         ("nothing", Action::Respond(CannedResponse::json(200, ""))),
         ("an empty object", Action::Respond(CannedResponse::json(200, "{}"))),
         ("no stacks", Action::Respond(CannedResponse::json(200, r#"{"stacks":[]}"#))),
-        ("half of it as if whole", Action::Truncate),
+        ("half of it as if complete", Action::Truncate),
         ("half of it", Action::CutResponse),
         ("its own list, emptied", Action::change_body(empty)),
         ("not found", Action::Respond(CannedResponse::json(404, "{}"))),

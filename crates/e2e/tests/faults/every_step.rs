@@ -22,7 +22,7 @@ use brokkr_e2e::runs_in_full;
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 /// Concurrent agents.
-const ABREAST: usize = 4;
+const CONCURRENT_WALKS: usize = 4;
 /// The sample without `BROKKR_FAULTS=all`: the first record, the prerequisites, the middle of each of the three phases.
 const SAMPLE: [usize; 5] = [2, 7, 41, 62, 110];
 
@@ -46,7 +46,7 @@ async fn row_20_killed_at_any_write_the_agent_ends_in_the_state_of_a_clean_run()
     let path = &path;
     let results: Vec<(usize, Result<()>)> = futures::stream::iter(steps)
         .map(async |step| (step, killed_at(&fleet, &cluster, path, step).await))
-        .buffer_unordered(ABREAST)
+        .buffer_unordered(CONCURRENT_WALKS)
         .collect()
         .await;
     let failed: Vec<String> = results
@@ -57,7 +57,7 @@ async fn row_20_killed_at_any_write_the_agent_ends_in_the_state_of_a_clean_run()
     Ok(())
 }
 
-async fn killed_at(fleet: &Fleet, cluster: &Arc<Cluster>, clean: &Path, step: usize) -> Result<()> {
+async fn killed_at(fleet: &Fleet, cluster: &Arc<Cluster>, clean: &WalkResult, step: usize) -> Result<()> {
     let walk = Walk::start(fleet, cluster).await?;
     let path = walk.walk(fleet, cluster, Some(step)).await?;
     for (what, ours, theirs) in
@@ -70,8 +70,8 @@ async fn killed_at(fleet: &Fleet, cluster: &Arc<Cluster>, clean: &Path, step: us
     Ok(())
 }
 
-/// The state after each phase, without what differs from run to run.
-struct Path {
+/// The state after each phase, without the parts that differ from run to run.
+struct WalkResult {
     first: BTreeMap<String, Value>,
     second: BTreeMap<String, Value>,
     writes: usize,
@@ -91,8 +91,8 @@ impl Walk {
         Ok(Self { agent, api, client: cluster.admin().await?, tag })
     }
 
-    async fn walk(&self, fleet: &Fleet, cluster: &Cluster, step: Option<usize>) -> Result<Path> {
-        let freeing = tokio::spawn(free_what_is_leaving(self.maps()));
+    async fn walk(&self, fleet: &Fleet, cluster: &Cluster, step: Option<usize>) -> Result<WalkResult> {
+        let freeing = tokio::spawn(remove_finalizers_of_deleted(self.maps()));
         let own = self.agent.namespace().to_owned();
         let writes = move |matcher: Matcher| {
             let own = own.clone();
@@ -102,7 +102,7 @@ impl Walk {
             })
         };
         let rule = step.map(|step| {
-            // Alternately before and after: never sent, and sent without a response.
+            // Alternately before and after: never forwarded, or executed without a response.
             let action = if step % 2 == 0 { Action::HaltBefore } else { Action::HaltAfter };
             self.api.when(writes(Matcher::writes()).nth(step), action)
         });
@@ -136,7 +136,7 @@ impl Walk {
                     .as_ref()
                     .is_some_and(|path| path.namespace.as_deref() != Some(own))
         });
-        Ok(Path { first, second, writes: counted.count() })
+        Ok(WalkResult { first, second, writes: counted.count() })
     }
 
     fn stack(&self) -> String {
@@ -151,7 +151,7 @@ impl Walk {
         Api::namespaced(self.client.clone(), &self.space("one"))
     }
 
-    /// Two namespaces, a definition, three resources of it, one object with a finalizer, 33 others.
+    /// Returns two namespaces, a definition, three resources of it, one object with a finalizer, and 33 others.
     fn first(&self) -> String {
         let mut yaml = self.namespace("one") + &self.namespace("two") + &self.definition();
         yaml += &(0..3).map(|number| self.gear(number, 1)).collect::<String>();
@@ -165,7 +165,8 @@ impl Walk {
         yaml
     }
 
-    /// Removes one namespace with its contents and the object with the finalizer, changes some objects, adds some.
+    /// Returns the next version: without one namespace, its contents and the object with the finalizer; with some objects
+    /// changed and some added.
     fn second(&self) -> String {
         let mut yaml = self.namespace("one") + &self.namespace("three") + &self.definition();
         yaml += &(1..4).map(|number| self.gear(number, 2)).collect::<String>();
@@ -264,15 +265,15 @@ impl Walk {
             let own = self.agent.namespace();
             let left: Vec<&str> =
                 all.stdout.lines().filter(|line| line.contains(&self.tag) && !line.ends_with(own)).collect();
-            ensure!(left.is_empty(), "{left:?}; the agent says\n{}", self.agent.log_tail(6));
+            ensure!(left.is_empty(), "{left:?}; the agent's log:\n{}", self.agent.log_tail(6));
             Ok(())
         })
         .await
     }
 }
 
-/// Plays the controller of the finalizer: removes it from objects that are being deleted.
-async fn free_what_is_leaving(maps: Api<ConfigMap>) -> Result<()> {
+/// Simulates the controller of the finalizer: removes it from objects that are being deleted.
+async fn remove_finalizers_of_deleted(maps: Api<ConfigMap>) -> Result<()> {
     let free = json!({"metadata": {"finalizers": null}});
     loop {
         if let Ok(Some(map)) = maps.get_opt("held").await

@@ -29,7 +29,7 @@ fn is_record(exchange: &Exchange) -> bool {
     exchange.request.resource.as_ref().is_some_and(|path| path.group == "brokkr.io")
 }
 
-/// S1
+/// S1: the agent writes only its own and its stacks' objects.
 fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
     let ours = |path: &str, name: &str| path.contains(&world.tag) && !name.starts_with("theirs");
     for exchange in trace.iter().filter(|exchange| exchange.request.is_write() && exchange.succeeded()) {
@@ -43,7 +43,7 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
         );
         assert!(
             exchange.request.method != http::Method::DELETE || !name.is_empty(),
-            "S1: a whole collection"
+            "S1: the agent deleted a whole collection"
         );
     }
     for request in world.agent.requests(world.started)? {

@@ -18,7 +18,7 @@ const NEXT_KEY: &str = "next-key.pem";
 /// The step at which the agent is killed.
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// Before or after it writes its Secret for this time: it stores the new key, then puts it in the old one's place.
+    /// Before or after the n-th write of its Secret: the first stores the new key, the second replaces the old one by it.
     Secret(usize, Halt),
     /// Before or after the broker accepts the new key.
     Broker(Halt),
@@ -43,19 +43,19 @@ fn is_registration(request: &ProxiedRequest) -> bool {
 
 async fn stored(world: &FaultWorld) -> Result<BTreeMap<String, ByteString>> {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), world.agent.namespace());
-    secrets.get(IDENTITY).await?.data.context("the Secret holds something")
+    secrets.get(IDENTITY).await?.data.context("the Secret has no data")
 }
 
 /// Requests a new key and kills the agent at this step. With `away` it returns after the old key has expired.
-async fn rotates_though_killed(world: &FaultWorld, at: At, away: bool) -> Result<()> {
+async fn rotate_and_kill(world: &FaultWorld, at: At, away: bool) -> Result<()> {
     let before = stored(world).await?[KEY].clone();
     let writes_secret = Matcher::writes().about("secrets").named(IDENTITY);
     let rule = match at {
         At::Secret(nth, halt) => world.api_proxy.when(writes_secret.nth(nth), action(halt)),
         At::Broker(halt) => world.broker_proxy.when(Matcher::new(is_registration), action(halt)),
     };
-    let asked = world.fleet.request(http::Method::POST, "/api/v1/agents/shop-1/rotation").send().await?;
-    asked.error_for_status()?;
+    let requested = world.fleet.request(http::Method::POST, "/api/v1/agents/shop-1/rotation").send().await?;
+    requested.error_for_status()?;
     rule.wait_for_hits(1, WAIT_TIMEOUT).await?;
     world.agent.kill9();
     rule.discard();
@@ -68,8 +68,8 @@ async fn rotates_though_killed(world: &FaultWorld, at: At, away: bool) -> Result
         let now = stored(world).await?;
         let agent = world.fleet.agent("shop-1").await?.context("the agent")?;
         ensure!(now[KEY] != before, "it still has the old key");
-        ensure!(!now.contains_key(NEXT_KEY), "the next key is still beside it");
-        ensure!(agent["rotation_asked_at"].is_null(), "it is still asked: {agent}");
+        ensure!(!now.contains_key(NEXT_KEY), "the next key is still stored");
+        ensure!(agent["rotation_asked_at"].is_null(), "the request is still open: {agent}");
         Ok(())
     })
     .await
@@ -88,7 +88,7 @@ async fn killed_at_every_step_of_a_key_rotation_the_agent_returns_with_a_valid_k
         (At::Secret(2, Halt::After), true),
     ];
     for (number, (at, away)) in steps.into_iter().enumerate() {
-        rotates_though_killed(&world, at, away).await.with_context(|| format!("{at:?}, away: {away}"))?;
+        rotate_and_kill(&world, at, away).await.with_context(|| format!("{at:?}, away: {away}"))?;
         world.deliver(&[("a", &number.to_string())]).await.with_context(|| format!("after {at:?}"))?;
     }
     world.assert_invariants().await

@@ -29,7 +29,7 @@ async fn row_19_killed_before_the_first_apply_leaves_the_old_state_and_applies_l
     kill_at(&world, &rule).await?;
     assert!(
         world.managed_config_maps().await?.values().all(|value| value == "1"),
-        "the old state stays whole"
+        "the old state is complete"
     );
 
     world.agent.start()?;
@@ -93,7 +93,7 @@ async fn row_24_killed_between_the_report_and_its_receipt_reports_once() -> Resu
     let rule = world.broker_proxy.when(Matcher::new(is_report), Action::HaltAfter);
     world.submit(&BEFORE).await?;
     kill_at(&world, &rule).await?;
-    assert_eq!(world.count_reported("web", "applied").await?, 1, "the broker took it");
+    assert_eq!(world.count_reported("web", "applied").await?, 1, "the broker accepted it");
 
     world.agent.start()?;
     world.wait_until_converged(&BEFORE).await?;

@@ -1,4 +1,4 @@
-//! Rows 34 to 36: lists that are stale, incomplete, or of too few kinds.
+//! Rows 34 to 36: lists that are stale or incomplete, and kinds that are missing from discovery.
 
 use anyhow::Result;
 use brokkr_testkit::proxy::{Action, CannedResponse, Exchange, Matcher};
@@ -28,13 +28,13 @@ async fn row_34_a_list_from_an_older_snapshot_deletes_nothing_newer() -> Result<
     world.deliver(&[("a", "0"), ("old", "0")]).await?;
     world.agent.restart()?;
     world.wait_until_converged(&[("a", "0"), ("old", "0")]).await?;
-    let then = world.api_proxy.snapshot_of_lists();
+    let snapshot = world.api_proxy.snapshot_of_lists();
     world.deliver(&MAPS).await?;
     // Recreated since that list: a delete according to the list would hit another object.
     world.agent.kill9();
     let users = uid_and_version(&world.apply_foreign("old").await?);
     let mark = world.api_proxy.mark();
-    let stale = world.api_proxy.when(Matcher::lists("configmaps"), Action::StaleLists(then));
+    let stale = world.api_proxy.when(Matcher::lists("configmaps"), Action::StaleLists(snapshot));
     world.api_proxy.when(Matcher::watches("configmaps"), Action::Freeze);
     world.agent.start()?;
     stale.wait_for_hits(1, WAIT_TIMEOUT).await?;
@@ -48,7 +48,7 @@ async fn row_34_a_list_from_an_older_snapshot_deletes_nothing_newer() -> Result<
 
     world.api_proxy.heal();
     world.wait_until_converged(&[("a", "1"), ("b", "2"), ("c", "1")]).await?;
-    let kept = world.config_map("old").await?.expect("the user's object lives");
+    let kept = world.config_map("old").await?.expect("the user's object exists");
     assert_eq!(uid_and_version(&kept), users);
     world.assert_invariants().await
 }
@@ -84,13 +84,13 @@ fn is_record(exchange: &Exchange) -> bool {
 
 /// Before a namespace is deleted, its contents are listed. Half a list is not enough.
 #[tokio::test]
-async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_what_is_inside() -> Result<()> {
+async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_its_contents() -> Result<()> {
     let world = FaultWorld::start().await?;
     let inner = format!("{}-inner", world.namespace);
     let yaml = format!("---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: {inner}\n");
     world.fleet.apply("web", "env=prod", &(yaml + &config_map_yaml(&inner, "a", "1"))).await?;
     let foreign: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(world.client.clone(), &inner);
-    // Last by name, so that it is on the page without a response.
+    // Last by name, so that it is on the page that fails.
     let theirs = serde_json::from_value(json!({"metadata": {"name": "zz-theirs"}}))?;
     foreign.create(&Default::default(), &theirs).await?;
     let inside = format!("/namespaces/{inner}/configmaps");
@@ -103,7 +103,7 @@ async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_what_is_inside() ->
     broken.wait_for_hits(2, WAIT_TIMEOUT).await?;
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let kept = namespaces.get(&inner).await?;
-    assert!(kept.metadata.deletion_timestamp.is_none(), "C6: what is inside is not known");
+    assert!(kept.metadata.deletion_timestamp.is_none(), "C6: its contents are not known");
 
     world.api_proxy.heal();
     world.wait_until_deleted().await?;
@@ -191,7 +191,7 @@ async fn row_36_a_stack_with_kinds_that_discovery_cannot_list_is_not_pruned() ->
         Ok(())
     })
     .await?;
-    eventually(WAIT_TIMEOUT, "that to be reported", async || {
+    eventually(WAIT_TIMEOUT, "the prune to be reported", async || {
         match world.count_reported("web", "applied").await {
             Ok(1) => Attempt::Done(()),
             other => Attempt::NotYet(format!("{other:?}")),

@@ -110,7 +110,7 @@ async fn row_27_a_delayed_delete_does_not_hit_an_object_that_a_user_made_meanwhi
     let status = landed(&world, "theirs-b", &http::Method::DELETE, 1).await?;
     assert_eq!(status, 409, "the uid is the precondition");
     world.wait_until_converged(&[("a", "2")]).await?;
-    let kept = world.config_map("theirs-b").await?.expect("the user's object lives");
+    let kept = world.config_map("theirs-b").await?.expect("the user's object exists");
     assert_eq!(uid_and_version(&kept), users, "and is untouched");
     assert!(about(&world, "theirs-b", &http::Method::DELETE).iter().all(|delete| !delete.succeeded()));
     Ok(())
@@ -152,7 +152,7 @@ async fn row_28_a_create_that_lands_after_the_deletion_is_no_leak() -> Result<()
 
     rule.release();
     landed(&world, "a", &http::Method::PATCH, 1).await?;
-    eventually(WAIT_TIMEOUT, "what came back to be gone again, or logged", async || {
+    eventually(WAIT_TIMEOUT, "the late object to be deleted or logged", async || {
         let logged = world.agent.log().contains("is in no record");
         let live = world.managed_config_maps().await?;
         anyhow::ensure!(live.is_empty() || logged, "{live:?}");
@@ -177,7 +177,7 @@ async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Re
     world.edit("a", "drifted").await?;
     let mark = world.api_proxy.mark();
     world.wait_for_polls(3).await?;
-    assert_eq!(world.writes_since(mark).len(), 0, "one that was superseded stays so");
+    assert_eq!(world.writes_since(mark).len(), 0, "a superseded process does not write");
     world.agent.restart()?;
     world.wait_until_converged(&[("a", "2"), ("c", "2")]).await?;
     world.assert_invariants().await

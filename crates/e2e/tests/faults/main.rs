@@ -3,7 +3,7 @@
 //!
 //! A row states what must hold *during* the fault (from the cluster, the audit log and the proxy's trace) and *after* it: converged
 //! as after a clean run, no foreign object touched, nothing leaked.
-//! `BROKKR_FAULTS=all` runs each row in full; without it, rows that take minutes take a fixed sample.
+//! `BROKKR_FAULTS=all` runs each row in full; without it, rows that take minutes run a fixed sample.
 
 mod broker;
 mod deliberate_bugs;

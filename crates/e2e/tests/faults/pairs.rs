@@ -1,7 +1,7 @@
 //! Random pairs of faults: two at the same time, while a small stack is delivered, changed and deleted; then everything heals and
 //! has to converge. Faults that are harmless alone are not always harmless together.
 //!
-//! `BROKKR_FAULT_PAIRS` says how many (200 in `cargo xtask faults agent`), `BROKKR_SEED` replays.
+//! `BROKKR_FAULT_PAIRS` sets the number of pairs (200 in `cargo xtask faults agent`); `BROKKR_SEED` replays a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +16,8 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::world::FaultWorld;
 
-/// The default number, which keeps an ordinary run short.
-const FIXED: usize = 6;
+/// The default number of pairs, which keeps an ordinary run short.
+const PAIRS: usize = 6;
 /// Concurrent worlds, each with an agent and a broker; the pairs are divided among them.
 const WORLDS: usize = 3;
 
@@ -46,14 +46,14 @@ const FAULTS: [Fault; 20] = [
     ("watches freeze", |world, random| {
         world.api_proxy.when(Matcher::new(ProxiedRequest::is_watch).first(few(random)), Action::Freeze);
     }),
-    ("watches have forgotten", |world, random| {
-        let forgotten = Action::WatchLine(CannedResponse::gone_line());
-        world.api_proxy.when(Matcher::new(ProxiedRequest::is_watch).first(few(random)), forgotten);
+    ("watches have expired", |world, random| {
+        let expired = Action::WatchLine(CannedResponse::gone_line());
+        world.api_proxy.when(Matcher::new(ProxiedRequest::is_watch).first(few(random)), expired);
     }),
     ("watches leave out an object", |world, _| {
         world.api_proxy.when(Matcher::watches("configmaps"), Action::drop_events_of("b"));
     }),
-    ("lists are old", |world, _| {
+    ("lists are stale", |world, _| {
         let older = world.api_proxy.snapshot_of_lists();
         world.refuse_streaming_lists();
         world.api_proxy.when(Matcher::lists("configmaps"), Action::StaleLists(older));
@@ -61,13 +61,13 @@ const FAULTS: [Fault; 20] = [
     ("a write is held", |world, random| {
         world.api_proxy.when(Matcher::writes().nth(random.random_range(1..8)), Action::Hold);
     }),
-    ("the broker is away", |world, random| {
+    ("the broker is unreachable", |world, random| {
         world.broker_proxy.when(Matcher::any().first(few(random) * 2), Action::Cut);
     }),
     ("the broker's answers are lost", |world, random| {
         world.broker_proxy.when(Matcher::any().first(few(random)), Action::LoseResponse);
     }),
-    ("the broker answers half", |world, random| {
+    ("the broker's answers are truncated", |world, random| {
         world.broker_proxy.when(Matcher::any().first(few(random)), Action::Truncate);
     }),
     ("a captive portal before the broker", |world, random| {
@@ -102,7 +102,7 @@ enum ProcessFault {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_pairs_by_seed() -> Result<()> {
     let seed = seed();
-    let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(FIXED);
+    let pairs = std::env::var("BROKKR_FAULT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(PAIRS);
     let worlds = futures::future::try_join_all((0..WORLDS.min(pairs)).map(|_| FaultWorld::start())).await?;
     let worlds: Vec<Arc<FaultWorld>> = worlds.into_iter().map(Arc::new).collect();
     let ran = AtomicUsize::new(0);
@@ -116,7 +116,7 @@ async fn row_pairs_by_seed() -> Result<()> {
                     format!("pair {number}: {} + {} + {process_fault:?}", FAULTS[first].0, FAULTS[second].0);
                 println!("{what}");
                 ran.fetch_add(1, Ordering::Relaxed);
-                if let Err(error) = withstand(world, seed, number).await {
+                if let Err(error) = run_pair(world, seed, number).await {
                     failed.push(format!("{what}: {error:#}\n{}", world.agent.log_tail(12)));
                     break;
                 }
@@ -138,7 +138,7 @@ fn random(seed: u64, number: usize) -> StdRng {
     StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64))
 }
 
-/// The two faults of a pair, and what else happens. Each pair has its own randomness: one can be replayed alone.
+/// Draws the two faults of a pair and the process fault. Each pair has its own seed, so that one can be replayed alone.
 fn draw(seed: u64, number: usize) -> (usize, usize, ProcessFault) {
     let mut random = random(seed, number);
     let first = random.random_range(0..FAULTS.len());
@@ -149,7 +149,7 @@ fn draw(seed: u64, number: usize) -> (usize, usize, ProcessFault) {
 }
 
 /// Delivers, changes and deletes a stack, each with both faults; then everything heals and has to converge.
-async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
+async fn run_pair(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
     let (first, second, process_fault) = draw(seed, number);
     let mut random = random(seed.wrapping_add(1), number);
     let (old, new) = (format!("{number}-1"), format!("{number}-2"));
@@ -158,7 +158,7 @@ async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
     let under_fault = async |random: &mut StdRng| {
         FAULTS[first].1(world, random);
         FAULTS[second].1(world, random);
-        strike(world, process_fault, random).await
+        disturb_process(world, process_fault, random).await
     };
     world.submit(&delivered).await?;
     under_fault(&mut random).await?;
@@ -167,32 +167,32 @@ async fn withstand(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
 
     under_fault(&mut random).await?;
     world.submit(&changed).await?;
-    strike(world, ProcessFault::None, &mut random).await?;
+    disturb_process(world, ProcessFault::None, &mut random).await?;
     heal(world);
     world.wait_until_converged(&changed).await.context("change")?;
 
     under_fault(&mut random).await?;
     world.delete_stack().await?;
-    strike(world, process_fault, &mut random).await?;
+    disturb_process(world, process_fault, &mut random).await?;
     heal(world);
     world.wait_until_deleted().await.context("deletion")?;
     world.assert_invariants().await
 }
 
-/// The faults need time to take effect, and the time is random.
-async fn strike(world: &FaultWorld, process_fault: ProcessFault, random: &mut StdRng) -> Result<()> {
-    let mut while_ = async || tokio::time::sleep(Duration::from_millis(random.random_range(50..1200))).await;
-    while_().await;
+/// Gives the faults a random time to take effect, with the process fault in the middle.
+async fn disturb_process(world: &FaultWorld, process_fault: ProcessFault, random: &mut StdRng) -> Result<()> {
+    let mut pause = async || tokio::time::sleep(Duration::from_millis(random.random_range(50..1200))).await;
+    pause().await;
     match process_fault {
         ProcessFault::None => {}
         ProcessFault::Kill => world.agent.restart()?,
         ProcessFault::Pause => {
             world.agent.pause()?;
-            while_().await;
+            pause().await;
             world.agent.resume()?;
         }
     }
-    while_().await;
+    pause().await;
     Ok(())
 }
 

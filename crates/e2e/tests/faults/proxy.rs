@@ -52,7 +52,7 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
     let event = tokio::time::timeout(WAIT_TIMEOUT, events.next()).await?.expect("an event")?;
     assert!(matches!(event, kube::api::WatchEvent::Modified(map) if map.name_any() == name));
 
-    // A refusal in the server's own words.
+    // A refusal in the server's own format.
     proxy.when(Matcher::lists("configmaps").first(1), Action::Respond(CannedResponse::gone()));
     let refused = maps.list(&ListParams::default()).await.expect_err("refused");
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 410 && status.reason == "Expired"));

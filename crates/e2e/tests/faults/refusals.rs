@@ -26,7 +26,7 @@ fn deletes(world: &FaultWorld, mark: usize) -> Vec<Exchange> {
         .collect()
 }
 
-/// Both engines in turn, each in the middle of an apply. What etcd has acknowledged it still has.
+/// Both engines in turn, each in the middle of an apply. etcd keeps everything that it has acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_37_the_api_server_and_etcd_killed_in_the_middle_of_an_apply() -> Result<()> {
     let world = FaultWorld::start_in(Arc::new(Cluster::durable().await?)).await?;
@@ -50,27 +50,27 @@ async fn row_37_the_api_server_and_etcd_killed_in_the_middle_of_an_apply() -> Re
 
 #[tokio::test]
 async fn row_38_requests_to_a_busy_api_server_are_retried_after_retry_after() -> Result<()> {
-    const ASKED: u64 = 4;
+    const RETRY_AFTER: u64 = 4;
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     let busy = Matcher::applies().named("a").first(2);
-    let rule = world.api_proxy.when(busy, Action::Respond(CannedResponse::too_many(ASKED)));
+    let rule = world.api_proxy.when(busy, Action::Respond(CannedResponse::too_many(RETRY_AFTER)));
     let mark = world.api_proxy.mark();
     world.submit(&[("a", "2"), ("b", "2"), ("c", "1")]).await?;
     rule.wait_for_hits(2, WAIT_TIMEOUT).await?;
     world.wait_for_value("b", "2").await?;
     world.wait_until_converged(&[("a", "2"), ("b", "2"), ("c", "1")]).await?;
-    let asked: Vec<_> = world
+    let attempts: Vec<_> = world
         .api_proxy
         .since(mark)
         .into_iter()
         .filter(|exchange| exchange.request.is_apply() && exchange.request.is_named("a"))
         .map(|exchange| exchange.at)
         .collect();
-    assert_eq!(asked.len(), 3, "refused twice, and then it was let in: no hot loop");
-    for pair in asked.windows(2) {
+    assert_eq!(attempts.len(), 3, "refused twice, then accepted: no hot loop");
+    for pair in attempts.windows(2) {
         let pause = pair[1].duration_since(pair[0]).as_secs_f64();
-        assert!(pause >= ASKED as f64 * 0.95, "D2: asked again after {pause} s");
+        assert!(pause >= RETRY_AFTER as f64 * 0.95, "D2: retried after {pause} s");
     }
     world.assert_invariants().await
 }
@@ -92,16 +92,16 @@ async fn d2_row_38_requests_to_a_failing_server_are_retried_after_one_second_and
         .since(mark)
         .into_iter()
         .filter(|exchange| exchange.request.is_apply() && exchange.request.is_named("a"));
-    let asked: Vec<_> = applies.map(|exchange| exchange.at).collect();
-    assert_eq!(asked.len(), 4, "refused three times, then accepted");
-    for (pair, wanted) in asked.windows(2).zip([1.0, 2.0, 4.0]) {
+    let attempts: Vec<_> = applies.map(|exchange| exchange.at).collect();
+    assert_eq!(attempts.len(), 4, "refused three times, then accepted");
+    for (pair, wanted) in attempts.windows(2).zip([1.0, 2.0, 4.0]) {
         let pause = pair[1].duration_since(pair[0]).as_secs_f64();
-        assert!(pause >= wanted * 0.95, "asked again after {pause} s instead of {wanted} s");
+        assert!(pause >= wanted * 0.95, "retried after {pause} s instead of {wanted} s");
     }
     world.assert_invariants().await
 }
 
-/// The agent's rights are narrowed between two deployment objects, so that one object of the new one is refused.
+/// The agent loses permissions between two deployment objects, so that one object of the new one is refused.
 #[tokio::test]
 async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Result<()> {
     let world = FaultWorld::start().await?;
@@ -109,7 +109,7 @@ async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Resul
     // The role is shared by all agents of the cluster: this one is bound to a narrower one instead.
     let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
     let binding = format!("brokkr-agent-cluster.{}", world.agent.namespace());
-    let mut whole = bindings.get(&binding).await?;
+    let mut original = bindings.get(&binding).await?;
     let narrow = format!("narrow-{}", world.tag);
     let role: ClusterRole = serde_json::from_value(json!({
         "metadata": {"name": narrow},
@@ -119,7 +119,7 @@ async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Resul
         ],
     }))?;
     Api::<ClusterRole>::all(world.client.clone()).create(&PostParams::default(), &role).await?;
-    let mut narrowed = whole.clone();
+    let mut narrowed = original.clone();
     narrowed.metadata = ObjectMeta { name: Some(narrow.clone()), ..ObjectMeta::default() };
     narrowed.role_ref.name.clone_from(&narrow);
     bindings.create(&PostParams::default(), &narrowed).await?;
@@ -136,15 +136,15 @@ async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Resul
         .wait_for_status("web", AGENT, "the refusal to be reported", |status| status["state"] == "failed")
         .await?;
     assert!(reported.to_string().contains("orbidden"), "D3: with its message: {reported}");
-    assert!(deletes(&world, mark).is_empty(), "no prune after an apply that was not complete");
+    assert!(deletes(&world, mark).is_empty(), "no prune after an incomplete apply");
     assert!(world.config_map("c").await?.is_some());
 
-    whole.metadata.resource_version = None;
-    bindings.create(&PostParams::default(), &whole).await?;
+    original.metadata.resource_version = None;
+    bindings.create(&PostParams::default(), &original).await?;
     bindings.delete(&narrow, &DeleteParams::default()).await?;
     if runs_in_full() {
         let deadline = Duration::from_secs(340);
-        eventually(deadline, "the next cycle to start over", async || {
+        eventually(deadline, "the next cycle to retry", async || {
             world.value("a").await.is_ok_and(|value| value.as_deref() == Some("2"))
         })
         .await?;
@@ -215,9 +215,7 @@ async fn row_41_definition_resource_and_a_terminating_namespace_come_in_order() 
 
     world.fleet.submit("web", "env=prod", &yaml).await?;
     world
-        .wait_for_status("web", AGENT, "that the namespace is waited for", |status| {
-            status["state"] == "blocked"
-        })
+        .wait_for_status("web", AGENT, "waiting for the namespace", |status| status["state"] == "blocked")
         .await?;
     world
         .cluster
@@ -269,7 +267,7 @@ async fn row_42_an_object_that_waits_for_a_finalizer_is_named_with_it() -> Resul
     let hold = json!({"metadata": {"finalizers": ["faults.example/hold"]}});
     world.config_maps().patch("b", &PatchParams::default(), &Patch::Merge(hold)).await?;
     world.delete_stack().await?;
-    let stack = eventually(WAIT_TIMEOUT, "what blocks to be reported", async || {
+    let stack = eventually(WAIT_TIMEOUT, "the blocking finalizer to be reported", async || {
         let events = world.fleet.get("/api/v1/events?limit=500").await?;
         let blocked = events["items"].as_array().into_iter().flatten().find(|event| {
             event["transition"] == "blocked" && event.to_string().contains("faults.example/hold")
@@ -279,13 +277,13 @@ async fn row_42_an_object_that_waits_for_a_finalizer_is_named_with_it() -> Resul
     })
     .await?;
     assert!(stack.to_string().contains("ConfigMap"), "which one: {stack}");
-    assert!(!world.record_names().await?.is_empty(), "E2: not gone, so not done");
+    assert!(!world.record_names().await?.is_empty(), "E2: the record stays until everything is gone");
 
     let started = Instant::now();
     let free = json!({"metadata": {"finalizers": null}});
     world.config_maps().patch("b", &PatchParams::default(), &Patch::Merge(free)).await?;
     world.wait_until_deleted().await?;
-    println!("gone {:?} after the finalizer went", started.elapsed());
+    println!("gone {:?} after the finalizer was removed", started.elapsed());
     eventually(WAIT_TIMEOUT, "the removal to be reported", async || {
         let events = world.fleet.get("/api/v1/events?limit=500").await;
         let reported = events.is_ok_and(|events| {

@@ -47,14 +47,14 @@ async fn row_32_a_change_without_an_event_is_found_by_the_next_list() -> Result<
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
     world.refuse_streaming_lists();
-    let deaf = world.api_proxy.when(Matcher::watches("configmaps"), Action::drop_events_of("a"));
+    let dropping = world.api_proxy.when(Matcher::watches("configmaps"), Action::drop_events_of("a"));
     let mark = world.api_proxy.mark();
     world.agent.restart()?;
     world.wait_for_watch("configmaps", mark).await?;
     world.edit("b", "seen").await?;
     world.wait_for_value("b", "1").await?;
     world.edit("a", "drifted").await?;
-    deaf.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    dropping.wait_for_hits(1, WAIT_TIMEOUT).await?;
     world.edit("b", "seen").await?;
     world.wait_for_value("b", "1").await?;
     assert_eq!(world.value("a").await?.as_deref(), Some("drifted"), "it has received no event");

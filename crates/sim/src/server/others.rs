@@ -1,4 +1,4 @@
-//! Other people in the same cluster. What they do is given; what becomes of it is the agent's matter.
+//! Other users of the same cluster, who create, change and delete objects.
 
 use brokkr_agent::resource::KindName;
 use brokkr_manifest::Key;
@@ -18,9 +18,9 @@ pub enum Meddling {
     Change,
     Delete,
     TakeMarksOff,
-    /// Takes the label off only, which is what watches select by.
+    /// Removes only the label by which watches select.
     TakeLabelOff,
-    /// Puts `brokkr.io/prune: keep` on.
+    /// Adds the annotation `brokkr.io/prune: keep`.
     Keep,
     Hold,
     LetGo,

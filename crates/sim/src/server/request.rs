@@ -1,5 +1,4 @@
-//! The agent's requests, and what the API server makes of them. Which refusal is of which class was measured:
-//! see the corpus.
+//! The agent's requests and their results. The class of each refusal was measured on a real API server: see the corpus.
 
 use std::time::Duration;
 
@@ -26,13 +25,13 @@ fn invalid() -> Reason {
     Reason::Invalid { fields: Vec::new() }
 }
 
-/// What a request comes back with when its answer is lost, or the server is away.
+/// Returns the failure of a request without an answer: the answer is lost, or the server is unreachable.
 #[must_use]
 pub fn no_answer() -> Failure {
     refusal(FailureClass::Transient, Reason::ApiServerUnreachable)
 }
 
-/// Too much at once, with the server's own wish.
+/// Returns the failure of a request to an overloaded server, with its `Retry-After`.
 #[must_use]
 pub fn overload() -> Failure {
     let retry_after = Some(Duration::from_secs(3));
@@ -130,15 +129,15 @@ impl Server {
             }
         }
         let kind = KindName::of(key);
-        let leaving =
+        let is_terminating =
             self.objects.iter().any(|(other, object)| defines(other, &kind) && object.is_deleting());
-        if leaving {
+        if is_terminating {
             return Err(refusal(FailureClass::Permanent, forbidden()));
         }
         if body.is_broken() { Err(refusal(FailureClass::Permanent, invalid())) } else { Ok(()) }
     }
 
-    /// What the agent's rights do not cover.
+    /// Returns the objects that the agent has no permission to write.
     #[must_use]
     pub fn lacking(&self, content: &Content) -> Vec<ObjectNote> {
         let keys = content.objects.keys().filter(|key| self.forbidden.contains(&KindName::of(key)));
@@ -155,7 +154,7 @@ impl Server {
         StepResult::ObjectRead(self.seen(key))
     }
 
-    /// As the agent lists it: everything that no controller would collect.
+    /// Lists the contents as the agent does: everything without an owner, which no garbage collector would delete.
     #[must_use]
     pub fn list_contained(&self, prerequisite: &Key) -> StepResult {
         let lost = self.inside(prerequisite).filter(|(_, object)| object.owner.is_none());

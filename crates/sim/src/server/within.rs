@@ -1,4 +1,4 @@
-//! What happens inside the cluster by itself, each thing a while after what caused it.
+//! The work of controllers, which follows its cause after a delay.
 
 use brokkr_agent::resource::{KindName, is_prerequisite};
 use brokkr_manifest::Key;
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Server;
 
-/// Holds a definition until everything of its kind is gone.
+/// The finalizer that holds a definition until all objects of its kind are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
@@ -30,7 +30,7 @@ impl Server {
         }
     }
 
-    /// When the next thing happens by itself.
+    /// Returns the time of the next action of a controller.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
         let now = self.now;
@@ -40,12 +40,12 @@ impl Server {
                 return if orphaned { Some(now) } else { self.next_of_definition(key) };
             };
             let stuck = self.finalizers_stick && object.finalizers.iter().any(|held| held != CLEANUP);
-            (!stuck && !self.waits_for_its_inside(key)).then(|| deleted + self.pace)
+            (!stuck && !self.waits_for_contents(key)).then(|| deleted + self.pace)
         });
         due.min()
     }
 
-    /// Established after a while, shown by discovery after another.
+    /// Returns when a definition is established, or after that, when discovery shows it.
     fn next_of_definition(&self, key: &Key) -> Option<Timestamp> {
         let object = self.objects.get(key).filter(|_| KindName::of(key).is_definition())?;
         if !object.established {
@@ -54,15 +54,15 @@ impl Server {
         Some(object.since + self.pace * 2).filter(|shown| *shown > self.now)
     }
 
-    /// Everything inside is being deleted.
-    fn waits_for_its_inside(&self, prerequisite: &Key) -> bool {
+    /// Returns whether there are contents, and all of them are already being deleted.
+    fn waits_for_contents(&self, prerequisite: &Key) -> bool {
         let mut inside = self.inside(prerequisite).peekable();
         is_prerequisite(prerequisite)
             && inside.peek().is_some()
             && inside.all(|(_, object)| object.is_deleting())
     }
 
-    /// Lets controllers do what is due.
+    /// Lets controllers do the work that is due.
     pub fn settle(&mut self) {
         let keys: Vec<Key> = self.objects.keys().cloned().collect();
         for key in keys {
@@ -73,14 +73,14 @@ impl Server {
             }
             let kind = KindName::of(&key);
             match object.deleted_at {
-                Some(at) if at + self.pace <= self.now => self.carry_off(&key),
+                Some(at) if at + self.pace <= self.now => self.finish_deletion(&key),
                 None if kind.is_definition() => self.show_established(&key),
                 _ => {}
             }
         }
     }
 
-    fn carry_off(&mut self, key: &Key) {
+    fn finish_deletion(&mut self, key: &Key) {
         let members: Vec<Key> = self.inside(key).map(|(member, _)| member.clone()).collect();
         for member in &members {
             self.begin_delete(member);
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Its status changes when it is established: an event like any other.
+    /// Updates the status of a definition when it is established, which is an event like any other.
     fn show_established(&mut self, key: &Key) {
         let (now, pace) = (self.now, self.pace);
         self.change(key, |object| object.established |= object.since + pace <= now);

@@ -1,4 +1,4 @@
-//! Every step of the plan, carried out. The counterpart of the agent's `reconcile/worker.rs`.
+//! Carries out the steps of the plan, like the agent's `reconcile/worker.rs`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::run::Request;
 use crate::server::{no_answer, overload, refusal};
 
 impl World {
-    /// The answer that the agent gets.
+    /// Returns the answer that the agent gets.
     pub(super) fn answer(&mut self, request: &Request, fault: Option<Fault>) -> Result<StepResult, String> {
         if matches!(fault, Some(Fault::Overload(_))) {
             return Ok(StepResult::Failed(overload()));
@@ -64,7 +64,7 @@ impl World {
             Step::ListContained { key, .. } => self.server.list_contained(key),
             Step::DryRun { desired, uid, stamp } => self.server.dry_run(desired, uid.as_ref(), stamp),
             Step::Apply { desired, uid, stamp, .. } => self.server.apply(desired, uid.as_ref(), stamp),
-            // Only what people read depends on these.
+            // Only messages for users depend on these.
             Step::FindRivals { .. } => StepResult::RivalsFound(Vec::new()),
             Step::Diagnose { .. } => StepResult::Diagnosed(None),
             Step::Delete { key, uid, .. } => self.server.delete(key, uid),
@@ -76,17 +76,18 @@ impl World {
         if self.broker.away {
             return StepResult::Failed(refusal(FailureClass::Transient, Reason::BrokerUnreachable));
         }
-        // What was deleted or untargeted meanwhile is to be removed from now on: the next poll is answered.
-        let is_news = self.broker.held.insert(request.stack) && self.broker.desired(request.stack).is_none();
-        self.broker.changed |= is_news;
+        // If the stack was deleted or untargeted meanwhile, the next answer must contain its removal.
+        let is_removal =
+            self.broker.held.insert(request.stack) && self.broker.desired(request.stack).is_none();
+        self.broker.changed |= is_removal;
         self.run.held.insert(request.stack);
         StepResult::Held
     }
 
     fn fetch(&mut self, request: &Request) -> Result<Arc<Content>, Failure> {
         let name = (request.stack, request.target.sequence_id);
-        let within_reach = self.kept.contains(&name) || !self.broker.away && !self.broker.withholds;
-        let content = self.broker.content(request.target.sequence_id).filter(|_| within_reach);
+        let available = self.kept.contains(&name) || !self.broker.away && !self.broker.withholds;
+        let content = self.broker.content(request.target.sequence_id).filter(|_| available);
         let content = content.ok_or_else(|| refusal(FailureClass::Transient, Reason::FetchFailed))?;
         for key in content.objects.keys() {
             let kind = KindName::of(key);
@@ -105,7 +106,7 @@ impl World {
         Ok(content.clone())
     }
 
-    /// A stale run loses; the same run only has an old version in its hands.
+    /// Writes a record. A superseded run fails; the current run retries with the stored version.
     fn write_record(&mut self, record: &Record) -> StepResult {
         let mut record = record.clone();
         for _ in 0..3 {
@@ -123,7 +124,7 @@ impl World {
     }
 }
 
-/// Whether it changes anything in the cluster.
+/// Returns whether a step changes anything in the cluster.
 fn writes(step: &Step) -> bool {
     matches!(
         step,

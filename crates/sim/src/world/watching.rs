@@ -1,4 +1,4 @@
-//! Watches: what happens on the server reaches the agent later, in order for each kind, and never in part.
+//! Watches: changes reach the agent later, in order for each kind, and completely.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use brokkr_agent::resource::KindName;
 use super::World;
 
 impl World {
-    /// The watches that the agent asked for begin, each with a list.
+    /// Starts the watches that the agent has requested, each with a list.
     pub(super) fn watch_what_is_asked(&mut self) {
         for kind in std::mem::take(&mut self.run.to_watch) {
             let name = kind.name();
@@ -34,7 +34,7 @@ impl World {
         list
     }
 
-    /// All watches break: what was not delivered never is, and a new list shows what is there now.
+    /// Breaks all watches: undelivered events are lost, and a new list shows the current objects.
     pub fn break_watches(&mut self) {
         let kinds: Vec<KindName> = self.run.watches.keys().cloned().collect();
         for kind in kinds {
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// Tells the watches what changed.
+    /// Delivers the server's changes to the watches.
     pub(super) fn after_change(&mut self) {
         let agent = Uid::from(self.agent);
         for news in std::mem::take(&mut self.server.news) {

@@ -1,4 +1,4 @@
-//! One decision a test: order, validation, adoption, refusal.
+//! One decision per test: order, validation, adoption, refusal.
 
 use brokkr_api::report::Transition;
 use brokkr_sim::objects::Item;
@@ -17,7 +17,7 @@ fn items(names: &[&str]) -> Vec<Item> {
 }
 
 #[test]
-fn b1_the_ground_comes_first_and_configuration_before_workloads() {
+fn b1_prerequisites_come_first_and_configuration_before_workloads() {
     let scene = Scene::with(&items(&[WEB, SETTINGS, SHOP]));
     let order = [
         "hold ",
@@ -48,7 +48,7 @@ fn b2_a_permanent_error_of_validation_stops_before_the_first_real_write_of_the_r
 }
 
 #[test]
-fn f2_what_was_applied_is_put_back_at_once_though_its_newer_content_is_refused() {
+fn f2_an_applied_object_is_repaired_at_once_although_its_newer_content_is_refused() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     scene.deliver(&[Item::new(SHOP, 1), Item { broken: true, ..Item::new(SETTINGS, 2) }]);
     assert_eq!(scene.reports(Transition::Failed).len(), 1);
@@ -59,11 +59,11 @@ fn f2_what_was_applied_is_put_back_at_once_though_its_newer_content_is_refused()
         scene.world.go_on(1).unwrap();
         assert!(
             scene.world.now() < refused + SignedDuration::from_secs(60),
-            "put back only with the next cycle"
+            "repaired only in the next cycle"
         );
     }
     let validations = scene.trace().iter().filter(|line| line.contains(" dry-run ")).count();
-    assert_eq!(validations, 0, "what was refused is not tried again because of it: {:#?}", scene.trace());
+    assert_eq!(validations, 0, "the refused content is not retried because of it: {:#?}", scene.trace());
     scene.settle();
     assert_eq!(scene.reports(Transition::Failed).len(), 1, "nor reported again");
 }
@@ -81,7 +81,7 @@ fn b7_the_same_again_with_a_new_sequence_id_changes_no_object_and_keeps_the_stam
 }
 
 #[test]
-fn c1_what_was_there_before_is_adopted_and_stays_the_same_object() {
+fn c1_an_existing_object_is_adopted_and_stays_the_same_object() {
     let mut scene = Scene::new();
     scene.meddle(SHOP, &Meddling::Create);
     scene.meddle(SETTINGS, &Meddling::Create);
@@ -93,7 +93,7 @@ fn c1_what_was_there_before_is_adopted_and_stays_the_same_object() {
 }
 
 #[test]
-fn c4_what_another_agent_owns_is_refused_before_anything_is_written() {
+fn c4_an_object_of_another_agent_is_refused_before_anything_is_written() {
     let mut scene = Scene::new();
     scene.meddle(SHOP, &Meddling::Create);
     scene.meddle(SETTINGS, &Meddling::CreateForAnother);
@@ -104,7 +104,7 @@ fn c4_what_another_agent_owns_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn c4_what_another_stack_wants_is_refused_and_stays_there() {
+fn c4_an_object_that_another_stack_wants_is_refused_and_stays_there() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     let other = World::stack_id(5);
     scene.submit_to(other, &[Item::new(SETTINGS, 2)]);
@@ -117,7 +117,7 @@ fn c4_what_another_stack_wants_is_refused_and_stays_there() {
 
 /// Without a pause it would send requests without end; without a count it would never be reported.
 #[test]
-fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_reported() {
+fn d2_a_write_that_never_succeeds_is_retried_with_growing_pauses_and_reported() {
     let mut scene = Scene::new();
     scene.submit(&items(&["/ConfigMap/nowhere/settings"]));
     scene.settle();
@@ -127,11 +127,11 @@ fn d2_a_write_that_never_succeeds_is_tried_ever_more_slowly_and_reported() {
     assert_eq!(reported.iter().map(|report| report.reason.code()).collect::<Vec<_>>(), ["NamespaceNotFound"]);
     scene.meddle("/Namespace//nowhere", &Meddling::Create);
     scene.settle();
-    assert!(scene.object("/ConfigMap/nowhere/settings").is_some(), "tried again when it comes");
+    assert!(scene.object("/ConfigMap/nowhere/settings").is_some(), "retried when it exists");
 }
 
 #[test]
-fn d2_a_server_that_takes_no_writes_is_not_asked_without_end() {
+fn d2_a_server_that_refuses_writes_gets_few_retries() {
     let mut scene = Scene::new();
     scene.world.server.ailing = true;
     scene.submit(&items(&[SHOP]));
@@ -164,11 +164,11 @@ fn d1_objects_of_a_failed_delivery_are_removed_unless_they_are_in_use() {
 }
 
 #[test]
-fn d2_a_passing_error_of_the_first_write_is_tried_again_in_a_second_and_not_reported() {
+fn d2_a_transient_error_of_the_first_write_is_retried_within_a_second_and_not_reported() {
     let mut scene = Scene::new();
     let began = scene.world.now();
     scene.submit(&items(&[SHOP, SETTINGS]));
-    // The first write of the rest: after hold, fetch, look, rights, record, namespace and dry run.
+    // The first write after hold, fetch, read, permission check, record, namespace and dry run.
     scene.world.fault = Some(Fault::LostAnswer(7));
     scene.settle();
     let lost = format!("apply {SETTINGS} → Transient ApiServerUnreachable");
@@ -190,7 +190,7 @@ fn d5_one_broken_stack_does_not_keep_another_from_converging() {
 }
 
 #[test]
-fn f2_what_was_put_back_while_the_next_content_was_on_its_way_still_gets_it() {
+fn f2_an_object_repaired_before_the_next_content_arrives_still_gets_that_content() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     scene.world.broker.withholds = true;
     let sequence = scene.submit(&[Item::new(SHOP, 1), Item::new(SETTINGS, 2)]);
@@ -207,7 +207,7 @@ fn f2_what_was_put_back_while_the_next_content_was_on_its_way_still_gets_it() {
 }
 
 #[test]
-fn l1_a_settled_stack_asks_for_nothing() {
+fn l1_a_settled_stack_makes_no_requests() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS, WEB]));
     scene.forget_trace();
     scene.world.check_stable().unwrap();
@@ -224,7 +224,7 @@ fn s2_the_record_of_a_newer_run_wins_over_a_run_that_should_be_dead() {
     scene.world.run = zombie;
     let sequence = scene.submit(&items(&[SHOP, NOTES]));
     scene.settle();
-    assert_eq!(scene.record().unwrap(), &kept, "the older run has nothing to say");
+    assert_eq!(scene.record().unwrap(), &kept, "the older run changes nothing");
     assert!(scene.object(NOTES).is_none() && scene.object(SETTINGS).is_some());
     assert!(scene.reports(Transition::Applied).iter().all(|report| report.sequence_id != sequence));
 }

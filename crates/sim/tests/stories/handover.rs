@@ -36,7 +36,7 @@ fn c4_an_object_moved_between_stacks_is_handed_over_by_one_apply_and_never_delet
             let mut scene = move_it(receiver_first, turns);
             let uid = scene.object(MOVED).unwrap().uid.clone();
             scene.settle();
-            let object = scene.object(MOVED).expect("it is there all the time");
+            let object = scene.object(MOVED).expect("it always exists");
             let trace = format!("{receiver_first} {turns} {:#?}", scene.trace());
             assert_eq!(object.uid, uid, "{trace}");
             assert_eq!(object.marks.stack, Some(World::stack_id(5).to_string()), "{trace}");

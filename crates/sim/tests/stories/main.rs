@@ -1,4 +1,4 @@
-//! The agent's decisions in a simulated world, one file a theme.
+//! The agent's decisions in a simulated world, one file per topic.
 
 mod chaos;
 mod crashes;

@@ -1,4 +1,4 @@
-//! What goes, and what stays: prune, removal, namespaces, finalizers, and what must never start any of it.
+//! What is deleted and what is kept: prune, removal, namespaces, finalizers, and inputs that must never delete anything.
 
 use brokkr_api::report::Transition;
 use brokkr_sim::objects::{DEFINITION, Item, key};
@@ -16,16 +16,16 @@ fn items(names: &[&str]) -> Vec<Item> {
 }
 
 #[test]
-fn b5_prune_waits_for_a_complete_apply_and_then_takes_what_is_no_longer_wanted() {
+fn b5_prune_waits_for_a_complete_apply_and_then_deletes_unwanted_objects() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS, WEB]));
     scene.deliver(&[Item::new(SHOP, 1), Item { broken: true, ..Item::new("/ConfigMap/shop/new", 1) }]);
-    assert!(scene.object(WEB).is_some(), "not everything was applied, so nothing goes");
+    assert!(scene.object(WEB).is_some(), "not everything was applied, so nothing is deleted");
     scene.deliver(&items(&[SHOP]));
     assert_eq!(scene.names(), [SHOP]);
 }
 
 #[test]
-fn b5_what_is_kept_by_its_annotation_is_released_and_not_deleted() {
+fn b5_an_object_kept_by_its_annotation_is_released_and_not_deleted() {
     let mut scene = Scene::with(&[Item::new(SHOP, 1), Item { keep: true, ..Item::new(SETTINGS, 1) }]);
     scene.deliver(&items(&[SHOP]));
     assert_eq!(scene.object(SETTINGS).unwrap().marks.agent, None, "no longer owned");
@@ -33,11 +33,11 @@ fn b5_what_is_kept_by_its_annotation_is_released_and_not_deleted() {
     scene.meddle(SETTINGS, &Meddling::Keep);
     scene.settle();
     scene.delete();
-    assert!(scene.object(SETTINGS).is_some() && scene.object(SHOP).is_some(), "and what it lives in stays");
+    assert!(scene.object(SETTINGS).is_some() && scene.object(SHOP).is_some(), "its namespace stays too");
 }
 
 #[test]
-fn b5_a_mass_prune_waits_for_approval_and_goes_on_with_it() {
+fn b5_a_mass_prune_waits_for_approval_and_continues_with_it() {
     let names: Vec<String> = (0..80).map(|number| format!("/ConfigMap/default/c{number}")).collect();
     let all: Vec<Item> = names.iter().map(|name| Item::new(name, 1)).collect();
     let mut scene = Scene::with(&all);
@@ -61,7 +61,7 @@ fn b6_a_child_of_a_foreign_controller_is_skipped_by_prune() {
 }
 
 #[test]
-fn c5_what_was_only_intended_is_not_ours_to_delete() {
+fn c5_an_object_that_was_only_intended_is_not_deleted() {
     let mut scene = Scene::new();
     scene.meddle(SHOP, &Meddling::Create);
     scene.meddle(SETTINGS, &Meddling::Create);
@@ -91,7 +91,7 @@ fn c6_an_adopted_namespace_is_released_and_a_created_one_with_foreign_content_is
 }
 
 #[test]
-fn c6_a_definition_goes_only_when_nothing_of_its_kind_is_left() {
+fn c6_a_definition_is_deleted_only_when_nothing_of_its_kind_is_left() {
     let mut scene = Scene::with(&items(&[DEFINITION, SHOP, SMALL]));
     scene.meddle("example.com/Widget/default/theirs", &Meddling::Create);
     scene.deliver(&items(&[SHOP]));
@@ -124,7 +124,7 @@ fn e2_the_record_of_a_removed_stack_stays_until_the_broker_knows() {
     scene.world.broker.away = true;
     scene.settle();
     assert_eq!(scene.names(), [] as [&str; 0]);
-    assert!(scene.record().is_some(), "else a crash now would lose the report");
+    assert!(scene.record().is_some(), "otherwise a crash now would lose the report");
     scene.world.crash();
     scene.world.broker.away = false;
     scene.settle();
@@ -133,7 +133,7 @@ fn e2_the_record_of_a_removed_stack_stays_until_the_broker_knows() {
 }
 
 #[test]
-fn e3_a_removal_that_is_taken_back_half_way_turns_round() {
+fn e3_a_removal_that_is_cancelled_half_way_is_reversed() {
     for turns in [3, 12, 25, 40] {
         let mut scene = Scene::with(&items(&[SHOP, SETTINGS, WEB]));
         scene.world.broker.target(scene.stack, false);
@@ -159,7 +159,7 @@ fn e4_an_answer_that_mentions_nothing_deletes_nothing() {
 }
 
 #[test]
-fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() {
+fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_recreated() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     let uid = scene.object(SETTINGS).unwrap().uid.clone();
     scene.world.records.drop_record(scene.stack);
@@ -170,7 +170,7 @@ fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_made_again() {
 }
 
 #[test]
-fn s2_an_older_target_than_the_record_holds_is_refused() {
+fn s2_a_target_older_than_the_record_is_refused() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     let older = scene.world.broker.envelope();
     scene.deliver(&[Item::new(SHOP, 1), Item::new(SETTINGS, 2)]);

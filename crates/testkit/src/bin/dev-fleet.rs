@@ -20,7 +20,7 @@ struct Args {
     /// Start this many clusters, each with an agent.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=20))]
     clusters: u32,
-    /// Write the settings to this folder while it runs.
+    /// Write the settings to this folder, which is removed at the end.
     #[arg(long, default_value = "target/dev")]
     folder: PathBuf,
 }
@@ -93,7 +93,7 @@ fn print_welcome(settings: &Settings, fleet: &Fleet, sites: &[Site], started: In
     println!("Press Ctrl-C here to stop and remove everything.");
 }
 
-/// The folder with the users' settings, removed at the end.
+/// The folder with the user's settings, removed at the end.
 struct Settings {
     folder: PathBuf,
     _lock: File,

@@ -8,26 +8,26 @@ use kube::Api;
 /// A day, which is longer than any test, so that tokens do not expire by accident.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// Users of the token file. Each engine has its own, so that the audit log distinguishes them from tests.
+/// Users in the token file. Each engine has its own, so that the audit log distinguishes them from tests.
 pub(super) const ADMIN: &str = "admin";
 pub(super) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 pub(super) const SCHEDULER: &str = "kube-scheduler";
 pub(super) const KWOK: &str = "kwok";
 
-/// The token of a user of the token file. No secret: the server listens on the loopback address only and
-/// lives for one test run.
+/// Returns the token of a user in the token file. It is not a secret: the server listens only on the loopback
+/// address and exists for one test run.
 pub(super) fn token(user: &str) -> String {
     format!("token-of-{user}")
 }
 
-/// The token file: `token,user,uid,"groups"`.
+/// Returns the token file: `token,user,uid,"groups"`.
 pub(super) fn token_file() -> String {
     [ADMIN, CONTROLLER_MANAGER, SCHEDULER, KWOK]
         .map(|user| format!("{},{user},{user},\"system:masters\"\n", token(user)))
         .concat()
 }
 
-/// Asks the API server for a token of a service account.
+/// Requests a token for a service account from the API server.
 pub(super) async fn service_account_token(
     admin: kube::Client,
     namespace: &str,

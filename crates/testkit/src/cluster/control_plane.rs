@@ -25,7 +25,7 @@ rules:
 - level: Metadata
 ";
 
-/// Whether etcd waits for the disk. Most tests do not kill etcd and are faster without.
+/// Whether etcd waits for the disk. Most tests do not kill etcd and are faster without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
     Fast,
@@ -159,13 +159,13 @@ fn api_server(
         .flag("audit-log-path", scratch.join("audit.log"))
         // Megabytes. After a rotation the log would look as if there had been no requests.
         .flag("audit-log-maxsize", "1000000")
-        // Do not wait for ended processes of tests.
+        // No delay for clients: the processes of the tests have already ended.
         .flag("shutdown-delay-duration", "0s"))
 }
 
-/// The pair that signs and verifies service account tokens. The controllers sign with it, too.
+/// Creates the key pair for service account tokens. The controllers sign with it too.
 fn service_account_keys(scratch: &Scratch) -> Result<(PathBuf, PathBuf)> {
-    let key = KeyPair::generate().context("cannot make the key of service account tokens")?;
+    let key = KeyPair::generate().context("cannot generate the key for service account tokens")?;
     let signing = scratch.write(SIGNING_KEY, key.serialize_pem())?;
     let verifying = scratch.write("service-accounts.pub", key.public_key_pem())?;
     Ok((signing, verifying))

@@ -56,7 +56,7 @@ impl Workloads {
             .flag("cidr", "10.128.0.0/9")
             // Ignores the developer's own settings.
             .env("KWOK_WORKDIR", scratch.join("kwok"));
-        for stage in std::fs::read_dir(engines.stages()).context("cannot read the stages of kwok")? {
+        for stage in std::fs::read_dir(engines.stages()).context("cannot read kwok's stages")? {
             kwok = kwok.flag("config", stage?.path());
         }
         let processes = [controller_manager, scheduler, kwok]
@@ -78,14 +78,14 @@ impl Workloads {
         let nodes: Api<Node> = Api::all(admin.clone());
         nodes.create(&PostParams::default(), &node()?).await.context("cannot create the node")?;
         let accounts: Api<ServiceAccount> = Api::namespaced(admin, "default");
-        eventually(START_DEADLINE, "a node that takes pods, and controllers at work", async || {
+        eventually(START_DEADLINE, "a node that accepts pods, and running controllers", async || {
             for process in &self.processes {
                 if !process.is_running() {
                     return Attempt::NotYet(format!("{} ended:\n{}", process.name(), process.log_tail(20)));
                 }
             }
             match (nodes.get("node-1").await, accounts.get("default").await) {
-                (Ok(node), Ok(_)) if takes_pods(&node) => Attempt::Done(()),
+                (Ok(node), Ok(_)) if accepts_pods(&node) => Attempt::Done(()),
                 (node, account) => Attempt::NotYet(format!("{node:?}\n{account:?}")),
             }
         })
@@ -104,7 +104,7 @@ fn node() -> Result<Node> {
     }))?)
 }
 
-fn takes_pods(node: &Node) -> bool {
+fn accepts_pods(node: &Node) -> bool {
     let is_ready = node
         .status
         .iter()

@@ -230,7 +230,7 @@ fn served_versions_never_decrease(history: &History, violation: &mut ReportViola
     }
 }
 
-/// L1: finally, every replica serves every agent the state of the database.
+/// L1: in the end, every replica serves every agent the state of the database.
 fn replicas_converge(truth: &Truth, violation: &mut ReportViolation<'_>) {
     for view in &truth.views {
         let wanted = truth.wanted(view.agent);

@@ -80,7 +80,7 @@ fn story() -> Story {
 #[track_caller]
 fn finds(rule: &str, word: &str, plant: impl FnOnce(&mut Story)) {
     let mut story = story();
-    assert_eq!(check(&story.history, &story.truth), [], "the good story is good");
+    assert_eq!(check(&story.history, &story.truth), [], "the unchanged story has no violation");
     plant(&mut story);
     let found = check(&story.history, &story.truth);
     assert!(
@@ -127,7 +127,7 @@ fn an_operation_with_an_unknown_outcome_may_have_happened_at_most_once() {
 }
 
 #[test]
-fn what_was_refused_and_done_all_the_same_is_found() {
+fn an_operation_that_was_refused_but_executed_is_found() {
     finds("S4", "not acknowledged to any client", |story| {
         story.history.operations[2].attempts[0].outcome = Outcome::Refused("BRK2003".into());
     });
@@ -140,7 +140,7 @@ fn a_changed_object_is_found() {
 }
 
 #[test]
-fn order_by_real_time_is_demanded_and_no_more_than_that() {
+fn only_the_order_by_real_time_is_required() {
     finds("S5", "began after", |story| {
         let first = &mut story.history.operations[0];
         (first.attempts[0].began, first.attempts[0].ended) = (90, 95);
@@ -155,12 +155,12 @@ fn order_by_real_time_is_demanded_and_no_more_than_that() {
 }
 
 #[test]
-fn a_newest_that_is_not_the_highest_is_found() {
+fn a_newest_object_without_the_highest_sequence_id_is_found() {
     finds("S5", "the newest is", |story| story.truth.stacks[0].newest = Some(SequenceId(2)));
 }
 
 #[test]
-fn lost_doubled_and_unsent_reports_are_found() {
+fn lost_duplicated_and_unsent_reports_are_found() {
     finds("S12", "is lost", |story| story.truth.events.clear());
     finds("S12", "counted 2 times", |story| {
         let twin = story.truth.events[0];
@@ -170,7 +170,7 @@ fn lost_doubled_and_unsent_reports_are_found() {
 }
 
 #[test]
-fn a_webhook_that_hears_too_little_or_too_much_is_found() {
+fn missing_and_extra_webhook_messages_are_found() {
     finds("S13", "has 0 messages", |story| story.truth.messages = Some(vec![SequenceId(1), SequenceId(2)]));
     finds("S13", "has 2 messages", |story| {
         story.truth.messages = Some([1, 2, 3, 3].map(SequenceId).to_vec());
@@ -181,13 +181,13 @@ fn a_webhook_that_hears_too_little_or_too_much_is_found() {
 }
 
 #[test]
-fn a_gap_in_the_audit_log_and_an_entry_too_many_are_found() {
+fn missing_and_extra_audit_entries_are_found() {
     finds("S20", "2 are in the audit log", |story| story.truth.audited_submissions = 2);
     finds("S20", "4 are in the audit log", |story| story.truth.audited_submissions = 4);
 }
 
 #[test]
-fn an_agent_sent_back_is_found() {
+fn an_agent_sent_back_to_an_older_version_is_found() {
     finds("S2", "back to", |story| story.history.served.reverse());
 }
 

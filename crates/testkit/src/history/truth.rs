@@ -1,4 +1,4 @@
-//! What is there in the end: read from the database and from every replica.
+//! The final state, read from the database and from every replica.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::ids::Checksum;
@@ -12,9 +12,9 @@ use uuid::Uuid;
 pub struct ObjectRow {
     pub stack: StackId,
     pub sequence: SequenceId,
-    /// As it is stored.
+    /// The stored checksum.
     pub checksum: Checksum,
-    /// Of the bytes that are stored.
+    /// The checksum of the stored bytes.
     pub content: Checksum,
     pub is_deletion_marker: bool,
 }
@@ -40,7 +40,7 @@ pub struct Truth {
     pub objects: Vec<ObjectRow>,
     pub stacks: Vec<StackRow>,
     pub agents: Vec<(AgentId, Labels)>,
-    /// With repetitions, if there are any.
+    /// With duplicates, if there are any.
     pub events: Vec<EventId>,
     /// The object of each message to the webhook; none if there is no webhook.
     pub messages: Option<Vec<SequenceId>>,
@@ -76,7 +76,7 @@ impl Truth {
             .fetch_all(&mut *connection)
             .await
             .context("cannot read the events")?;
-        let hooked: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM webhooks)")
+        let has_webhook: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM webhooks)")
             .fetch_one(&mut *connection)
             .await
             .context("cannot read the webhooks")?;
@@ -95,7 +95,7 @@ impl Truth {
         .await
         .context("cannot read the audit log")?;
         Ok(Self {
-            messages: hooked.then(|| messages.into_iter().map(SequenceId).collect()),
+            messages: has_webhook.then(|| messages.into_iter().map(SequenceId).collect()),
             audited_submissions: usize::try_from(audited)?,
             objects: objects
                 .into_iter()

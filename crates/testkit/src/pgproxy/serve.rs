@@ -92,7 +92,7 @@ struct Connection<'a> {
     /// Cancelled when nothing passes any more.
     silence: CancellationToken,
     session: Mutex<Session>,
-    /// The rule that applies to the response, for each cycle that the server has not finished.
+    /// For each query cycle that the server has not finished, the rule that applies to its response.
     cycles: Mutex<VecDeque<Option<ActiveRule>>>,
 }
 
@@ -102,13 +102,13 @@ impl<'a> Connection<'a> {
     }
 
     async fn carry(&self, mut client: TcpStream) -> io::Result<()> {
-        self.unless_silent().await;
+        self.block_if_silent().await;
         let mut server = TcpStream::connect(("127.0.0.1", self.shared.upstream)).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         loop {
             let opening = Message::read_startup(&mut client).await?;
-            self.unless_silent().await;
+            self.block_if_silent().await;
             server.write_all(&opening.bytes).await?;
             if !opening.is_encryption_request() {
                 break;
@@ -126,11 +126,11 @@ impl<'a> Connection<'a> {
 
     /// Copies from the client to the server.
     async fn forward(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<()> {
-        // The rule of a statement in a cycle that has not ended yet.
+        // The rule of a statement in a query cycle that has not ended yet.
         let mut pending: Option<ActiveRule> = None;
         loop {
             let message = Message::read(&mut from).await?;
-            self.unless_silent().await;
+            self.block_if_silent().await;
             if let Some(rule) = self.find_rule(&message) {
                 match rule.fault.when {
                     When::Before => self.apply(&rule).await?,
@@ -155,7 +155,7 @@ impl<'a> Connection<'a> {
         let mut kept = Vec::new();
         loop {
             let message = Message::read(&mut from).await?;
-            self.unless_silent().await;
+            self.block_if_silent().await;
             let rule = locked(&self.cycles).front().cloned().flatten();
             if message.kind == READY {
                 locked(&self.cycles).pop_front();
@@ -193,8 +193,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Never returns once the connection is silent.
-    async fn unless_silent(&self) {
+    /// Waits for ever if the connection is silent.
+    async fn block_if_silent(&self) {
         if self.silence.is_cancelled() {
             std::future::pending::<()>().await;
         }

@@ -21,18 +21,18 @@ async fn insert(url: &str, number: i32) -> Result<(), sqlx::Error> {
 async fn a_statement_is_cut_held_or_silenced_before_or_after_the_server_has_executed_it() -> Result<()> {
     let postgres = Postgres::start().await?;
     let database = postgres.database().await?;
-    let mut beside = database.connect().await?;
-    sqlx::query("CREATE TABLE things (number int)").execute(&mut beside).await?;
+    let mut direct = database.connect().await?;
+    sqlx::query("CREATE TABLE things (number int)").execute(&mut direct).await?;
     let mut count = async |number: i32| -> Result<i64> {
         Ok(sqlx::query_scalar("SELECT count(*) FROM things WHERE number = $1")
             .bind(number)
-            .fetch_one(&mut beside)
+            .fetch_one(&mut direct)
             .await?)
     };
     let proxy = PgProxy::in_front_of(postgres.facts().port).await?;
     let url = proxy.url(database.name());
     insert(&url, 1).await?;
-    assert_eq!(count(1).await?, 1, "nothing is installed: it passes");
+    assert_eq!(count(1).await?, 1, "without a rule, the statement passes");
 
     let commit = || Matcher::commit_of("insert into things").nth(1);
     let cut = proxy.when(commit(), When::Before, Fault::Cut);

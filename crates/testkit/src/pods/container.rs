@@ -72,8 +72,9 @@ pub(super) async fn launch(source: &Source<'_>, stage: &Stage<'_>, container: &C
 impl Stage<'_> {
     /// Writes a kubeconfig with the token and the authority of a mounted ServiceAccount.
     fn kubeconfig(&self, account: &Path) -> Result<PathBuf> {
-        let read =
-            |name: &str| fs::read_to_string(account.join(name)).with_context(|| format!("read {name}"));
+        let read = |name: &str| {
+            fs::read_to_string(account.join(name)).with_context(|| format!("cannot read {name}"))
+        };
         let (token, authority) = (read("token")?, read("ca.crt")?);
         let path = self.folder.join("kubeconfig");
         let url = &self.cluster.url;
@@ -89,8 +90,8 @@ fn mounts(volumes: &BTreeMap<String, PathBuf>, container: &Container) -> Result<
     for mount in container.volume_mounts.iter().flatten() {
         let folder =
             volumes.get(&mount.name).with_context(|| format!("there is no volume {}", mount.name))?;
-        let place = mount.sub_path.as_ref().map_or(folder.clone(), |below| folder.join(below));
-        mounts.push((mount.mount_path.trim_end_matches('/').to_owned(), place));
+        let source = mount.sub_path.as_ref().map_or(folder.clone(), |below| folder.join(below));
+        mounts.push((mount.mount_path.trim_end_matches('/').to_owned(), source));
     }
     mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
     Ok(mounts)
@@ -164,7 +165,7 @@ fn with_paths(text: &str, mounts: &[(String, PathBuf)]) -> String {
     text.to_owned()
 }
 
-/// Replaces a listen address by one of the loopback address.
+/// Replaces a wildcard listen address by the loopback address and the leased port.
 fn with_ports(text: &str, ports: &BTreeMap<u16, Port>) -> String {
     for (number, port) in ports {
         for every in ["0.0.0.0", "[::]"] {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_to_the_folders_of_their_mounts_and_others_stay() {
+    fn paths_below_a_mount_are_rewritten_and_others_stay() {
         let mounts = [("/etc/brokkr/join", "/s/join"), ("/etc/brokkr", "/s/all")]
             .map(|(path, folder)| (path.to_owned(), PathBuf::from(folder)));
         for (text, expected) in [
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_to_listen_on_get_a_port_of_this_machine() {
+    fn listen_addresses_are_rewritten_to_a_port_of_this_machine() {
         let ports = BTreeMap::from([(8780, Port::free().unwrap())]);
         let own = ports[&8780].address();
         assert_eq!(with_ports("0.0.0.0:8780", &ports), own);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_put_in_where_they_are_known() {
+    fn known_variables_are_expanded_and_others_stay() {
         let environment = [("A".to_owned(), "1".to_owned())];
         assert_eq!(expanded("$(A)-$(B)", &environment), "1-$(B)");
     }

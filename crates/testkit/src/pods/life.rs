@@ -27,8 +27,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const INIT_DEADLINE: Duration = Duration::from_secs(120);
 /// The default grace period of a Pod.
 const GRACE: Duration = Duration::from_secs(30);
-/// The interval of checks whether a process still runs.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval between checks whether a process still runs.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The cluster that Pods are in.
 #[derive(Clone)]
@@ -58,8 +58,8 @@ pub struct PodRun {
     /// Environment variables that the node adds.
     node: Vec<(String, String)>,
     processes: Mutex<Vec<Arc<Process>>>,
-    /// The condition that it waits for, if any.
-    waits: Mutex<String>,
+    /// What it is doing, as the end of a sentence that starts with its name.
+    state: Mutex<String>,
     starts: AtomicU32,
     leaving: CancellationToken,
     ended: CancellationToken,
@@ -86,7 +86,7 @@ impl PodRun {
             ports,
             node,
             processes: Mutex::default(),
-            waits: Mutex::new("to be begun".into()),
+            state: Mutex::new("is about to start".into()),
             starts: AtomicU32::new(0),
             leaving: CancellationToken::new(),
             ended: CancellationToken::new(),
@@ -156,14 +156,14 @@ impl PodRun {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
-        format!("Pod {} waits {}; its log:\n{tail}", self.name(), self.waits())
+        format!("Pod {} {}; its log:\n{tail}", self.name(), self.state())
     }
 
-    /// Marks the Pod as deleted; returns whether it was not before.
+    /// Marks the Pod as deleted; returns whether this is the first call.
     pub(super) fn leave(&self) -> bool {
-        let news = !self.leaving.is_cancelled();
+        let is_first = !self.leaving.is_cancelled();
         self.leaving.cancel();
-        news
+        is_first
     }
 
     pub(super) async fn stopped(&self) {
@@ -180,8 +180,8 @@ impl PodRun {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waits(&self) -> MutexGuard<'_, String> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, String> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn logs(&self) -> PathBuf {
@@ -189,12 +189,12 @@ impl PodRun {
     }
 
     fn grace(&self) -> Duration {
-        let said = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-        said.and_then(|seconds| u64::try_from(seconds).ok()).map_or(GRACE, Duration::from_secs)
+        let configured = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        configured.and_then(|seconds| u64::try_from(seconds).ok()).map_or(GRACE, Duration::from_secs)
     }
 
-    fn note(&self, waits: impl Into<String>) {
-        *self.waits() = waits.into();
+    fn set_state(&self, state: impl Into<String>) {
+        *self.state() = state.into();
     }
 }
 
@@ -223,12 +223,12 @@ async fn work(run: &PodRun, site: &Site) {
     let mut pause = Pause::default();
     // A missing Secret or a failed init container is retried.
     while let Err(error) = start(run, site).await {
-        run.note(format!("because it could not be started: {error:#}"));
+        run.set_state(format!("could not be started: {error:#}"));
         pause.wait().await;
     }
-    run.note("for nothing");
+    run.set_state("is running");
     let processes = run.processes().clone();
-    futures::future::join_all(processes.into_iter().map(|process| keep(run, process))).await;
+    futures::future::join_all(processes.into_iter().map(|process| keep_running(run, process))).await;
 }
 
 async fn start(run: &PodRun, site: &Site) -> Result<()> {
@@ -243,7 +243,7 @@ async fn start(run: &PodRun, site: &Site) -> Result<()> {
     let stage =
         Stage { volumes: &volumes, ports: &run.ports, cluster: &site.facts, folder: run.scratch.path() };
     for container in spec.init_containers.iter().flatten() {
-        run.note(format!("for {} to end", container.name));
+        run.set_state(format!("is waiting for {} to end", container.name));
         let launch = container::launch(&source, &stage, container).await?.envs(run.node.clone());
         let process = Process::start(launch, &run.logs())?;
         let ended = end_of(&process, INIT_DEADLINE).await?;
@@ -265,7 +265,7 @@ async fn end_of(process: &Process, deadline: Duration) -> Result<ExitStatus> {
         loop {
             match process.exit_status() {
                 Some(status) => return status,
-                None => tokio::time::sleep(LOOK).await,
+                None => tokio::time::sleep(CHECK_INTERVAL).await,
             }
         }
     };
@@ -274,26 +274,26 @@ async fn end_of(process: &Process, deadline: Duration) -> Result<ExitStatus> {
 }
 
 /// Restarts a process whenever it ends.
-async fn keep(run: &PodRun, process: Arc<Process>) {
+async fn keep_running(run: &PodRun, process: Arc<Process>) {
     let mut pause = Pause::default();
     loop {
         if process.is_running() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             continue;
         }
-        run.note(format!("before {} is started again", process.name()));
+        run.set_state(format!("is about to restart {}", process.name()));
         pause.wait().await;
         match process.start_again() {
             Ok(()) => {
                 run.starts.fetch_add(1, Ordering::Relaxed);
-                run.note("for nothing");
+                run.set_state("is running");
             }
-            Err(error) => run.note(format!("because {} could not be started: {error:#}", process.name())),
+            Err(error) => run.set_state(format!("could not restart {}: {error:#}", process.name())),
         }
     }
 }
 
-/// Returns the next pause, which grows up to a limit.
+/// A pause between two attempts, which doubles up to a limit.
 struct Pause(Duration);
 
 impl Default for Pause {

@@ -15,14 +15,14 @@ use kube::{Api, Client, ResourceExt as _};
 /// The data of a Secret or ConfigMap.
 pub(super) type Contents = BTreeMap<String, Vec<u8>>;
 
-/// Reads the objects that Pods of one namespace refer to.
+/// Reads the objects that a Pod refers to.
 pub(super) struct Source<'a> {
     pub(super) client: &'a Client,
     pub(super) pod: &'a Pod,
 }
 
 impl Source<'_> {
-    /// Makes a folder of a volume, below `parent`.
+    /// Creates the folder of a volume, below `parent`.
     pub(super) async fn materialise(&self, volume: &Volume, parent: &Path) -> Result<PathBuf> {
         let folder = parent.join(&volume.name);
         fs::create_dir_all(&folder)?;
@@ -85,13 +85,13 @@ impl Source<'_> {
         let answer = accounts
             .create_token_request(&account, &Default::default(), &request)
             .await
-            .with_context(|| format!("get a token of the ServiceAccount {account}"))?;
+            .with_context(|| format!("cannot get a token for the ServiceAccount {account}"))?;
         Ok(answer.status.context("the token request was answered without a token")?.token)
     }
 
     pub(super) async fn secret(&self, name: &str, optional: Option<bool>) -> Result<Contents> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace());
-        match api.get_opt(name).await.with_context(|| format!("read the Secret {name}"))? {
+        match api.get_opt(name).await.with_context(|| format!("cannot read the Secret {name}"))? {
             Some(secret) => {
                 Ok(secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect())
             }
@@ -102,7 +102,7 @@ impl Source<'_> {
 
     pub(super) async fn config_map(&self, name: &str, optional: Option<bool>) -> Result<Contents> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace());
-        match api.get_opt(name).await.with_context(|| format!("read the ConfigMap {name}"))? {
+        match api.get_opt(name).await.with_context(|| format!("cannot read the ConfigMap {name}"))? {
             Some(map) => {
                 let texts = map.data.unwrap_or_default().into_iter();
                 Ok(texts.map(|(key, text)| (key, text.into_bytes())).collect())
@@ -112,7 +112,7 @@ impl Source<'_> {
         }
     }
 
-    /// A field of the Pod, as `fieldRef` names it.
+    /// Returns the field of the Pod that a `fieldRef` names.
     pub(super) fn field(&self, field: &ObjectFieldSelector) -> Result<String> {
         Ok(match field.field_path.as_str() {
             "metadata.name" => self.pod.name_any(),
@@ -122,7 +122,7 @@ impl Source<'_> {
             "spec.nodeName" => {
                 self.pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default()
             }
-            // Its ports are on the loopback address.
+            // The Pod's ports are on the loopback address.
             "status.podIP" | "status.hostIP" => "127.0.0.1".into(),
             other => bail!("the field {other} is not supported"),
         })
@@ -155,7 +155,7 @@ fn write(folder: &Path, contents: &Contents) -> Result<()> {
         if let Some(parent) = file.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(&file, value).with_context(|| format!("write {}", file.display()))?;
+        fs::write(&file, value).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }

@@ -103,8 +103,8 @@ impl Server {
 
     /// Kills it, and every process that it started, without warning.
     pub async fn kill9(&self) -> Result<()> {
-        // Its children lead groups of their own, and would notice its death only after a moment, in which
-        // a new server refuses to start on their memory.
+        // Its children have their own process groups and notice its death only after a moment. Until then a new
+        // server refuses to start, because they still use the shared memory.
         let children = self.process.pid().map(children).unwrap_or_default();
         self.process.kill9();
         for &child in &children {
@@ -188,7 +188,7 @@ fn has_server(folder: &Path) -> bool {
     folder.join("postgres").is_file() && folder.join("initdb").is_file()
 }
 
-/// Returns the user to run PostgreSQL as, which refuses to run as root; none if this process is not root.
+/// Returns the user to run PostgreSQL as, because it refuses to run as root; none if this process is not root.
 fn unprivileged_user() -> Result<Option<(u32, u32)>> {
     if !Uid::effective().is_root() {
         return Ok(None);

@@ -38,7 +38,7 @@ impl Output {
     /// Parses standard output as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_str(&self.stdout)
-            .with_context(|| format!("`{}` printed no such JSON:\n{}", self.command, self.stdout))
+            .with_context(|| format!("`{}` did not print the expected JSON:\n{}", self.command, self.stdout))
     }
 }
 
@@ -48,12 +48,12 @@ pub async fn run(launch: Launch, deadline: Duration) -> Result<Output> {
     let mut command = launch.command();
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = spawner::spawn(command).with_context(|| format!("cannot start `{command_line}`"))?;
-    let mut leash = Leash { group: i32::try_from(child.id()).ok() };
+    let mut guard = KillGuard { group: i32::try_from(child.id()).ok() };
     // Reading the pipes blocks; the guard kills the process if the future is dropped.
     let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
     match tokio::time::timeout(deadline, waiting).await {
         Ok(ended) => {
-            leash.group = None;
+            guard.group = None;
             let output = ended?.with_context(|| format!("cannot read the output of `{command_line}`"))?;
             Ok(Output {
                 command: command_line,
@@ -67,11 +67,11 @@ pub async fn run(launch: Launch, deadline: Duration) -> Result<Output> {
 }
 
 /// Kills the process group on drop unless it was disarmed.
-struct Leash {
+struct KillGuard {
     group: Option<i32>,
 }
 
-impl Drop for Leash {
+impl Drop for KillGuard {
     fn drop(&mut self) {
         if let Some(group) = self.group {
             let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);

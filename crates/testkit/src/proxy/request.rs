@@ -119,28 +119,28 @@ mod tests {
 
     #[test]
     fn a_path_is_split_into_group_resource_namespace_and_name() {
-        let place = |path: &str| {
-            let place = ResourcePath::parse(path)?;
+        let parsed = |path: &str| {
+            let parsed = ResourcePath::parse(path)?;
             Some(format!(
                 "{}/{} in {:?} named {:?} {:?}",
-                place.group, place.resource, place.namespace, place.name, place.subresource
+                parsed.group, parsed.resource, parsed.namespace, parsed.name, parsed.subresource
             ))
         };
         assert_eq!(
-            place("/api/v1/namespaces/shop/configmaps/one").unwrap(),
+            parsed("/api/v1/namespaces/shop/configmaps/one").unwrap(),
             r#"/configmaps in Some("shop") named Some("one") None"#
         );
         assert_eq!(
-            place("/api/v1/namespaces/shop").unwrap(),
+            parsed("/api/v1/namespaces/shop").unwrap(),
             r#"/namespaces in None named Some("shop") None"#
         );
-        assert_eq!(place("/api/v1/configmaps").unwrap(), "/configmaps in None named None None");
+        assert_eq!(parsed("/api/v1/configmaps").unwrap(), "/configmaps in None named None None");
         assert_eq!(
-            place("/apis/apps/v1/namespaces/shop/deployments/web/scale").unwrap(),
+            parsed("/apis/apps/v1/namespaces/shop/deployments/web/scale").unwrap(),
             r#"apps/deployments in Some("shop") named Some("web") Some("scale")"#
         );
-        assert_eq!(place("/apis/apps/v1"), None);
+        assert_eq!(parsed("/apis/apps/v1"), None);
         // The broker's paths are similar, and not about Kubernetes resources.
-        assert_eq!(place("/readyz"), None);
+        assert_eq!(parsed("/readyz"), None);
     }
 }

@@ -206,7 +206,7 @@ impl Shared {
     }
 }
 
-/// Returns the first half and then closes the connection, a little later, so that the half is sent before.
+/// Returns the first half and closes the connection a little later, so that the half is sent first.
 fn cut_in_half(whole: Bytes) -> Body {
     let half = whole.slice(..whole.len() / 2);
     let end = async {

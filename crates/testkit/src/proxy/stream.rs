@@ -10,7 +10,7 @@ use super::faults::{Action, ActiveRule};
 
 type Lines = BoxStream<'static, io::Result<Bytes>>;
 
-/// The body of a watch, as the server sends it, cut into lines.
+/// Splits the body of a watch into lines.
 fn lines(response: reqwest::Response) -> Lines {
     let state = (response, BytesMut::new());
     futures::stream::unfold(state, |(mut response, mut waiting)| async move {

@@ -113,7 +113,7 @@ async fn a_held_write_lands_after_its_sender_has_gone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_halt_stops_everything_after_it_and_what_is_discarded_never_lands() -> Result<()> {
+async fn a_halt_holds_all_later_requests_and_discarded_ones_are_never_executed() -> Result<()> {
     let server = TestServer::open().await?;
     let rule = server.proxy.when(Matcher::writes().nth(2), Action::HaltAfter);
     server.write("a").await?;
@@ -136,22 +136,26 @@ async fn responses_are_replaced_changed_and_cut() -> Result<()> {
     assert_eq!((busy.status().as_u16(), busy.headers()["retry-after"].to_str()?), (429, "7"));
     assert_eq!(busy.json::<Value>().await?["reason"], "TooManyRequests");
     server.proxy.heal();
-    let then = server.proxy.snapshot_of_lists();
+    let snapshot = server.proxy.snapshot_of_lists();
     server.proxy.when(Matcher::any().nth(1), Action::Truncate);
     server.proxy.when(Matcher::any().nth(1), Action::CutResponse);
     server.proxy.when(Matcher::any().nth(1), Action::Cut);
     serde_json::from_str::<Value>(&server.list("").await?.text().await?)
-        .expect_err("half of it, as if whole");
+        .expect_err("half of the body, as if it were complete");
     server.list("").await?.text().await.expect_err("cut in the middle");
     server.list("").await.expect_err("cut at once");
     assert_eq!(server.list("").await?.json::<Value>().await?["items"], 0);
-    server.proxy.when(Matcher::lists("things"), Action::StaleLists(then));
-    assert_eq!(server.list("").await?.json::<Value>().await?["items"], 0, "nothing was listed before: asked");
-    let then = server.proxy.snapshot_of_lists();
+    server.proxy.when(Matcher::lists("things"), Action::StaleLists(snapshot));
+    assert_eq!(
+        server.list("").await?.json::<Value>().await?["items"],
+        0,
+        "the snapshot is empty, so the request is forwarded"
+    );
+    let snapshot = server.proxy.snapshot_of_lists();
     server.proxy.heal();
     server.write("a").await?;
-    server.proxy.when(Matcher::lists("things"), Action::StaleLists(then));
-    assert_eq!(server.list("").await?.json::<Value>().await?["items"], 0, "as it was then");
+    server.proxy.when(Matcher::lists("things"), Action::StaleLists(snapshot));
+    assert_eq!(server.list("").await?.json::<Value>().await?["items"], 0, "as in the snapshot");
     server.proxy.heal();
     assert_eq!(server.list("").await?.json::<Value>().await?["items"], 1);
     Ok(())
@@ -175,7 +179,7 @@ async fn watches_lose_events_freeze_and_end() -> Result<()> {
     let rule = server.proxy.when(Matcher::watches("things").nth(1), Action::Freeze);
     let mut frozen = server.list("?watch=true").await?.bytes_stream();
     let first = tokio::time::timeout(Duration::from_millis(300), frozen.next()).await;
-    assert!(first.is_err(), "it says nothing");
+    assert!(first.is_err(), "it sends nothing");
     rule.release();
     frozen.next().await.expect("an end").expect_err("and then it is cut");
     Ok(())

@@ -1,5 +1,5 @@
-//! Wrong answers as they happen in production, and as harmful as possible: if an answer can contain desired state, it wants
-//! everything to be removed.
+//! Wrong answers as they happen in production, and as harmful as possible: an answer that can contain desired state asks
+//! the agent to remove everything.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -185,7 +185,7 @@ fn forged(truth: &Truth, change: impl FnOnce(&mut brokkr_api::envelope::Envelope
     PollAnswer { etag: Some(sealed.tag()), body: sealed.bytes, ..PollAnswer::truth(truth) }
 }
 
-/// Older by one than anything the agent has seen since the last change.
+/// Returns a position that is older by one than any that the agent has seen since the last change.
 fn older(truth: &Truth) -> Option<Position> {
     Some(Position { horizon: truth.position.horizon - 1, ..truth.position })
 }
@@ -221,7 +221,7 @@ impl ContentLie {
     }
 }
 
-/// The first half, and then an error, on which the connection is closed.
+/// Returns the first half, followed by an error that closes the connection.
 fn half_of(bytes: &[u8]) -> Body {
     let half = Bytes::copy_from_slice(&bytes[..bytes.len() / 2]);
     let end = async {

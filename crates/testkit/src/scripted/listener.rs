@@ -43,7 +43,7 @@ pub async fn serve(identity: &Identity, router: Router) -> Result<(SocketAddr, J
     Ok((address, server))
 }
 
-/// HTTP/1.1 over TLS as this identity.
+/// Returns the TLS settings for HTTP/1.1 with this certificate.
 pub(crate) fn config(identity: &Identity) -> Result<ServerConfig> {
     let certificates =
         CertificateDer::pem_file_iter(&identity.certificate)?.collect::<std::result::Result<Vec<_>, _>>()?;

@@ -35,7 +35,7 @@ pub fn router(script: Arc<watch::Sender<Script>>) -> Router {
     Router::new().nest("/api/v1", api).with_state(script)
 }
 
-/// Requires a signature, without checking it.
+/// Requires a bearer token, without checking it.
 async fn authenticated(request: Request, next: Next) -> Response {
     let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     if bearer.is_some_and(|value| value.starts_with("Bearer ")) {
@@ -121,7 +121,7 @@ async fn deployment_object(State(script): Shared, Path(sequence): Path<SequenceI
 }
 
 /// The parameters of a poll.
-struct Question {
+struct PollParameters {
     etag: Option<String>,
     wait: Duration,
     position: Position,
@@ -129,7 +129,7 @@ struct Question {
     session: i64,
 }
 
-impl Question {
+impl PollParameters {
     fn read(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let seconds = text("prefer").and_then(|prefer| prefer.strip_prefix("wait=")?.parse().ok());
@@ -151,17 +151,17 @@ impl Question {
 
 impl Script {
     /// Returns the current answer.
-    fn answer(&self, question: &Question) -> PollAnswer {
+    fn answer(&self, poll: &PollParameters) -> PollAnswer {
         let truth = &self.truth;
         if let Some(lie) = self.lie {
             return lie.forge(truth);
         }
         let known = truth.holds.as_ref().map(|holds| holds_digest(holds.iter().copied()));
-        if question.session < truth.session {
+        if poll.session < truth.session {
             PollAnswer::problem(ErrorCode::BRK1004)
-        } else if question.position > truth.position {
+        } else if poll.position > truth.position {
             PollAnswer::problem(ErrorCode::BRK3004)
-        } else if known.is_none() || known != question.holds {
+        } else if known.is_none() || known != poll.holds {
             PollAnswer::problem(ErrorCode::BRK3001)
         } else {
             PollAnswer::truth(truth)
@@ -169,23 +169,23 @@ impl Script {
     }
 }
 
-/// The long poll: an answer that the agent does not have yet goes out at once.
+/// Handles a long poll: an answer that the agent does not have yet is sent at once.
 async fn target_state(State(script): Shared, Path(id): Path<AgentId>, headers: HeaderMap) -> Response {
     if id != script.borrow().truth.agent {
         return refuse(ErrorCode::BRK2001);
     }
-    let question = Question::read(&headers);
+    let poll = PollParameters::read(&headers);
     script.send_modify(|script| {
-        script.asked = question.etag.clone().map(|etag| (etag, script.truths));
+        script.asked = poll.etag.clone().map(|etag| (etag, script.truths));
     });
     let mut watched = script.subscribe();
-    let news = watched.wait_for(|script| !question.has(&script.answer(&question)));
-    // The wait ends with 304.
-    let _ = tokio::time::timeout(question.wait, news).await.is_ok();
+    let news = watched.wait_for(|script| !poll.has(&script.answer(&poll)));
+    // After a timeout the answer is unchanged, which results in 304.
+    let _ = tokio::time::timeout(poll.wait, news).await.is_ok();
     let mut response = None;
     script.send_modify(|script| {
-        let answer = script.answer(&question);
-        let known = question.has(&answer);
+        let answer = script.answer(&poll);
+        let known = poll.has(&answer);
         match script.lie {
             // A wrong answer is sent in full each time.
             Some(lie) => *script.sent.entry(lie).or_default() += 1,

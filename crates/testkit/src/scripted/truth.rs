@@ -38,7 +38,7 @@ struct Stack {
     versions: Vec<TargetStack>,
 }
 
-/// The bytes of an envelope, and the tag that goes with them.
+/// The bytes of an envelope, from which its tag is computed.
 #[derive(Clone, Debug)]
 pub struct Sealed {
     pub bytes: Vec<u8>,
@@ -50,7 +50,7 @@ impl Sealed {
     }
 }
 
-/// The entity tag of an answer.
+/// Returns the entity tag of an answer.
 pub fn tag(bytes: &[u8]) -> String {
     format!("\"{}\"", Checksum::of(bytes))
 }
@@ -127,7 +127,7 @@ impl Truth {
     }
 
     fn next_sequence(&mut self) -> SequenceId {
-        // Other stacks use ids as well.
+        // Leaves gaps, as in production, where stacks of other agents use ids too.
         self.last_sequence += 3;
         SequenceId(self.last_sequence)
     }
@@ -152,7 +152,7 @@ impl Truth {
         self.contents.get(&sequence).map(String::as_str)
     }
 
-    /// The newest version of every stack; a removal only while the agent holds the stack.
+    /// Returns the newest version of every stack; a removal only while the agent holds the stack.
     pub fn newest(&self) -> Vec<TargetStack> {
         self.versions(|versions| versions.last())
             .into_iter()
@@ -162,7 +162,7 @@ impl Truth {
             .collect()
     }
 
-    /// The first version of every stack.
+    /// Returns the first version of every stack.
     pub fn oldest(&self) -> Vec<TargetStack> {
         self.versions(|versions| versions.first())
     }

@@ -49,10 +49,10 @@ pub fn links(text: &str) -> Vec<Link> {
     for line in prose(text) {
         let mut rest = without_code(line);
         while let Some(at) = rest.find("](") {
-            let behind = rest.split_off(at + 2);
-            let end = behind.find(')').unwrap_or(behind.len());
-            found.push(Link { target: behind[..end].to_owned() });
-            rest = behind[end..].to_owned();
+            let after = rest.split_off(at + 2);
+            let end = after.find(')').unwrap_or(after.len());
+            found.push(Link { target: after[..end].to_owned() });
+            rest = after[end..].to_owned();
         }
     }
     found
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_found_and_code_is_passed_over() {
+    fn links_are_found_and_code_is_skipped() {
         let text = "See [a](b.md#c-d) and [e](https://f), not `[g](h)`.\n```sh\n[i](j)\n```\n    [k](l)\n";
         let found = links(text);
         assert_eq!(
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_become_what_links_name() {
+    fn headings_become_anchors() {
         let found =
             headings("# What `apply` does, and why\n## A\n```\n# no\n```\n## A\n### GET /api/v1/x_y\n");
         assert_eq!(found, ["what-apply-does-and-why", "a", "a-1", "get-apiv1x_y"]);

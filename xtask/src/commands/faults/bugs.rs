@@ -141,7 +141,7 @@ fn synchronise(from: &Path, to: &Path) -> Result<()> {
                 fs::create_dir_all(folder)?;
             }
             fs::copy(&source, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
-            // Copied with the time of the original, which may be older than what was built with the patch.
+            // A copy has the time of the original, which may be older than the build with the patch.
             fs::File::options().append(true).open(&copy)?.set_modified(std::time::SystemTime::now())?;
         }
         wanted.insert(copy);
@@ -204,7 +204,7 @@ mod tests {
     use crate::commands::contract::tests::find;
     use crate::runner::root;
 
-    /// A bug that does not apply any more finds nothing: it is adapted together with the source that it changes.
+    /// A patch that no longer applies proves nothing: adapt it together with the source that it changes.
     #[test]
     fn every_patch_applies_and_names_tests_that_exist() {
         let root = root();

@@ -109,7 +109,7 @@ pub fn blob(folder: &Path, reference: &Value) -> Result<Vec<u8>> {
     let named = reference["digest"].as_str().context("a reference without a digest")?;
     let bytes = fs::read(folder.join("blobs").join(named.replace(':', "/")))
         .with_context(|| format!("cannot read {named}"))?;
-    anyhow::ensure!(digest(&bytes) == named, "{named} has other contents");
+    anyhow::ensure!(digest(&bytes) == named, "the contents of {named} do not match its digest");
     Ok(bytes)
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_program_makes_the_same_image_and_another_one_another() {
+    fn the_same_program_makes_the_same_image_and_another_program_another_image() {
         let folder = folder("same");
         let images = [b"one".as_slice(), b"one", b"other"].map(|program| {
             let image = write(&folder, "brokkr-agent", program).unwrap();

@@ -13,30 +13,30 @@ use super::layout;
 const NAME: &str = "somewhere.example";
 
 /// The arguments of each program and its expected output.
-struct Question {
+struct Check {
     arguments: &'static [&'static str],
     succeeds: bool,
-    says: &'static str,
+    prints: &'static str,
 }
 
-const BROKER: &[Question] = &[
-    Question { arguments: &["--version"], succeeds: true, says: env!("CARGO_PKG_VERSION") },
-    Question { arguments: &["openapi"], succeeds: true, says: "\"openapi\"" },
+const BROKER: &[Check] = &[
+    Check { arguments: &["--version"], succeeds: true, prints: env!("CARGO_PKG_VERSION") },
+    Check { arguments: &["openapi"], succeeds: true, prints: "\"openapi\"" },
     // The name is resolved and nothing listens there: the resolver works without the shared libraries of the system.
-    Question {
+    Check {
         arguments: &["migrate", "--database-url", "postgres://nobody@somewhere.example:1/brokkr"],
         succeeds: false,
-        says: "unreachable",
+        prints: "unreachable",
     },
 ];
 
-const AGENT: &[Question] = &[
-    Question { arguments: &["--version"], succeeds: true, says: env!("CARGO_PKG_VERSION") },
-    Question { arguments: &["install", "--print"], succeeds: true, says: "ValidatingAdmissionPolicy" },
-    Question {
+const AGENT: &[Check] = &[
+    Check { arguments: &["--version"], succeeds: true, prints: env!("CARGO_PKG_VERSION") },
+    Check { arguments: &["install", "--print"], succeeds: true, prints: "ValidatingAdmissionPolicy" },
+    Check {
         arguments: &["run", "--broker-url", "https://somewhere.example"],
         succeeds: false,
-        says: "find the cluster",
+        prints: "find the cluster",
     },
 ];
 
@@ -60,18 +60,18 @@ fn unpack(folder: &Path, sandbox: &Path) -> Result<String> {
     fs::write(sandbox.join("etc/hosts"), format!("127.0.0.1 localhost\n127.0.0.1 {NAME}\n"))?;
     let entrypoint = config["config"]["Entrypoint"][0].as_str().map(ToOwned::to_owned);
     ensure!(config["config"]["User"] == "65532:65532", "the image would not run as the unprivileged user");
-    entrypoint.context("the image starts nothing")
+    entrypoint.context("the image has no entrypoint")
 }
 
 fn run_all(sandbox: &Path, entrypoint: &str, name: &str) -> Result<()> {
-    let questions = if name == "brokkr-broker" { BROKER } else { AGENT };
-    for Question { arguments, succeeds, says } in questions {
+    let checks = if name == "brokkr-broker" { BROKER } else { AGENT };
+    for Check { arguments, succeeds, prints } in checks {
         let output = run_in(sandbox, entrypoint, arguments)?;
-        let said =
+        let printed =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         ensure!(
-            output.status.success() == *succeeds && said.contains(says),
-            "{entrypoint} {} ended with {} and said:\n{said}",
+            output.status.success() == *succeeds && printed.contains(prints),
+            "{entrypoint} {} ended with {} and printed:\n{printed}",
             arguments.join(" "),
             output.status
         );

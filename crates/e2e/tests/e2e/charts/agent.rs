@@ -59,7 +59,7 @@ impl Installation {
     }
 
     /// Waits until the agent is active, and returns its id.
-    async fn at_work(&self) -> Result<String> {
+    async fn wait_until_active(&self) -> Result<String> {
         let pod = self.pods.running("brokkr-agent").await?;
         let agent = self.fleet.active("shop-1").await.with_context(|| pod.describe())?;
         // The kubelet's readiness probe.
@@ -73,8 +73,8 @@ impl Installation {
         Ok(agent["id"].as_str().context("an id")?.to_owned())
     }
 
-    /// Waits until exactly one Pod runs, and it is another than this one.
-    async fn follows(&self, earlier: &str) -> Result<()> {
+    /// Waits until exactly one Pod runs, and it is not this one.
+    async fn wait_for_next_pod(&self, earlier: &str) -> Result<()> {
         eventually(WAIT_TIMEOUT, "the agent's next Pod", async || {
             let pods = self.pods.pods();
             match pods.as_slice() {
@@ -105,15 +105,15 @@ impl Installation {
 async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_return() -> Result<()> {
     let here = Installation::prepare().await?;
     here.install(&earlier_chart("brokkr-agent", &here.scratch).await?, &[]).await?;
-    let agent = here.at_work().await?;
+    let agent = here.wait_until_active().await?;
     here.fleet.apply("web", "env=prod", &here.shop("1")).await?;
 
     // An upgrade with fewer permissions: the same agent, which still owns its objects.
     let before = here.pods.running("brokkr-agent").await?.name();
     let narrow = ["profile=namespaces", "targetNamespaces={shop}", "impersonate={shop/brokkr-shop}"];
     here.install(&chart("brokkr-agent"), &narrow).await?;
-    here.follows(&before).await?;
-    assert_eq!(here.at_work().await?, agent);
+    here.wait_for_next_pod(&before).await?;
+    assert_eq!(here.wait_until_active().await?, agent);
     here.fleet.apply("web", "env=prod", &here.shop("2")).await?;
     assert_eq!(here.value().await?.as_deref(), Some("2"));
 
@@ -131,7 +131,7 @@ async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_re
     assert_eq!(here.value().await?.as_deref(), Some("2"));
     here.cluster.kubectl(["get", "deployment", "web", "-n", SHOP]).await?.ok()?;
     here.install(&chart("brokkr-agent"), &[]).await?;
-    assert_eq!(here.at_work().await?, agent);
+    assert_eq!(here.wait_until_active().await?, agent);
 
     // Once the stacks are deleted, only the objects that the README names are left.
     here.fleet.delete("web").await?;

@@ -72,13 +72,13 @@ impl Installation {
     async fn type_notes(&self) -> Result<String> {
         let address = self.pods.running(PROGRAM).await?.address("api").context("a port for the API")?;
         let (broker, kubectl) = (programs::program(PROGRAM)?, programs::kubectl_folder()?.join("kubectl"));
-        let played = format!(
+        let script = format!(
             "#!/bin/bash\ncase \" $* \" in\n*' exec deployment/brokkr -c broker -- /brokkr-broker bootstrap ') \
              exec '{}' bootstrap;;\n*' port-forward service/brokkr 8780:8780 ') ;;\n*) exec '{}' \"$@\";;\nesac\n",
             broker.display(),
             kubectl.display()
         );
-        let path = self.scratch.write("kubectl", played)?;
+        let path = self.scratch.write("kubectl", script)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         let notes = self.notes().await?.replace("localhost:8780", &address);
         let folders = [self.scratch.path().to_owned(), programs::folder()?];
@@ -91,15 +91,15 @@ impl Installation {
             .env("KUBECONFIG", self.cluster.kubeconfig())
             .env("BROKKR_DATABASE_URL", self.database.url());
         let typed = run(typed, WAIT_TIMEOUT).await?.ok().context(notes)?;
-        let (said, token) = typed.stdout.trim().rsplit_once('\n').context("who one is, and the token")?;
-        assert!(said.contains("logged in to https://"), "{typed:?}");
+        let (output, token) = typed.stdout.trim().rsplit_once('\n').context("the identity and the token")?;
+        assert!(output.contains("logged in to https://"), "{typed:?}");
         Ok(token.to_owned())
     }
 
     /// Waits until this many brokers are ready.
     async fn ready(&self, wanted: usize) -> Result<()> {
         let http = reqwest::Client::builder().no_proxy().timeout(WAIT_TIMEOUT).build()?;
-        eventually(WAIT_TIMEOUT, &format!("{wanted} brokers that are ready"), async || {
+        eventually(WAIT_TIMEOUT, &format!("{wanted} ready brokers"), async || {
             let pods = self.pods.pods();
             let mut ready = 0;
             for address in pods.iter().filter_map(|pod| pod.address("admin")) {
@@ -140,7 +140,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
     };
     logged_in().await?;
 
-    // A broker has no token of the cluster, and keeps its certificate.
+    // A broker has no token for the cluster, and keeps its certificate.
     here.install(&chart("brokkr"), 1).await?;
     here.ready(1).await?;
     assert_eq!(here.certificate().await?, authority);

@@ -104,7 +104,7 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
 
 /// A second agent installs only its own objects.
 #[tokio::test]
-async fn a_second_agent_of_a_cluster_brings_nothing_that_is_shared() -> Result<()> {
+async fn a_second_agent_of_a_cluster_installs_no_shared_objects() -> Result<()> {
     let all = render("brokkr-agent", &[JOIN]).await?.ok()?.stdout;
     let own = render("brokkr-agent", &[JOIN, "shared.create=false"]).await?.ok()?.stdout;
     let read = |text: &str| serde_saphyr::from_multiple(text).map(by_name);
@@ -224,7 +224,7 @@ async fn invalid_values_are_rejected_and_named() -> Result<()> {
     ];
     for (name, values, words) in table {
         let output = render(name, &values).await?;
-        assert!(!output.success(), "{name} took {values:?}");
+        assert!(!output.success(), "{name} accepted {values:?}");
         assert!(output.stderr.contains(words), "{name} {values:?} was refused with:\n{}", output.stderr);
     }
     Ok(())
@@ -240,7 +240,7 @@ async fn two_evaluation_installs_share_no_credential() -> Result<()> {
         let secrets = objects.iter().filter(|object| object["kind"] == "Secret");
         passwords.push(secrets.map(|secret| secret["data"].clone()).collect::<Vec<_>>());
     }
-    assert_eq!(passwords[0].len(), 2, "the database's and the certificate");
+    assert_eq!(passwords[0].len(), 2, "of the database and of the certificate");
     for (one, other) in passwords[0].iter().zip(&passwords[1]) {
         for (key, value) in one.as_object().context("data")? {
             assert_ne!(value, &other[key], "{key} is the same in two installations");

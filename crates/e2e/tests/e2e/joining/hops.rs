@@ -32,7 +32,7 @@ async fn a_failed_join_names_the_failed_step_and_what_to_do() -> Result<()> {
 #[tokio::test]
 async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Result<()> {
     let site = Site::new().await?;
-    // By name, because the API server is at the address.
+    // By name, because the API server has the same address.
     let broker = format!("localhost:{}", site.fleet.broker.port());
     let url = format!("https://{broker}");
     let (unused, closed) = (Port::free()?, ForwardProxy::start(ProxyAccess::Closed).await?);
@@ -54,8 +54,8 @@ async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Re
     site.fleet
         .apply("web", "env=prod", &namespace_yaml(&site.namespace.replace("joining", "joined")))
         .await?;
-    for place in [closed.targets(), guarded.targets()].concat() {
-        assert_eq!(place, broker, "the API server is reached without a proxy");
+    for target in [closed.targets(), guarded.targets()].concat() {
+        assert_eq!(target, broker, "the API server is reached without a proxy");
     }
     let workload = ["get", "deployments,pods", "-n", &site.namespace, "-o", "yaml"];
     let workload = site.cluster.kubectl(workload).await?.ok()?.stdout;

@@ -6,7 +6,7 @@ use brokkr_testkit::{Attempt, Output, PodRunner, eventually};
 use super::{Site, assert_explained};
 use brokkr_testkit::world::WAIT_TIMEOUT;
 
-/// Permissions that are all needed: cluster-wide ones would imply others.
+/// A profile in which every permission is needed; cluster-wide ones would imply others.
 const LISTED: [&str; 4] = ["--profile", "namespaces", "--target-namespace", "default"];
 
 #[tokio::test]
@@ -17,23 +17,23 @@ async fn a_user_without_permission_to_install_is_refused_before_anything_is_crea
     site.cluster.kubectl(["create", "serviceaccount", "jo", "-n", &home]).await?.ok()?;
     let kubeconfig = site.cluster.kubeconfig_for(&home, "jo").await?;
     let bound = format!("--serviceaccount={home}:jo");
-    let asks = "ask an administrator of the cluster to run this command, or the output of `brokkr agent join shop --print`";
+    let next = "ask an administrator of the cluster to run this command, or the output of `brokkr agent join shop --print`";
 
     // The user cannot even see whether an agent is installed.
     let blind = site.join_by(&kubeconfig, "shop", &[]).await?;
-    assert_explained(&blind, "rights", &["- get resource \"secrets\"", asks])?;
+    assert_explained(&blind, "rights", &["- get resource \"secrets\"", next])?;
 
     // All permissions in a namespace, and none on cluster-wide objects.
     let edit = ["create", "clusterrolebinding", name, "--clusterrole=admin", &bound];
     site.cluster.kubectl(edit).await?.ok()?;
     let refused = site.join_by(&kubeconfig, "shop", &[]).await?;
-    assert_explained(&refused, "rights", &["- patch resource \"validatingadmissionpolicies\"", asks])?;
+    assert_explained(&refused, "rights", &["- patch resource \"validatingadmissionpolicies\"", next])?;
     let made = ["get", "namespaces", name, "--ignore-not-found", "-o", "name"];
-    assert_eq!(site.cluster.kubectl(made).await?.ok()?.stdout, "", "half of it was installed");
+    assert_eq!(site.cluster.kubectl(made).await?.ok()?.stdout, "", "a part of it was installed");
     let tokens = site.fleet.get("/api/v1/join-tokens").await?;
-    assert_eq!(tokens["items"], serde_json::json!([]), "a token was made for nothing");
+    assert_eq!(tokens["items"], serde_json::json!([]), "a token was created although nothing was installed");
 
-    // A user with the permissions can do that.
+    // A user with all permissions can join.
     let rights = format!("{name}-all");
     let all = ["create", "clusterrolebinding", &rights, "--clusterrole=cluster-admin", &bound];
     site.cluster.kubectl(all).await?.ok()?;

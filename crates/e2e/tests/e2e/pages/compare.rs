@@ -17,8 +17,10 @@ pub fn differences(page: &Page, output: &PageOutput) -> Vec<String> {
 }
 
 fn difference(command: &Command, printed: &str) -> Option<String> {
-    let (mut shown, mut seen) =
-        (telling(command, command.shown.iter().map(String::as_str)), telling(command, printed.lines()));
+    let (mut shown, mut seen) = (
+        compared_lines(command, command.shown.iter().map(String::as_str)),
+        compared_lines(command, printed.lines()),
+    );
     let is_part = shown.iter().any(|line| line == "…");
     shown.retain(|line| line != "…");
     if races(command) {
@@ -38,7 +40,7 @@ fn difference(command: &Command, printed: &str) -> Option<String> {
 }
 
 /// Returns the lines that have to be equal. Indented lines of a command that waits show its progress and are left out.
-fn telling<'a>(command: &Command, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn compared_lines<'a>(command: &Command, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines
         .filter(|line| !(line.trim().is_empty() || (waits(command) && line.starts_with(' '))))
         .map(normal)
@@ -93,13 +95,13 @@ fn word(word: &str) -> String {
 fn is_duration(word: &str) -> bool {
     let mut rest = word;
     while !rest.is_empty() {
-        let behind = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let unit_and_rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let units = ["ms", "µs", "us", "s", "m", "h", "d", "y"];
-        let Some(unit) = units.iter().find(|unit| behind.starts_with(**unit)) else { return false };
-        if behind.len() == rest.len() {
+        let Some(unit) = units.iter().find(|unit| unit_and_rest.starts_with(**unit)) else { return false };
+        if unit_and_rest.len() == rest.len() {
             return false;
         }
-        rest = &behind[unit.len()..];
+        rest = &unit_and_rest[unit.len()..];
     }
     !word.is_empty()
 }
@@ -136,7 +138,7 @@ pub fn renumbered(output: &str, ids: Option<&RangeInclusive<u64>>) -> String {
             continue;
         }
         match digits.parse::<u64>() {
-            // Part of a word, such as a checksum, is none.
+            // A number inside a word, such as a checksum, is not an id.
             Ok(id)
                 if ids.contains(&id)
                     && !before.is_ascii_alphanumeric()

@@ -16,7 +16,7 @@ pub enum Setting {
 
 #[derive(Debug)]
 pub struct Page {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub name: String,
     pub text: String,
     pub setting: Option<Setting>,
@@ -26,7 +26,7 @@ pub struct Page {
 /// A fenced block.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it begins, counted from 1.
+    /// The line where it begins, counted from 1.
     pub line: usize,
     /// The info string of the fence, such as `console,ignore-output`.
     pub info: String,
@@ -38,7 +38,7 @@ pub struct Block {
 /// One command of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Where it is, counted from 1.
+    /// The line where it is, counted from 1.
     pub line: usize,
     /// The text; several lines if it continues after `> `.
     pub text: String,
@@ -109,7 +109,7 @@ impl Page {
         Ok(Self { name, text, setting, blocks })
     }
 
-    /// In the order in which they are typed.
+    /// Returns the commands in the order in which they are typed.
     pub fn commands(&self) -> Vec<Command> {
         self.blocks
             .iter()
@@ -126,7 +126,7 @@ fn comment<'a>(text: &'a str, begins: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn a_page_is_read_as_it_is_written() {
+fn a_page_is_parsed_into_its_setting_commands_and_outputs() {
     let text = "# T\n<!-- test: dev-fleet -->\n\n```console\n$ a\nout\n$ b <<X\n> c\n> X\n```\n<!-- not run: no -->\n\
                 ```sh\nd\n```\n```console,ignore-output\n$ e\nf\n```\n";
     let page = Page::parse("t.md".into(), text.into()).expect("it can be read");

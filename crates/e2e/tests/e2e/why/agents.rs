@@ -73,8 +73,8 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     well(fleet, "web").await?;
 
     let port = fleet.broker.port();
-    let ask = "brokkr why web --agent shop-1";
-    let asks = async |line: &str, environment: &[(&str, &str)], hop: &str| -> Result<String> {
+    let command = "brokkr why web --agent shop-1";
+    let assert_fails_at = async |line: &str, environment: &[(&str, &str)], hop: &str| -> Result<String> {
         let begun = Instant::now();
         let output = types_with(fleet, &world.cluster, line, environment).await?;
         ensure!(output.code == 7, "{output:?}");
@@ -84,14 +84,15 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
         Ok(output.stderr)
     };
     let token = [("BROKKR_TOKEN", fleet.admin_token())];
-    asks("brokkr --server https://no-such-broker.invalid why web", &token, "DNS").await?;
+    assert_fails_at("brokkr --server https://no-such-broker.invalid why web", &token, "DNS").await?;
     let foreign = fleet.cli.file("ca.crt", &world.cluster.facts().authority)?;
-    let explanation = asks(&format!("brokkr --ca-file {} why web", foreign.display()), &[], "TLS").await?;
+    let explanation =
+        assert_fails_at(&format!("brokkr --ca-file {} why web", foreign.display()), &[], "TLS").await?;
     ensure!(explanation.contains("--ca-file"), "{explanation}");
-    let explanation = asks(ask, &[("HTTPS_PROXY", "http://127.0.0.1:9")], "proxy").await?;
+    let explanation = assert_fails_at(command, &[("HTTPS_PROXY", "http://127.0.0.1:9")], "proxy").await?;
     ensure!(explanation.contains("the environment sets the proxy 127.0.0.1:9"), "{explanation}");
     fleet.broker.kill9();
-    let explanation = asks(ask, &[], "connect").await?;
+    let explanation = assert_fails_at(command, &[], "connect").await?;
     ensure!(explanation.contains(&format!("https://127.0.0.1:{port}: ")), "{explanation}");
     let mut lines = explanation.lines().map(str::trim);
     let what = lines.next().and_then(|line| line.rsplit(": ").next()).context("an error")?.to_owned();
@@ -99,7 +100,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     row("4")?.fits("connect", "exit code 7", &what, next)?;
 
     fleet.broker.start_again().await?;
-    types(fleet, &world.cluster, ask).await?.ok()?;
+    types(fleet, &world.cluster, command).await?.ok()?;
     Ok(())
 }
 

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
-const TYPING: Duration = Duration::from_secs(180);
-/// The longest time of one call of `why`.
-const PROMPTLY: Duration = Duration::from_secs(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(180);
+/// The longest time that one call of `why` may take.
+const LONGEST_CALL: Duration = Duration::from_secs(1);
 
 /// The explanation of a problem.
 #[derive(Debug)]
@@ -44,27 +44,27 @@ pub async fn explained_in(
     stack: &str,
     cause: &str,
 ) -> Result<Explanation> {
-    let ask = async || of_api(fleet, project, stack).await;
-    let why = eventually(WAIT_TIMEOUT, &format!("the cause of {stack} to be {cause}"), async || {
-        match ask().await {
-            Ok(why) if why["broken"]["cause"] == cause => Attempt::Done(why),
-            other => Attempt::NotYet(format!("{other:?}")),
-        }
+    let call = async || of_api(fleet, project, stack).await;
+    let why = eventually(WAIT_TIMEOUT, &format!("the cause of {stack} to be {cause}"), async || match call()
+        .await
+    {
+        Ok(why) if why["broken"]["cause"] == cause => Attempt::Done(why),
+        other => Attempt::NotYet(format!("{other:?}")),
     })
     .await?;
     // The best of three, because the machine is small and shared.
     let mut quickest = Duration::MAX;
     for _ in 0..3 {
         let begun = Instant::now();
-        ask().await?;
+        call().await?;
         quickest = quickest.min(begun.elapsed());
     }
-    ensure!(quickest < PROMPTLY, "the API took {quickest:?} to say why");
+    ensure!(quickest < LONGEST_CALL, "the API took {quickest:?} to say why");
 
     let arguments = ["why", stack, "--agent", "shop-1", "--project", project];
     // Counts in a message may change between two calls.
-    let broken = eventually(WAIT_TIMEOUT, "command line and API to say the same", async || {
-        let (api, cli) = (ask().await?, fleet.brokkr_json(&arguments).await?);
+    let broken = eventually(WAIT_TIMEOUT, "command line and API to agree", async || {
+        let (api, cli) = (call().await?, fleet.brokkr_json(&arguments).await?);
         ensure!(api["broken"] == cli["broken"], "{api} {cli}");
         Ok::<_, anyhow::Error>(api["broken"].clone())
     })
@@ -114,7 +114,7 @@ async fn of_api(fleet: &Fleet, project: &str, stack: &str) -> Result<Value> {
     let request = fleet.request(http::Method::GET, &path).header("brokkr-project", project);
     let answer = request.send().await?;
     let (status, body) = (answer.status(), answer.text().await?);
-    ensure!(status.is_success(), "GET {path} was answered with {status}: {body}");
+    ensure!(status.is_success(), "GET {path} returned {status}: {body}");
     Ok(serde_json::from_str(&body)?)
 }
 
@@ -140,10 +140,10 @@ pub async fn types_with(
         .env("KUBECACHEDIR", fleet.cli.config_home().join("kubectl-cache"))
         .env("BROKKR_DATABASE_URL", fleet.database().url())
         .envs(environment.iter().copied());
-    run(launch, TYPING).await
+    run(launch, COMMAND_TIMEOUT).await
 }
 
-/// Types the command that `why` gave, and waits until there is no problem.
+/// Types the command that `why` printed, and waits until there is no problem.
 pub async fn follow(world: &World, explanation: &Explanation, stack: &str) -> Result<()> {
     let command = explanation.command()?;
     types(&world.fleet, &world.cluster, command).await?.ok().with_context(|| format!("$ {command}"))?;
@@ -159,10 +159,10 @@ pub struct Row {
     next: String,
 }
 
-/// The row with this number.
+/// Returns the row with this number.
 pub fn row(number: &str) -> Result<Row> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/why.md");
-    let page = fs::read_to_string(&page).with_context(|| format!("read {}", page.display()))?;
+    let page = fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
     let start = format!("| {number} | ");
     let line =
         page.lines().find(|line| line.starts_with(&start)).with_context(|| format!("no row {number}"))?;
@@ -176,12 +176,12 @@ pub fn row(number: &str) -> Result<Row> {
 }
 
 impl Row {
-    /// `…` in the page matches any text.
+    /// Checks an explanation against the row. `…` in the page matches any text.
     pub fn fits(&self, hop: &str, cause: &str, says: &str, next: &str) -> Result<()> {
         let explanation = (hop, cause, says, next);
         ensure!(
             self.hop == hop && self.cause == cause && fits(&self.says, says) && fits(&self.next, next),
-            "docs/why.md has {self:?}, and this was explanation: {explanation:?}"
+            "docs/why.md has {self:?}, but the explanation is {explanation:?}"
         );
         Ok(())
     }
@@ -190,8 +190,8 @@ impl Row {
 fn fits(pattern: &str, text: &str) -> bool {
     let mut rest = text;
     let pieces: Vec<&str> = pattern.split('…').collect();
-    for (place, piece) in pieces.iter().enumerate() {
-        let found = match place {
+    for (index, piece) in pieces.iter().enumerate() {
+        let found = match index {
             0 => rest.starts_with(piece).then_some(0),
             last if last + 1 == pieces.len() && !piece.is_empty() => {
                 rest.ends_with(piece).then(|| rest.len() - piece.len())
@@ -206,7 +206,7 @@ fn fits(pattern: &str, text: &str) -> bool {
 
 /// Pretends that the agents were last seen two hours ago.
 pub async fn two_hours_later(fleet: &Fleet) -> Result<()> {
-    // A replica remembers what it has seen itself.
+    // A running replica would remember when it has seen them.
     fleet.broker.kill9();
     let mut connection = fleet.database().connect().await?;
     sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours'")

@@ -8,7 +8,7 @@ use super::asking::{explained, follow};
 use brokkr_testkit::world::{World, deployment_yaml, set_container_status};
 
 /// Delivers a healthy Deployment, and then a version with a Pod that `change` has changed.
-async fn turn(change: impl Fn(String) -> String) -> Result<World> {
+async fn deliver_changed(change: impl Fn(String) -> String) -> Result<World> {
     let world = World::start().await?;
     let yaml = |deployment: String| format!("{}{deployment}", world.manifest(&[]));
     world.fleet.apply("web", "env=prod", &yaml(deployment_yaml(&world.namespace, "web", 1))).await?;
@@ -22,14 +22,14 @@ fn in_pod(yaml: &str, line: &str) -> String {
 }
 
 /// Keeps Pods off every node, so that only the test writes their status.
-fn nowhere(yaml: &str, image: &str) -> String {
+fn unscheduled(yaml: &str, image: &str) -> String {
     in_pod(yaml, "schedulerName: nobody").replace("registry.example/web:1", image)
 }
 
 #[tokio::test]
 async fn g3_why_an_image_that_cannot_be_pulled() -> Result<()> {
     let image = "registry.example/web:no-such-tag";
-    let world = turn(|yaml| nowhere(&yaml, image)).await?;
+    let world = deliver_changed(|yaml| unscheduled(&yaml, image)).await?;
     let waiting = json!({"reason": "ImagePullBackOff", "message": "manifest unknown"});
     set_container_status(&world.client, &world.namespace, image, json!({"state": {"waiting": waiting}}))
         .await?;
@@ -44,7 +44,7 @@ async fn g3_why_an_image_that_cannot_be_pulled() -> Result<()> {
 #[tokio::test]
 async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
     let image = "registry.example/web:crashes";
-    let world = turn(|yaml| nowhere(&yaml, image)).await?;
+    let world = deliver_changed(|yaml| unscheduled(&yaml, image)).await?;
     let ended = json!({"exitCode": 3, "reason": "Error", "message": "no DATABASE_URL\n"});
     let crash = json!({
         "restartCount": 4,
@@ -61,7 +61,7 @@ async fn g3_why_a_container_that_crashes_again_and_again() -> Result<()> {
 
 #[tokio::test]
 async fn g3_why_a_pod_that_fits_on_no_node() -> Result<()> {
-    let world = turn(|yaml| in_pod(&yaml, "nodeSelector: {no: such-node}")).await?;
+    let world = deliver_changed(|yaml| in_pod(&yaml, "nodeSelector: {no: such-node}")).await?;
     let explanation = explained(&world.fleet, "14", "web", "unschedulable").await?;
     ensure!(explanation.message.contains("nodes are available"), "{explanation:?}");
     follow(&world, &explanation, "web").await

@@ -31,8 +31,8 @@ async fn g3_why_rejected_yaml() -> Result<()> {
     let refused = fleet.brokkr(["apply", "web", "-f", &path]).await?;
     ensure!(refused.code == 3, "{refused:?}");
     let lines: Vec<&str> = refused.stderr.lines().map(str::trim).collect();
-    let place = format!("- {path}: document 2 (line ");
-    let error = lines.iter().find(|line| line.starts_with(&place)).copied().unwrap_or_default();
+    let prefix = format!("- {path}: document 2 (line ");
+    let error = lines.iter().find(|line| line.starts_with(&prefix)).copied().unwrap_or_default();
     ensure!(error.contains("the key `value` appears twice"), "{refused:?}");
     ensure!(lines[0].ends_with("(BRK2004)"), "{refused:?}");
     let next = lines.iter().find_map(|line| line.strip_prefix("next: ")).unwrap_or_default();
@@ -133,12 +133,12 @@ async fn g3_why_an_immutable_field() -> Result<()> {
 async fn g3_why_an_exhausted_quota() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
-    let there = world.config_maps().list(&Default::default()).await?.items.len();
+    let existing = world.config_maps().list(&Default::default()).await?.items.len();
     world
         .cluster
         .apply(&format!(
             "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: few, namespace: {}}}\n\
-             spec: {{hard: {{count/configmaps: \"{there}\"}}}}\n",
+             spec: {{hard: {{count/configmaps: \"{existing}\"}}}}\n",
             world.namespace
         ))
         .await?;
@@ -154,10 +154,13 @@ async fn g3_why_an_exhausted_quota() -> Result<()> {
 }
 
 /// Refuses ConfigMaps with the value 2, as a policy engine would.
-async fn refuse(axum::Extension(word): axum::Extension<Arc<str>>, Json(review): Json<Value>) -> Json<Value> {
+async fn refuse(
+    axum::Extension(message): axum::Extension<Arc<str>>,
+    Json(review): Json<Value>,
+) -> Json<Value> {
     let request = &review["request"];
     let allowed = request["object"]["data"]["value"] != "2";
-    let response = json!({"uid": request["uid"], "allowed": allowed, "status": {"message": *word}});
+    let response = json!({"uid": request["uid"], "allowed": allowed, "status": {"message": *message}});
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }
 
@@ -166,8 +169,8 @@ async fn g3_why_a_dry_run_that_a_webhook_refuses() -> Result<()> {
     let world = World::start().await?;
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     let (scratch, authority) = (Scratch::new("webhook")?, Authority::new("brokkr-test-webhook")?);
-    let word: Arc<str> = "data.value: 2 is not allowed here".into();
-    let router = axum::Router::new().route("/", post(refuse)).layer(axum::Extension(word));
+    let message: Arc<str> = "data.value: 2 is not allowed here".into();
+    let router = axum::Router::new().route("/", post(refuse)).layer(axum::Extension(message));
     let identity = authority.server(&scratch, "webhook", &[])?;
     let (address, server) = listener::serve(&identity, router).await?;
     let hook = json!({

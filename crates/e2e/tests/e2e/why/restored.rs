@@ -1,4 +1,4 @@
-//! Situation 19: the database was restored, and agents have seen more.
+//! Situation 19: the database was restored, and agents have seen newer state.
 
 use std::sync::Arc;
 

@@ -31,15 +31,15 @@ async fn g3_why_a_contested_field() -> Result<()> {
         world.config_maps().patch("one", &rival, &edit).await.map(|_| ())
     };
     let mut round = 0;
-    eventually(WAIT_TIMEOUT, "the fight to be known", async || {
+    eventually(WAIT_TIMEOUT, "the contest to be reported", async || {
         round += 1;
         take(round).await?;
         world.wait_for_value("one", "1").await?;
         let statuses = world.statuses("web").await?;
         let conditions = statuses[0]["conditions"].as_array().context("conditions")?;
-        let fight =
+        let contested =
             conditions.iter().find(|condition| condition["kind"] == "Contested").context("a verdict")?;
-        ensure!(fight["status"] == "True", "round {round}");
+        ensure!(contested["status"] == "True", "round {round}");
         anyhow::Ok(())
     })
     .await?;
@@ -58,7 +58,7 @@ async fn g3_why_a_contested_field() -> Result<()> {
     world.fleet.apply("web", "env=prod", &yields).await?;
     well(&world.fleet, "web").await?;
     take(100).await?;
-    // Unchanged by a later version.
+    // A later version does not change it.
     world
         .fleet
         .apply("web", "env=prod", &format!("{yields}{}", config_map_yaml(&world.namespace, "two", "2")))

@@ -26,7 +26,7 @@ struct Args {
 const SHOPS: [&str; 3] = ["shop-1", "shop-2", "shop-3"];
 /// The promised time for joining a cluster, in seconds.
 const JOINED_WITHIN: f64 = 60.0;
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 const HELLO: [(&str, &str); 4] = [
     ("configmap.yaml", include_str!("../../../../../examples/hello/configmap.yaml")),
     ("deployment.yaml", include_str!("../../../../../examples/hello/deployment.yaml")),
@@ -81,8 +81,8 @@ async fn install(typist: &mut Typist, database: &str) -> Result<Process> {
     typist.begin();
     let broker =
         typist.starts(&format!("brokkr-broker up --database-url {database} --listen {}", port.address()))?;
-    // The next command is the one that it prints.
-    let login = eventually(PATIENCE, "the broker to say how to log in", async || {
+    // The broker prints the next command.
+    let login = eventually(LOGIN_TIMEOUT, "the broker to print the login command", async || {
         let log = broker.log();
         let line = log.lines().map(str::trim).find(|line| line.starts_with("brokkr login"));
         line.filter(|_| log.contains("serving"))

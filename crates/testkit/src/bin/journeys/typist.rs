@@ -10,7 +10,7 @@ use brokkr_testkit::{Cluster, Launch, Output, Process, Scratch, programs};
 use serde::Serialize;
 
 /// The longest time that a command may take.
-const PATIENCE: Duration = Duration::from_secs(180);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The result of one journey.
 #[derive(Debug, Serialize)]
@@ -90,7 +90,7 @@ impl Typist {
 
     /// Runs a command that does not count, because the user does not type it.
     pub async fn happens(&self, command: &str) -> Result<Output> {
-        let output = run(self.shell(command), PATIENCE).await?;
+        let output = run(self.shell(command), COMMAND_TIMEOUT).await?;
         if !self.quiet {
             eprint!("{}{}", output.stdout, output.stderr);
         }
