@@ -1,7 +1,8 @@
 //! Exponential back-off for all retries of the agent.
 //!
-//! The delay is a function of the number of failures, because most callers store that number: the plan is pure, and
-//! watches and polls reset their count at any time.
+//! The delay is a function of the number of failures, because most callers store that number: the plan
+//! (`plan.rs`) is a pure function and cannot keep a back-off between calls, and watches and polls reset their
+//! count at any time.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ use crate::execute::Cluster;
 use crate::model::{Cause, Failure};
 use crate::resource::Kind;
 
-/// The number of Pods that are read: the cause is usually the same for all.
+/// The number of Pods that are read, and of ReplicaSets: the cause is usually the same for all.
 const PODS: usize = 20;
 
 /// The Pods, ReplicaSets and events of a workload.
@@ -40,7 +40,8 @@ pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
     found.extend(unready().filter_map(|pod| mount(pod, evidence.events)));
     found.extend(unready().filter_map(|pod| containers::probe(pod, evidence.events)));
     found.extend(refused(workload, evidence));
-    found.into_iter().min_by_key(|(weight, _)| *weight).map(|(_, cause)| cause)
+    // The most specific one is the smallest.
+    found.into_iter().min_by_key(|(specificity, _)| *specificity).map(|(_, cause)| cause)
 }
 
 /// Reads the Pods, ReplicaSets and events of a workload and returns the most specific cause. Kinds without Pods have none.
@@ -94,7 +95,8 @@ fn unschedulable(pod: &Value) -> Option<(Specificity, Cause)> {
     Some((Specificity::Unschedulable, Cause::new(reason, &format!("pod {}: {message}", name(pod)))))
 }
 
-/// If a volume cannot be mounted, all containers stay in `ContainerCreating`, and only an event says why.
+/// If a volume cannot be mounted, or the Pod's sandbox cannot be created, all containers stay in
+/// `ContainerCreating`, and only an event says why.
 fn mount(pod: &Value, events: &[Value]) -> Option<(Specificity, Cause)> {
     let event = newest(events, name(pod), &["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])?;
     let message = format!("pod {}: {}", name(pod), text(event, "message"));

@@ -158,11 +158,11 @@ pub enum Reason {
         delete: u32,
         total: u32,
     },
-    /// Deleted objects still exist.
+    /// Of a stack: it waits until deleted objects are gone.
     WaitingForDeletion,
-    /// Deleted, but still there.
+    /// Of an object: it was deleted, but still exists, without finalizers.
     Terminating,
-    /// Deleted, but kept by finalizers.
+    /// Of an object: it was deleted, but finalizers keep it.
     Finalizer {
         finalizers: Vec<String>,
     },
@@ -172,7 +172,7 @@ pub enum Reason {
     },
     /// The newest content of another stack is not known yet and may contain the object.
     OtherContentPending,
-    /// The content of a namespace or definition could not be listed.
+    /// The objects in a namespace, or of the kind that a definition defines, could not be listed.
     CannotInspect,
     /// The object no longer exists; `uid` is the one that it had.
     Gone {

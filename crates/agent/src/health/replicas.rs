@@ -81,7 +81,7 @@ pub(super) fn stateful_set(object: &ObjectView<'_>, _: Timestamp) -> Health {
         } else {
             Health::ready(
                 "PartitionUpdated",
-                format!("{desired}/{desired} replicas ready, {updated} updated by partition"),
+                format!("{desired}/{desired} replicas ready, {updated} updated in a partitioned rollout"),
             )
         };
     }

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::conditions::{find, find_true};
 use super::verdict::{Health, ObjectView};
 
-/// An autoscaler is ready when it has metrics to scale by. At its limits it works as configured.
+/// An autoscaler is ready when it has metrics to scale by, even if it has reached its minimum or maximum:
+/// then it works as configured.
 pub(super) fn autoscaler(object: &ObjectView<'_>, _: Timestamp) -> Health {
     for kind in ["AbleToScale", "ScalingActive"] {
         let Some(condition) = find(object, kind).filter(|condition| condition.is_false()) else { continue };

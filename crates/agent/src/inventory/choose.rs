@@ -1,7 +1,7 @@
 //! Chooses the valid record of a stack, if there are two.
 //!
-//! There are two while a record that another client deleted is copied to its other name, or after a crash in
-//! between.
+//! Before a record that another client deletes is gone, it is copied under another name (`wire::other_name`).
+//! In between there are two, also after a crash.
 
 use kube::api::DynamicObject;
 

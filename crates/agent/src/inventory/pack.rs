@@ -1,5 +1,5 @@
 //! An inventory, or a part of one, as bytes: JSON with a table of kinds, compressed with zstd. It is not
-//! meant to be read by people, who read the columns of the record.
+//! meant for people: they read the columns that `kubectl get stacks.brokkr.io` shows.
 
 use std::collections::BTreeMap;
 

@@ -154,7 +154,7 @@ fn a_stateful_set_is_ready_at_its_newest_revision_or_partition() {
             (
                 Ready,
                 "PartitionUpdated",
-                "3/3 replicas ready, 1 updated by partition",
+                "3/3 replicas ready, 1 updated in a partitioned rollout",
                 partition(2),
                 status(rolling.clone()),
             ),
@@ -168,7 +168,7 @@ fn a_stateful_set_is_ready_at_its_newest_revision_or_partition() {
             (
                 Ready,
                 "PartitionUpdated",
-                "3/3 replicas ready, 1 updated by partition",
+                "3/3 replicas ready, 1 updated in a partitioned rollout",
                 partition(9),
                 status(rolling.clone()),
             ),
@@ -281,6 +281,6 @@ fn a_replication_controller_is_judged_like_a_replica_set() {
             (Progressing, "GenerationNotObserved", unseen, json!({ "replicas": 2 }), json!(null)),
         ],
     );
-    // The same group, but no controller writes a status.
+    // Like a ReplicaSet, it is in the group apps; but no controller writes its status.
     expect("apps/ControllerRevision", &[(Ready, "Applied", "applied", json!(null), json!(null))]);
 }
