@@ -4,12 +4,14 @@ use sqlx::PgPool;
 
 use super::{Result, Run as _};
 
-/// Contents deleted at once.
+/// The number of contents that one statement deletes.
 const SLICE: i64 = 200;
 
-/// Deletes contents that are older than `days` and not among the last `versions` of their stack. Never the newest of a
-/// stack, and never a content that an agent may still have: of a held stack, only contents older than the oldest object
-/// that a holder is known to have applied; nothing while a holder has not reported.
+/// Deletes contents that are older than `days` and not among the last `versions` of their stack.
+///
+/// The newest content of a stack always stays, and so does every content that an agent may still have
+/// applied: if agents hold the stack, only contents before the oldest version that one of them reported as
+/// applied are deleted, and none while one of them has not reported.
 pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result<u64> {
     let mut dropped = 0;
     loop {

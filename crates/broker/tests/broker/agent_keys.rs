@@ -77,7 +77,7 @@ async fn an_agent_that_did_not_announce_key_rotation_is_not_asked_for_a_new_key(
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.admin.send(Method::POST, "agents/shop-1/rotation", &json!({})).await?.error_for_status()?;
-    eventually(Duration::from_secs(10), "an agent that announced it to be asked", async || {
+    eventually(Duration::from_secs(10), "the agent, which announced key rotation, to be asked", async || {
         agent.poll().await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_some())
     })
     .await?;
@@ -87,7 +87,7 @@ async fn an_agent_that_did_not_announce_key_rotation_is_not_asked_for_a_new_key(
         let request = agent.poll_request().headers(only);
         let polled = harness::polled(request).await?;
         assert_eq!(polled.headers.get(header::WANTS), None, "{announced}");
-        // The broker announces its own in turn.
+        // The broker announces its own capabilities in turn.
         assert_eq!(polled.headers[header::CAPABILITIES], Capabilities::own().to_string().as_str());
     }
     Ok(())
@@ -131,7 +131,7 @@ async fn a_waiting_agent_gets_a_key_request_at_once_and_until_it_has_a_new_key()
     let shown: Agent = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!(shown.rotation_asked_at, None);
     assert!(shown.key_since > asked.key_since, "{shown:?}");
-    eventually(Duration::from_secs(10), "it not to be asked any more", async || {
+    eventually(Duration::from_secs(10), "the agent not to be asked any more", async || {
         agent.poll().await.is_ok_and(|polled| polled.headers.get(header::WANTS).is_none())
     })
     .await?;

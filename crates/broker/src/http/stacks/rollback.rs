@@ -111,6 +111,7 @@ async fn fetch_earlier(
     let stored = stored
         .filter(|stored| stored.object.stack_id == stack.id && !stored.object.is_deletion_marker)
         .ok_or_else(|| ApiError::not_found("deployment object"))?;
+    // Fails if its content was deleted after the retention period.
     present(&stored)?;
     Ok(stored)
 }
