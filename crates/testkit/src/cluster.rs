@@ -9,7 +9,8 @@
 //! ```
 //!
 //! All tests of a run share one cluster with workloads ([`Cluster::shared`]) under names of their own. A
-//! test that kills an engine, or that counts everything that happens, starts a cluster for itself.
+//! test that kills etcd or the API server, or that counts everything that happens, starts a cluster for
+//! itself.
 
 mod accounts;
 mod control_plane;

@@ -1,5 +1,6 @@
-//! `with-broker COMMAND…` starts PostgreSQL and a broker with TLS, a token and one stack, runs the command with their
-//! addresses in its environment (`BROKKR_URL`, `BROKKR_TOKEN`, `BROKKR_CA`), and ends them when it ends.
+//! `with-broker COMMAND…` starts PostgreSQL and a broker with TLS, a token and one stack, runs the command
+//! with the broker's address, the token and the certificate authority in its environment (`BROKKR_URL`,
+//! `BROKKR_TOKEN`, `BROKKR_CA`), and ends PostgreSQL and the broker when the command ends.
 //! `cargo xtask api` calls every route through it.
 
 use std::process::ExitCode;

@@ -57,7 +57,7 @@ pub struct Attempt {
     pub outcome: Outcome,
 }
 
-/// One change with all its attempts, which have the same key.
+/// One change with all its attempts, which have the same idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     pub key: String,

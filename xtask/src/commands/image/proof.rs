@@ -1,5 +1,5 @@
-//! Runs the program of a layout as a container engine would, in a sandbox: the unpacked layer is the whole file system and
-//! read-only, there is no network, and the user is unprivileged.
+//! Runs the program of an image (an OCI image layout) as a container engine would, in a sandbox: the unpacked
+//! layer is the whole file system and read-only, there is no network, and the user is unprivileged.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::layout;
 /// A name that only the sandbox's own /etc/hosts knows.
 const NAME: &str = "somewhere.example";
 
-/// The arguments of each program and its expected output.
+/// One run of a program: its arguments, and how it must end.
 struct Check {
     arguments: &'static [&'static str],
     succeeds: bool,
@@ -40,7 +40,8 @@ const AGENT: &[Check] = &[
     },
 ];
 
-/// Fails if the program does not run, or if it can do what it must not.
+/// Fails if a run does not end as expected, if the program could write to its root, or if the image does not
+/// name the unprivileged user.
 pub fn run(folder: &Path, name: &str) -> Result<()> {
     let sandbox = folder.with_file_name(format!(".{name}.sandbox"));
     let _ = fs::remove_dir_all(&sandbox);
