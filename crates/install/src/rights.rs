@@ -21,7 +21,8 @@ pub struct Rights {
     /// Allow stacks to contain this additional kind, such as `certificates.cert-manager.io` or `*.cert-manager.io`
     #[arg(long = "kind", value_name = "PLURAL.GROUP", value_delimiter = ',')]
     pub kinds: Vec<String>,
-    /// Allow the agent to impersonate this account, so that grants can name it: `namespace/brokkr-name`
+    /// Allow the agent to impersonate this ServiceAccount (`NAMESPACE/brokkr-NAME`), so that grants can
+    /// name it
     #[arg(long, value_name = "ACCOUNT", value_delimiter = ',')]
     pub impersonate: Vec<String>,
 }

@@ -175,7 +175,8 @@ impl FromStr for LabelChange {
 pub struct Preview {
     /// Label selector, such as env=prod; * matches all agents
     pub selector: Selector,
-    /// Show which agents this stack, by name or id, would gain, keep and lose with only this selector
+    /// Name or id; show which agents the stack would gain, keep and lose if this selector were its only
+    /// target
     #[arg(value_name = "STACK", value_parser = super::stack)]
     pub stack: Option<Name>,
     /// Show at most this many names

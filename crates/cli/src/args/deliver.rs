@@ -10,7 +10,8 @@ use clap::ValueEnum;
 ///
 /// The manifests replace the stack's content: objects that are no longer in them are deleted from the clusters. Files are
 /// combined in the given order; the *.yaml, *.yml and *.json files of a directory are sorted by name. --kustomize and --helm
-/// render locally, and the broker stores the rendered manifests.
+/// render locally, and the broker stores the rendered manifests. Without --to and --to-agent, the stack keeps
+/// its targets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr apply web -f ./deploy --to env=dev --wait\n  \
                   brokkr apply web -k overlays/prod -m 'raise the memory limit'\n  \
@@ -41,7 +42,7 @@ pub struct Apply {
 pub struct Targeting {
     /// Target agents by label selector, such as 'env=prod,region in (eu,us)'; can be repeated
     ///
-    /// --to and --to-agent replace the stack's targets. Without them the targets stay as they are.
+    /// --to and --to-agent replace the stack's targets.
     #[arg(long, value_name = "SELECTOR")]
     pub to: Vec<Selector>,
     /// Target one agent; can be repeated

@@ -30,8 +30,8 @@ pub enum TokenCommand {
 
 /// Create an API token in the project
 ///
-/// Only the token is printed to stdout; it cannot be shown again. Owners can create tokens with a project role, admins with
-/// any role.
+/// Only the token is printed to stdout; it cannot be shown again. Owners can create tokens with the roles
+/// viewer, deployer and owner, admins with any role.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr token create ci-web --role deployer --ttl 30d > token")]
 pub struct CreateToken {

@@ -84,7 +84,8 @@ pub struct SetWebhook {
 /// Selects messages.
 #[derive(Debug, clap::Args)]
 pub struct Filter {
-    /// Send only this kind of event; can be repeated [default: all except those that an alert covers]
+    /// Send only this kind of event; can be repeated [default: all except stack.degraded, stack.failed,
+    /// stack.repaired and stack.blocked, which alerts cover]
     #[arg(long = "event", value_name = "EVENT", value_parser = event())]
     pub events: Vec<WebhookEvent>,
     /// Send only events of this stack, by name or id; can be repeated
