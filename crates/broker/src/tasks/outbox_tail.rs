@@ -83,7 +83,7 @@ impl OutboxTail {
             let pause = match result {
                 Ok(next) => {
                     if std::mem::take(&mut failing) {
-                        tracing::info!("reading the outbox again");
+                        tracing::info!("reading the outbox works again");
                     }
                     cursor = next;
                     TICK
@@ -170,7 +170,7 @@ impl OutboxTail {
             tracing::warn!(
                 epoch = snapshot.epoch,
                 horizon = snapshot.horizon,
-                "the outbox does not continue from the cursor; reloading"
+                "new epoch, restored database, or outbox not read for too long; reloading the index"
             );
             return Ok(None);
         }
