@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use brokkr_engines::{Built, build_all};
 use serde_json::json;
 
-/// Build etcd, Kubernetes, kwok and Helm into a cache outside the clone (takes minutes the first time).
+/// Build etcd, Kubernetes, containerd, CoreDNS, kwok and Helm into a cache outside the clone (takes minutes the first time).
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON instead of text.

@@ -3,22 +3,15 @@
 //! The programs are statically linked, so an image contains only the program and the certificates that it trusts: there is
 //! nothing else that could have a vulnerability or help an attacker. Since 2.34, static glibc can look names up in /etc/hosts
 //! and by DNS; a resolver of our own would serve only some of the clients (those of PostgreSQL and Kubernetes use the system's).
-//! The result is an OCI image layout, byte for byte reproducible from the same sources:
-//!
-//! ```text
-//! image/layer.rs    the files of an image, as a compressed archive
-//! image/layout.rs   blobs, manifest and index
-//! image/proof.rs    runs the program of a layout: no network, read-only, unprivileged user
-//! ```
+//! `image/proof.rs` runs the program of a layout: no network, read-only, unprivileged user.
 
-mod layer;
-mod layout;
 mod proof;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use brokkr_image::Compression;
 
 use crate::runner::{build_static, root};
 
@@ -32,7 +25,7 @@ pub struct Args {
     /// Write the programs and the image layouts to this folder.
     #[arg(long, default_value = "target/images")]
     out: PathBuf,
-    /// Build with this profile: release, measure (optimised, without link-time optimisation), or dev.
+    /// Build with this profile: release, measure (optimised, without link-time optimisation), or dev (for tests on real nodes).
     #[arg(long, default_value = "release")]
     profile: String,
     /// Run the program of each layout in a sandbox: no network, read-only, unprivileged user. Needs Linux.
@@ -42,6 +35,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let built = build_static(&args.profile, &PROGRAMS)?;
+    let level = if args.profile == "release" { Compression::best() } else { Compression::fast() };
     let out = root().join(&args.out);
     fs::create_dir_all(out.join("bin"))?;
     for name in PROGRAMS {
@@ -51,7 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     for name in IMAGES {
         let folder = out.join(name);
-        let image = layout::write(&folder, name, &fs::read(built.join(name))?)?;
+        let image = brokkr_image::write(&folder, name, &fs::read(built.join(name))?, level)?;
         println!("{:<40} {}   {}", display(&folder), megabytes(image.size), image.digest);
     }
     if args.check {

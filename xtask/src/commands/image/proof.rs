@@ -7,8 +7,6 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 
-use super::layout;
-
 /// A name that only the sandbox's own /etc/hosts knows.
 const NAME: &str = "somewhere.example";
 
@@ -52,9 +50,9 @@ pub fn run(folder: &Path, name: &str) -> Result<()> {
 
 /// Unpacks the image and returns the program that it starts.
 fn unpack(folder: &Path, sandbox: &Path) -> Result<String> {
-    let (manifest, config) = layout::read(folder)?;
+    let (manifest, config) = brokkr_image::read(folder)?;
     for reference in manifest["layers"].as_array().into_iter().flatten() {
-        let bytes = layout::blob(folder, reference)?;
+        let bytes = brokkr_image::blob(folder, reference)?;
         tar::Archive::new(flate2::read::GzDecoder::new(bytes.as_slice())).unpack(sandbox)?;
     }
     // As a container engine provides it to every container.

@@ -40,9 +40,9 @@ fn add(
     archive.append_data(&mut header, path, contents).with_context(|| format!("cannot add {path}"))
 }
 
-pub fn compressed(archive: &[u8]) -> Result<Vec<u8>> {
+pub fn compressed(archive: &[u8], level: Compression) -> Result<Vec<u8>> {
     // Without time and system in the header.
-    let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
+    let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), level);
     encoder.write_all(archive)?;
     Ok(encoder.finish()?)
 }

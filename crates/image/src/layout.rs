@@ -4,15 +4,19 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use flate2::Compression;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::layer;
+use crate::layer;
 
 /// The unprivileged user, as in distroless images.
 const USER: &str = "65532:65532";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version of the workspace, which is the tag of every image.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// A written image.
+#[derive(Debug)]
 pub struct Image {
     /// The digest of the manifest, which a deployment can be pinned to.
     pub digest: String,
@@ -21,14 +25,15 @@ pub struct Image {
 }
 
 /// Writes the layout of an image with one program into a folder, and replaces an earlier one.
-pub fn write(folder: &Path, name: &str, program: &[u8]) -> Result<Image> {
+pub fn write(folder: &Path, name: &str, program: &[u8], level: Compression) -> Result<Image> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot replace {}", folder.display()))?;
     }
     let blobs = Blobs { folder };
     fs::create_dir_all(folder.join("blobs/sha256"))?;
     let archive = layer::archive(name, program)?;
-    let layer = blobs.put("application/vnd.oci.image.layer.v1.tar+gzip", &layer::compressed(&archive)?)?;
+    let layer =
+        blobs.put("application/vnd.oci.image.layer.v1.tar+gzip", &layer::compressed(&archive, level)?)?;
     let config = json!({
         "architecture": architecture(),
         "os": "linux",
@@ -64,6 +69,14 @@ pub fn write(folder: &Path, name: &str, program: &[u8]) -> Result<Image> {
     Ok(Image { digest, size })
 }
 
+/// Writes a layout as one file, which container runtimes import.
+pub fn archive(folder: &Path, file: &Path) -> Result<()> {
+    let mut archive = tar::Builder::new(fs::File::create(file)?);
+    archive.append_dir_all("", folder).with_context(|| format!("cannot archive {}", folder.display()))?;
+    archive.finish()?;
+    Ok(())
+}
+
 fn labels(name: &str) -> Value {
     json!({
         "org.opencontainers.image.title": name,
@@ -81,7 +94,7 @@ fn architecture() -> &'static str {
     }
 }
 
-pub fn digest(bytes: &[u8]) -> String {
+fn digest(bytes: &[u8]) -> String {
     let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
 }
@@ -137,7 +150,7 @@ mod tests {
     fn the_same_program_makes_the_same_image_and_another_program_another_image() {
         let folder = folder("same");
         let images = [b"one".as_slice(), b"one", b"other"].map(|program| {
-            let image = write(&folder, "brokkr-agent", program).unwrap();
+            let image = write(&folder, "brokkr-agent", program, Compression::best()).unwrap();
             (image.digest, fs::read(folder.join("index.json")).unwrap())
         });
         fs::remove_dir_all(&folder).unwrap();
@@ -148,7 +161,7 @@ mod tests {
     #[test]
     fn an_image_has_its_program_and_certificates_and_runs_unprivileged() {
         let folder = folder("whole");
-        write(&folder, "brokkr-agent", b"the program").unwrap();
+        write(&folder, "brokkr-agent", b"the program", Compression::fast()).unwrap();
         let (manifest, config) = read(&folder).unwrap();
         let layer = blob(&folder, &manifest["layers"][0]).unwrap();
         fs::remove_dir_all(&folder).unwrap();
