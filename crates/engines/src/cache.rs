@@ -126,6 +126,8 @@ pub(crate) fn sources_digest(module: &Module) -> io::Result<String> {
         digest.update(&bytes);
     }
     digest.update(module.link_flags());
+    digest.update(module.tags);
+    digest.update([u8::from(module.is_static)]);
     if let Some(data) = &module.data {
         digest.update(format!("{:?}", data.folders));
     }

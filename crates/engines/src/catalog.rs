@@ -10,6 +10,10 @@ pub struct Module {
     pub binaries: &'static [Binary],
     /// Linker flags, in addition to those that drop the symbol tables.
     pub link: &'static str,
+    /// Build tags, separated by commas.
+    pub tags: &'static str,
+    /// Whether the binaries need no shared library, so that they run in an image without any.
+    pub is_static: bool,
     /// Data files that the binary needs at run time.
     pub data: Option<Data>,
 }
@@ -32,14 +36,17 @@ pub struct Data {
     pub into: &'static str,
 }
 
+/// A module with nothing special about its build.
+const PLAIN: Module =
+    Module { name: "", folder: "", binaries: &[], link: "", tags: "", is_static: false, data: None };
+
 /// The engines for tests.
 pub const MODULES: &[Module] = &[
     Module {
         name: "etcd",
         folder: "engines/etcd",
         binaries: &[Binary { name: "etcd", package: "go.etcd.io/etcd/server/v3" }],
-        link: "",
-        data: None,
+        ..PLAIN
     },
     Module {
         name: "kubernetes",
@@ -52,10 +59,12 @@ pub const MODULES: &[Module] = &[
             },
             Binary { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
             Binary { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+            Binary { name: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet" },
+            Binary { name: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy" },
         ],
         // Without the stamp, the server calls itself v0.0.0-master and clients refuse its features.
         link: "-X k8s.io/component-base/version.gitVersion=v1.36.3",
-        data: None,
+        ..PLAIN
     },
     Module {
         name: "kwok",
@@ -72,14 +81,45 @@ pub const MODULES: &[Module] = &[
             ],
             into: "stages",
         }),
+        ..PLAIN
+    },
+    // The container runtime of real nodes. Debian's is too old for this kubelet.
+    Module {
+        name: "containerd",
+        folder: "engines/containerd",
+        binaries: &[
+            Binary { name: "containerd", package: "github.com/containerd/containerd/v2/cmd/containerd" },
+            Binary {
+                name: "containerd-shim-runc-v2",
+                package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            },
+            Binary { name: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
+        ],
+        // Snapshotters that need libraries of the build machine.
+        tags: "no_btrfs,no_devmapper,no_zfs",
+        ..PLAIN
+    },
+    // Cluster DNS, and the program of test Pods: both run in images of their own.
+    Module {
+        name: "coredns",
+        folder: "engines/coredns",
+        binaries: &[Binary { name: "coredns", package: "." }],
+        is_static: true,
+        ..PLAIN
+    },
+    Module {
+        name: "testpod",
+        folder: "engines/testpod",
+        binaries: &[Binary { name: "testpod", package: "." }],
+        is_static: true,
+        ..PLAIN
     },
     // Installs the charts, as users do.
     Module {
         name: "helm",
         folder: "engines/helm",
         binaries: &[Binary { name: "helm", package: "helm.sh/helm/v4/cmd/helm" }],
-        link: "",
-        data: None,
+        ..PLAIN
     },
 ];
 
@@ -88,8 +128,7 @@ pub const FLUX: Module = Module {
     name: "flux",
     folder: "bench/flux",
     binaries: &[Binary { name: "flux-apply", package: "." }],
-    link: "",
-    data: None,
+    ..PLAIN
 };
 
 impl Module {

@@ -56,8 +56,12 @@ pub fn build_module(module: &Module, mut on_build: impl FnMut(&str)) -> io::Resu
 
 fn build(module: &Module, package: &str, path: &Path) -> io::Result<()> {
     let unfinished = unfinished(path);
-    let status = Command::new("go")
-        .args(["build", "-trimpath", "-ldflags", &module.link_flags(), "-o"])
+    let mut go = Command::new("go");
+    if module.is_static {
+        go.env("CGO_ENABLED", "0");
+    }
+    let status = go
+        .args(["build", "-trimpath", "-tags", module.tags, "-ldflags", &module.link_flags(), "-o"])
         .arg(&unfinished)
         .arg(package)
         .current_dir(cache::module_folder(module))

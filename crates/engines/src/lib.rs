@@ -1,6 +1,6 @@
 //! The engines that tests run on: their catalog, the cache of their binaries, and how they are built.
 //!
-//! `engines/<module>/` in the repository has one `go.mod` and `go.sum` each; `bench/flux/` also has a small program. The
+//! `engines/<module>/` in the repository has one `go.mod` and `go.sum` each; some also have a small program. The
 //! binaries are in a cache outside the clone, in a folder named by a digest of their sources, so they are built once per
 //! machine:
 //!

@@ -1,5 +1,5 @@
 //! A real Kubernetes: etcd and kube-apiserver, and, when workloads are to run, the controllers, the
-//! scheduler and kwok, which simulates the kubelet.
+//! scheduler and either kwok, which simulates the kubelet, or real nodes.
 //!
 //! ```text
 //! cluster/control_plane.rs   etcd and the API server: start, kill, start again
@@ -18,6 +18,7 @@ pub mod kubeconfig;
 mod workloads;
 
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +29,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditLog;
 use crate::names::unique;
+use crate::nodes::{Image, Network, Node, RealNodes, dns};
 use crate::process::{Launch, Output, Process, run};
 use crate::proxy::Route;
 use crate::scratch::Scratch;
 use crate::shared;
-use control_plane::{ControlPlane, Storage};
+use control_plane::{ControlPlane, Front, Storage};
 use kubeconfig::Context as KubeContext;
 use workloads::Workloads;
+pub(crate) use workloads::accepts_pods;
 
 const KUBECTL_DEADLINE: Duration = Duration::from_secs(120);
 
@@ -60,6 +63,7 @@ pub struct Cluster {
     facts: Facts,
     // Dropped in this order: clients before the server, folders last.
     workloads: Option<Workloads>,
+    real_nodes: Option<RealNodes>,
     control_plane: Option<ControlPlane>,
     scratch: Scratch,
 }
@@ -77,15 +81,44 @@ impl Cluster {
     }
 
     async fn api_only_storing(storage: Storage) -> Result<Self> {
+        Self::start(Scratch::new("cluster")?, storage, &Front::host_only()).await
+    }
+
+    async fn start(scratch: Scratch, storage: Storage, front: &Front) -> Result<Self> {
         let engines = brokkr_engines::locate()?;
-        let scratch = Scratch::new("cluster")?;
-        let control_plane = ControlPlane::start(&engines, &scratch, storage).await?;
+        let control_plane = ControlPlane::start(&engines, &scratch, storage, front).await?;
         Ok(Self {
             facts: control_plane.facts(),
             workloads: None,
+            real_nodes: None,
             control_plane: Some(control_plane),
             scratch,
         })
+    }
+
+    /// Starts a private cluster with real nodes and cluster DNS, where Pods really run. It needs root: see
+    /// [`crate::nodes::skipped`].
+    pub async fn with_real_nodes(nodes: usize) -> Result<Self> {
+        let engines = brokkr_engines::locate()?;
+        let scratch = Scratch::new("cluster")?;
+        let network = Network::create(nodes, &scratch).await?;
+        let front = Front {
+            address: network.host(),
+            services: network.services(),
+            kubernetes: Some(network.kubernetes()),
+        };
+        let mut cluster = Self::start(scratch, Storage::Fast, &front).await?;
+        let kubeconfigs =
+            async |user: &str| cluster.kubeconfig_with_token(user, &accounts::token(user)).await;
+        let controllers = Workloads::controllers(&engines, &cluster.scratch, &kubeconfigs).await?;
+        let kubelet = kubeconfigs(accounts::KUBELET).await?;
+        let admin = cluster.admin().await?;
+        let nodes =
+            RealNodes::start(&engines, &cluster.scratch, network, controllers, &kubelet, admin).await?;
+        dns::start(&cluster, nodes.network()).await?;
+        cluster.real_nodes = Some(nodes);
+        cluster.facts.workloads = true;
+        Ok(cluster)
     }
 
     /// Starts a private cluster where Deployments become available and Jobs complete.
@@ -115,7 +148,13 @@ impl Cluster {
     }
 
     pub(crate) fn found(facts: Facts) -> Result<Self> {
-        Ok(Self { facts, workloads: None, control_plane: None, scratch: Scratch::new("cluster-client")? })
+        Ok(Self {
+            facts,
+            workloads: None,
+            real_nodes: None,
+            control_plane: None,
+            scratch: Scratch::new("cluster-client")?,
+        })
     }
 
     pub fn facts(&self) -> &Facts {
@@ -247,7 +286,36 @@ impl Cluster {
     /// Returns the processes of this cluster that this test owns.
     pub fn processes(&self) -> Vec<&Process> {
         let control_plane = self.control_plane.iter().flat_map(ControlPlane::processes);
-        control_plane.chain(self.workloads.iter().flat_map(Workloads::processes)).collect()
+        let nodes = self.real_nodes.iter().flat_map(RealNodes::processes);
+        control_plane.chain(self.workloads.iter().flat_map(Workloads::processes)).chain(nodes).collect()
+    }
+
+    // ── real nodes ──
+
+    /// Returns the real nodes of a private cluster.
+    pub fn nodes(&self) -> &[Node] {
+        self.real_nodes.as_ref().map(RealNodes::nodes).unwrap_or_default()
+    }
+
+    /// Imports an image into every real node.
+    pub async fn import(&self, image: &Image) -> Result<()> {
+        let nodes = self.real_nodes.as_ref().context("this cluster has no real nodes")?;
+        nodes.import(image, &self.scratch).await
+    }
+
+    /// Returns the address at which Pods reach programs on the host.
+    pub fn host_address(&self) -> Result<Ipv4Addr> {
+        Ok(self.real_nodes.as_ref().context("this cluster has no real nodes")?.network().host())
+    }
+
+    /// Returns the beginning of the names of everything that the real nodes have in the kernel.
+    pub fn kernel_name(&self) -> Result<String> {
+        Ok(self.real_nodes.as_ref().context("this cluster has no real nodes")?.network().name())
+    }
+
+    /// Returns the folder with everything of this cluster.
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
     }
 }
 

@@ -20,6 +20,7 @@
 //! ```text
 //! names scratch port eventually tls    small helpers that every test needs
 //! process                              child processes that never outlive the test
+//! nodes                                real nodes, on which Pods really run
 //! postgres cluster audit prometheus    the engines, and the API server's audit log
 //! shared                               one set of engines for a whole run
 //! programs broker agent cli fleet      Brokkr's programs, as users run them
@@ -42,6 +43,7 @@ mod fleet;
 pub mod forward_proxy;
 pub mod history;
 mod names;
+pub mod nodes;
 pub mod pgproxy;
 pub mod pods;
 mod port;

@@ -203,7 +203,7 @@ impl Process {
         if self.signal(signal).is_err() {
             return;
         }
-        for _ in 0..200 {
+        for _ in 0..1_000 {
             if !self.is_running() {
                 return;
             }

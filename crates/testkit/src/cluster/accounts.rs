@@ -13,6 +13,7 @@ pub(super) const ADMIN: &str = "admin";
 pub(super) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 pub(super) const SCHEDULER: &str = "kube-scheduler";
 pub(super) const KWOK: &str = "kwok";
+pub(super) const KUBELET: &str = "kubelet";
 
 /// Returns the token of a user in the token file. It is not a secret: the server listens only on the loopback
 /// address and exists for one test run.
@@ -22,7 +23,7 @@ pub(super) fn token(user: &str) -> String {
 
 /// Returns the token file: `token,user,uid,"groups"`.
 pub(super) fn token_file() -> String {
-    [ADMIN, CONTROLLER_MANAGER, SCHEDULER, KWOK]
+    [ADMIN, CONTROLLER_MANAGER, SCHEDULER, KWOK, KUBELET]
         .map(|user| format!("{},{user},{user},\"system:masters\"\n", token(user)))
         .concat()
 }

@@ -1,6 +1,7 @@
 //! etcd and kube-apiserver: start, kill, start again.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,22 @@ pub(super) enum Storage {
     Durable,
 }
 
+/// Where the API server listens, and the addresses of Services.
+#[derive(Clone, Debug)]
+pub(super) struct Front {
+    pub address: Ipv4Addr,
+    pub services: String,
+    /// The address of the Service `kubernetes`, if Pods can use it.
+    pub kubernetes: Option<Ipv4Addr>,
+}
+
+impl Front {
+    /// No Pod really runs, so nothing but the host reaches the API server.
+    pub(super) fn host_only() -> Self {
+        Self { address: Ipv4Addr::LOCALHOST, services: "10.0.0.0/16".into(), kubernetes: None }
+    }
+}
+
 /// etcd and the API server.
 #[derive(Debug)]
 pub(super) struct ControlPlane {
@@ -42,7 +59,12 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    pub(super) async fn start(engines: &Engines, scratch: &Scratch, storage: Storage) -> Result<Self> {
+    pub(super) async fn start(
+        engines: &Engines,
+        scratch: &Scratch,
+        storage: Storage,
+        front: &Front,
+    ) -> Result<Self> {
         let ports = [Port::free()?, Port::free()?, Port::free()?];
         let [client, peer, secure] = &ports;
         let etcd_url = format!("http://{}", client.address());
@@ -50,7 +72,7 @@ impl ControlPlane {
 
         let authority = Authority::new("brokkr-test-kubernetes")?;
         let facts = Facts {
-            url: format!("https://{}", secure.address()),
+            url: format!("https://{}:{}", front.address, secure.number()),
             authority: authority.pem(),
             admin_token: accounts::token(accounts::ADMIN),
             admin_kubeconfig: scratch.join("admin.kubeconfig"),
@@ -67,7 +89,7 @@ impl ControlPlane {
         // Readers open it before the server has written its first line.
         fs::write(&facts.audit_log, "")?;
 
-        let api_server = api_server(engines, scratch, &authority, &etcd_url, secure)?;
+        let api_server = api_server(engines, scratch, &authority, &etcd_url, secure, front)?;
         let api_server = Process::start(api_server, scratch.path())?;
         let control_plane = Self { facts, api_server, etcd, _ports: ports };
         control_plane.ready().await?;
@@ -135,24 +157,31 @@ fn api_server(
     authority: &Authority,
     etcd_url: &str,
     port: &Port,
+    front: &Front,
 ) -> Result<Launch> {
-    let serving = authority.server(scratch, "kube-apiserver", &["kubernetes", "kubernetes.default.svc"])?;
+    let address = front.address.to_string();
+    let kubernetes = front.kubernetes.map(|address| address.to_string());
+    let mut names = vec!["kubernetes", "kubernetes.default.svc", &address];
+    names.extend(kubernetes.as_deref());
+    let serving = authority.server(scratch, "kube-apiserver", &names)?;
+    // A loopback address would be rejected in the Service `kubernetes`.
+    let reconciler = if kubernetes.is_some() { "lease" } else { "none" };
     let (signing, verifying) = service_account_keys(scratch)?;
     scratch.write("ca.crt", authority.pem())?;
     Ok(Launch::new("kube-apiserver", engines.binary("kube-apiserver"))
         .flag("etcd-servers", etcd_url)
-        .flag("bind-address", "127.0.0.1")
+        .flag("bind-address", &address)
         .flag("secure-port", port.number().to_string())
-        // No test uses the `kubernetes` Service, and a loopback address would be rejected there.
-        .flag("advertise-address", "127.0.0.1")
-        .flag("endpoint-reconciler-type", "none")
+        .flag("advertise-address", &address)
+        .flag("endpoint-reconciler-type", reconciler)
+        .flag("kubelet-preferred-address-types", "InternalIP")
         .flag("cert-dir", scratch.join("certificates"))
         .flag("tls-cert-file", serving.certificate)
         .flag("tls-private-key-file", serving.key)
         .flag("service-account-key-file", verifying)
         .flag("service-account-signing-key-file", signing)
         .flag("service-account-issuer", "https://kubernetes.default.svc")
-        .flag("service-cluster-ip-range", "10.0.0.0/16")
+        .flag("service-cluster-ip-range", &front.services)
         .flag("authorization-mode", "RBAC")
         .flag("token-auth-file", scratch.write("tokens.csv", accounts::token_file())?)
         .flag("audit-policy-file", scratch.write("audit-policy.yaml", AUDIT_POLICY)?)

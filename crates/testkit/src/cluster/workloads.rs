@@ -26,12 +26,12 @@ pub(super) struct Workloads {
 }
 
 impl Workloads {
-    pub(super) async fn start(
+    /// Starts the controllers and the scheduler, which simulated and real nodes need.
+    pub(super) async fn controllers(
         engines: &Engines,
         scratch: &Scratch,
         kubeconfig: impl AsyncFn(&str) -> Result<PathBuf>,
-        admin: kube::Client,
-    ) -> Result<Self> {
+    ) -> Result<Vec<Process>> {
         let controller_manager =
             Launch::new("kube-controller-manager", engines.binary("kube-controller-manager"))
                 .flag("kubeconfig", kubeconfig(CONTROLLER_MANAGER).await?)
@@ -49,6 +49,19 @@ impl Workloads {
             .flag("kube-api-qps", "500")
             .flag("kube-api-burst", "1000")
             .flag("secure-port", "0");
+        [controller_manager, scheduler]
+            .map(|launch| Process::start(launch, scratch.path()))
+            .into_iter()
+            .collect()
+    }
+
+    pub(super) async fn start(
+        engines: &Engines,
+        scratch: &Scratch,
+        kubeconfig: impl AsyncFn(&str) -> Result<PathBuf>,
+        admin: kube::Client,
+    ) -> Result<Self> {
+        let mut processes = Self::controllers(engines, scratch, &kubeconfig).await?;
         let mut kwok = Launch::new("kwok", engines.binary("kwok"))
             .flag("kubeconfig", kubeconfig(KWOK).await?)
             .flag("manage-all-nodes", "true")
@@ -59,10 +72,7 @@ impl Workloads {
         for stage in std::fs::read_dir(engines.stages()).context("cannot read kwok's stages")? {
             kwok = kwok.flag("config", stage?.path());
         }
-        let processes = [controller_manager, scheduler, kwok]
-            .map(|launch| Process::start(launch, scratch.path()))
-            .into_iter()
-            .collect::<Result<Vec<_>>>()?;
+        processes.push(Process::start(kwok, scratch.path())?);
         let workloads = Self { processes };
         workloads.ready(admin).await?;
         Ok(workloads)
@@ -104,7 +114,8 @@ fn node() -> Result<Node> {
     }))?)
 }
 
-fn accepts_pods(node: &Node) -> bool {
+/// Returns whether a node is ready and not tainted.
+pub(crate) fn accepts_pods(node: &Node) -> bool {
     let is_ready = node
         .status
         .iter()

@@ -35,6 +35,7 @@ pub struct Launch {
     user: Option<(u32, u32)>,
     pub(crate) show_log: ShowLog,
     pub(crate) last_signal: Option<Signal>,
+    death_signal: Signal,
 }
 
 impl Launch {
@@ -49,6 +50,7 @@ impl Launch {
             user: None,
             show_log: ShowLog::OnPanic,
             last_signal: None,
+            death_signal: Signal::SIGKILL,
         }
     }
 
@@ -107,10 +109,16 @@ impl Launch {
         self
     }
 
+    /// Sets the signal that the kernel sends when the test dies, for a process that has to clean up then.
+    pub fn ends_with_parent_by(mut self, signal: Signal) -> Self {
+        self.death_signal = signal;
+        self
+    }
+
     /// `setpriv` sets the parent-death signal (and the user) and then becomes the program: same process id.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]);
+        command.args(["--pdeathsig", self.death_signal.as_str().trim_start_matches("SIG")]);
         if let Some((user, group)) = self.user {
             command.args(["--reuid", &user.to_string(), "--regid", &group.to_string(), "--clear-groups"]);
         }

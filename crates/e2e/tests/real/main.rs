@@ -1,0 +1,5 @@
+//! Tests on real nodes: kubelet, containerd and runc, so that Pods really run, crash and fail to start.
+//!
+//! They need root: elsewhere they are skipped with a reason, except where `BROKKR_REAL_NODES` is set, as in CI.
+
+mod engine;

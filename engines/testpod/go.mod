@@ -1,0 +1,3 @@
+module brokkr.io/engines/testpod
+
+go 1.26.0
