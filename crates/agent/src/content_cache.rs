@@ -1,5 +1,5 @@
 //! A cache of the applied contents in the cluster, so that an agent that starts while the broker is
-//! unreachable can still repair them (A9).
+//! unreachable can still repair their objects (A9).
 //!
 //! A content is stored in Secrets of the agent's namespace, because manifests may contain secrets. It is compressed and
 //! split into parts. The first part is in the head, which lists the other parts (shards) with their digests; most

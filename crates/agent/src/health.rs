@@ -6,7 +6,7 @@
 //! generation is ignored. A paused rollout is suspended, not progressing. A custom resource without a status
 //! has a grace period.
 //!
-//! Health is only observed. A delivery waits for it only with Namespaces and definitions.
+//! Health is only observed: a delivery waits only for Namespaces and definitions to become ready.
 
 use brokkr_manifest::order::is_built_in;
 use jiff::Timestamp;

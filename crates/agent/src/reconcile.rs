@@ -190,7 +190,7 @@ impl Reconciler {
     fn continue_without_broker(&mut self) {
         tracing::warn!(
             stacks = self.state.stacks.len(),
-            "the broker is unreachable; keeping the last applied state"
+            "the broker has sent no target state since this agent started; keeping the last applied state"
         );
         (self.active, self.has_target_state) = (true, true);
         self.state.continue_without_broker();

@@ -1,9 +1,9 @@
 //! Decides which yielded fields (`brokkr.io/yield`) are part of an apply to an existing object.
 //!
 //! Omitting them is not enough: the server removes a field that its only owner no longer sends, and
-//! `spec.replicas` would fall back to 1. So it depends on the current owner. If another manager owns the
-//! field, it is omitted. If only we own it, it is sent with its live value. In both cases its value stays,
-//! whatever the manifest says.
+//! `spec.replicas` would fall back to 1. So the current owner of a field decides. If another manager owns it,
+//! it is omitted. If only we own it, it is sent with its live value. In both cases its value stays, whatever
+//! the manifest says.
 //!
 //! Another manager may take the field over between the read and the apply. So the apply contains the
 //! resourceVersion of the read.

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     // The loop, and the execution of its decisions.
     &["reconcile"],
     &["diagnose", "broker_link"],
-    // The listener for health checks, and the metrics that everything below counts with.
+    // The listener for health checks, the requests to the API server, and the metrics of everything above.
     &["admin"],
     &["execute"],
     &["metrics"],

@@ -40,7 +40,7 @@ pub struct TargetStack {
     /// What the project may do on this agent. Absent without grants: then the agent's own permissions apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
-    /// Approvals of held prunes.
+    /// Approvals of prunes that need one.
     #[serde(default)]
     pub approvals: Vec<Approval>,
     pub published_at: Timestamp,
@@ -55,13 +55,14 @@ pub struct TargetStack {
 pub enum Removal {
     /// The stack was deleted: there is a deletion marker.
     Deleted,
-    /// The stack was deleted, but its resources stay in the cluster, without Brokkr's marks.
+    /// The stack was deleted, but its resources stay in the cluster, without Brokkr's labels and
+    /// annotations.
     Released,
     /// The stack still exists, but no longer targets this agent.
     Untargeted,
 }
 
-/// What a project may do on an agent (design §5). Carried from the first version, filled later.
+/// What a project may do on an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Grant {
     #[serde(default)]
@@ -73,7 +74,7 @@ pub struct Grant {
     pub account: Option<String>,
 }
 
-/// Permission to carry out one held prune.
+/// Approves the prune of one version, up to a number of objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub struct Approval {
     pub sequence_id: SequenceId,

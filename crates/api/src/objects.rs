@@ -17,7 +17,7 @@ pub struct DeploymentObject {
     /// SHA-256 of the parsed objects in canonical form.
     pub parsed_digest: Checksum,
     pub is_deletion_marker: bool,
-    /// For a deletion marker: the resources stay in the clusters, without Brokkr's marks.
+    /// For a deletion marker: the resources stay in the clusters, without Brokkr's labels and annotations.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_resources: bool,
     /// How many resources it contains.
@@ -101,7 +101,7 @@ pub struct TargetObject {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollBack {
-    /// The version; by default, the last one before the newest that has different content and is not barred.
+    /// An earlier version; by default, the last one whose content differs from the newest and is not barred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<SequenceId>,
     /// Do not bar the content that is rolled back, so that it can be submitted again.

@@ -146,7 +146,7 @@ pub enum Reason {
         manager: Option<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         fields: Vec<String>,
-        /// Repairs within the last minute.
+        /// Repairs without a quiet minute in between.
         #[serde(default)]
         repairs: u32,
     },

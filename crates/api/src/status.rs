@@ -76,9 +76,9 @@ pub struct StackSummary {
     /// The last reports on `sequence_id`.
     #[serde(flatten)]
     pub counts: StateCounts,
-    /// Agents with a last report about an older object that is not a removal.
+    /// Agents whose last report is about an older version, and does not say that the stack was removed.
     pub behind: u64,
-    /// The same for each object in the agents' last reports, newest first; at most 20.
+    /// The same counts for each version in the agents' last reports, newest first; at most 20.
     pub sequences: Vec<SequenceCounts>,
 }
 

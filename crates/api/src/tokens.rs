@@ -29,7 +29,7 @@ pub const LONGEST_JOIN_TOKEN_SECONDS: u32 = 7 * 24 * 3600;
 pub enum Role {
     /// Reads its project, without the values of Secrets.
     Viewer,
-    /// Also submits, targets, rolls back and deletes stacks of its project, lifts bars and approves prunes.
+    /// Also submits, targets, rolls back and deletes its project's stacks, approves prunes, unbars content.
     Deployer,
     /// Also creates tokens, manages webhooks and reads the audit log of its project.
     Owner,

@@ -83,13 +83,13 @@ impl Client {
         self.all(&["agents"], &[]).await
     }
 
-    /// Reads one page of matching agents by name, and their number.
+    /// Reads one page of the matching agents, ordered by name, and how many match.
     pub async fn agents_where_counted(&self, query: &AgentQuery, page: &PageQuery) -> Result<Page<Agent>> {
         let pairs = [query.pairs(), vec![("count", "true".to_owned())]].concat();
         self.page(&["agents"], &pairs, page).await
     }
 
-    /// Reads the first matching agents by name.
+    /// Reads the first matching agents, ordered by name.
     pub async fn agents_where(&self, query: &AgentQuery, most: usize) -> Result<Page<Agent>> {
         self.up_to(most, &["agents"], &query.pairs()).await
     }

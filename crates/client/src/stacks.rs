@@ -36,7 +36,7 @@ impl Client {
         self.all(&["stacks"], &[]).await
     }
 
-    /// Reads the first stacks by name.
+    /// Reads the first stacks, ordered by name.
     pub async fn stacks_up_to(&self, most: usize) -> Result<Page<Stack>> {
         self.up_to(most, &["stacks"], &[]).await
     }
@@ -67,7 +67,7 @@ impl Client {
         self.send(request.json(targets)?).await?.json()
     }
 
-    /// Deletes the stack and returns the deletion marker; removals report its sequence id.
+    /// Deletes the stack and returns the deletion marker. Agents report the removal with its sequence id.
     pub async fn delete_stack(&self, stack: &str) -> Result<DeploymentObject> {
         self.send(self.write(Method::DELETE, &["stacks", stack])).await?.json()
     }
@@ -87,7 +87,7 @@ impl Client {
         self.all(&["stacks", stack, "status"], &[]).await
     }
 
-    /// Reads the first selected rows by the agent's name.
+    /// Reads the first selected rows, ordered by the agent's name.
     pub async fn stack_status_up_to(
         &self,
         stack: &str,

@@ -1,4 +1,4 @@
-//! Refuses objects that no stack may contain, for any user (contract C6).
+//! Refuses objects that no stack may contain, for any user (promise C6).
 //!
 //! The broker refuses them at submission, and the agent again before it applies. Otherwise a stack could own and later
 //! prune a system namespace, or weaken Brokkr's own rights and fence.

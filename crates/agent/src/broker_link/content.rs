@@ -25,7 +25,8 @@ pub struct ContentSource {
 }
 
 impl ContentSource {
-    /// A9: returns a content only after it is cached in the cluster, so that it can be repaired without the broker.
+    /// A9: returns a content only after it is cached in the cluster, so that its objects can be repaired
+    /// without the broker.
     pub async fn fetch(&self, cluster: &Cluster, target: &TargetStack) -> Result<Arc<Content>, Failure> {
         let kept = self.contents.load(target.stack_id, target.sequence_id).await;
         let kept = kept.map_err(|error| not_cached(&error))?.filter(|kept| kept.checksum == target.checksum);

@@ -23,10 +23,12 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 #[derive(Debug)]
 pub enum BrokerMessage {
     Target(Box<Envelope>),
-    /// Another process is this agent, or claims to be.
+    /// Another process uses this agent's identity, or the broker's database is older than what this agent has
+    /// seen.
     StopWriting(&'static str),
     ResumeWriting,
-    /// The broker has not responded since this process started, and the agent was ACTIVE before.
+    /// The broker is unreachable or on hold and has sent no target state since this process started, and the
+    /// agent was ACTIVE before.
     BrokerUnreachable,
 }
 
@@ -36,7 +38,7 @@ pub struct BrokerLink {
     pub session: Session,
     pub memory: Memory,
     pub position: Position,
-    /// Whether the last known status is ACTIVE.
+    /// The agent was ACTIVE in its last run, and this run has no target state yet.
     pub may_continue_without_broker: bool,
     pub interval: Duration,
     pub news: mpsc::UnboundedSender<BrokerMessage>,
@@ -171,7 +173,7 @@ impl BrokerLink {
         }
     }
 
-    /// A9: if the broker has not responded since this process started, the records are the target state.
+    /// A9: if the broker has sent no target state since this process started, the records take its place.
     fn continue_without_broker(&mut self) {
         if std::mem::take(&mut self.may_continue_without_broker) {
             let _ = self.news.send(BrokerMessage::BrokerUnreachable);

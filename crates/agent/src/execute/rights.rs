@@ -23,7 +23,7 @@ use crate::resource::Kind;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 const FRESH: Duration = Duration::from_secs(5);
-/// A review needs a namespace; rules in one that does not exist apply to the whole cluster.
+/// A review needs a namespace. In one that does not exist, only rules for the whole cluster apply.
 const ANY_NAMESPACE: &str = "brokkr-nowhere";
 
 const READS: [&str; 3] = ["get", "list", "watch"];

@@ -1,7 +1,7 @@
 //! Chooses the valid record of a stack, if there are two.
 //!
 //! Before a record that another client deletes is gone, it is copied under another name (`wire::other_name`).
-//! In between there are two, also after a crash.
+//! Until the first one is gone, there are two, also after a crash in between.
 
 use kube::api::DynamicObject;
 

@@ -134,7 +134,7 @@ pub struct SeenObject {
     pub health: Arc<Health>,
     /// Its health after a grace period ends.
     pub later: Option<Box<(Timestamp, Arc<Health>)>>,
-    /// The field manager that wrote to it since our last apply, how and when.
+    /// The other field manager that wrote to it last, if after us, with its operation and the time.
     pub writer: Option<Arc<str>>,
 }
 

@@ -43,7 +43,7 @@ pub struct Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     Keeps,
-    /// Unknown until its newest content is fetched, or its own request is answered.
+    /// Unknown until its newest content is fetched, or its running request for the object is answered.
     Undecided,
     LetsGo,
 }

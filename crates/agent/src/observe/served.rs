@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::request::{Refusal, Source, within};
 use crate::resource::{Kind, Served};
 
-/// The first version with streaming lists on by default. They were on in 1.32, and off again in 1.33.
+/// From this version on, streaming lists are on by default. They were on in 1.32 too, but off again in 1.33.
 const STREAMING: (u32, u32) = (1, 34);
 
 /// Returns whether the API server supports streaming lists.

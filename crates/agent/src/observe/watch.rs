@@ -144,7 +144,7 @@ impl Watches {
     }
 
     /// Reports every change of definitions or namespaces until [`Self::unwatch_prerequisite`].
-    /// Existing objects are reported first, so that no change is missed between waiting and watching.
+    /// Existing objects are reported first, so that a change before the watch starts is not missed.
     pub fn watch_prerequisite(&mut self, prerequisite: Prerequisite) {
         if self.blocked_on.contains_key(&prerequisite) {
             return;

@@ -25,7 +25,7 @@ pub struct ConditionInputs<'a> {
     pub sequence: SequenceId,
     pub content: ContentState<'a>,
     pub stage: Stage,
-    /// Failed requests, the most specific one first.
+    /// Failed requests, ordered by key. The first one is named.
     pub failures: &'a [ObjectProblem<'a>],
     /// Resources that are ready, of `total`.
     pub ready: u32,

@@ -90,7 +90,7 @@ impl ReconcilerState {
         self.update_all_claims();
     }
 
-    /// A9: uses the records as the target state, because the broker is unreachable at the start.
+    /// A9: uses the records as the target state, because the broker has sent none since the start.
     pub fn continue_without_broker(&mut self) {
         self.stacks.values_mut().for_each(StackState::set_target_from_record);
         self.update_all_claims();

@@ -281,6 +281,6 @@ fn a_replication_controller_is_judged_like_a_replica_set() {
             (Progressing, "GenerationNotObserved", unseen, json!({ "replicas": 2 }), json!(null)),
         ],
     );
-    // Like a ReplicaSet, it is in the group apps; but no controller writes its status.
+    // A ControllerRevision is also in the group apps, but no controller writes its status.
     expect("apps/ControllerRevision", &[(Ready, "Applied", "applied", json!(null), json!(null))]);
 }

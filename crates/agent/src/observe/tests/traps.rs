@@ -47,7 +47,7 @@ async fn an_error_in_the_stream_is_not_its_end() {
     for _ in 0..2 {
         let error = json!({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}});
         rig.server.world().send(MAPS, &error);
-        rig.until("asked again", |rig| !rig.server.world().watched(MAPS)).await;
+        rig.until("closed", |rig| !rig.server.world().watched(MAPS)).await;
         rig.until("watch is working again", |rig| rig.server.world().watched(MAPS)).await;
     }
     rig.server.world().send(MAPS, &json!("not an event"));
