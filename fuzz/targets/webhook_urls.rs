@@ -1,4 +1,4 @@
-//! Webhook URLs: an accepted URL points only to public addresses, according to another parser than the policy's.
+//! Webhook URLs: an accepted URL names no address that the standard library classifies as special.
 #![no_main]
 
 use std::net::IpAddr;

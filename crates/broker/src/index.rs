@@ -192,7 +192,7 @@ impl Index {
         self.woken.load(Ordering::Relaxed)
     }
 
-    /// Returns how many long polls wait at this replica.
+    /// Returns how many agents wait in long polls at this replica.
     pub fn waiting(&self) -> usize {
         self.waiters().len()
     }

@@ -1,4 +1,5 @@
-//! Background loops. Each runs on a timer or a wake-up, has no input that could be lost, and is safe to repeat.
+//! Background loops. Each runs on a timer or a wake-up and is safe to repeat. Only `refusals` has input that
+//! can be lost: what it drops is counted.
 //!
 //! | task            | what it does                                                                      |
 //! |-----------------|-----------------------------------------------------------------------------------|

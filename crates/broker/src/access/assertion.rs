@@ -50,7 +50,8 @@ pub enum BadAssertion {
 }
 
 impl BadAssertion {
-    /// Returns the agent that the assertion names, and why it was refused; none if the agent does not exist.
+    /// Returns the agent that the assertion names, and why it was refused; none if no known agent is named,
+    /// or if its keys could not be read.
     #[must_use]
     pub fn claims(&self) -> Option<(AgentId, &'static str)> {
         match self {
@@ -63,9 +64,10 @@ impl BadAssertion {
                     _ => "the assertion is invalid",
                 },
             )),
-            Self::Lifetime(agent) => {
-                Some((*agent, "the assertion was issued in the future; check the clocks"))
-            }
+            Self::Lifetime(agent) => Some((
+                *agent,
+                "the assertion is valid for too long, or was issued in the future; check the clocks",
+            )),
             Self::Subject(agent) => Some((*agent, "the assertion names two agents")),
             Self::Unreadable | Self::UnknownAgent(_) | Self::Store(_) => None,
         }

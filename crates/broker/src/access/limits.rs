@@ -36,7 +36,8 @@ pub enum Bucket {
     Reading,
     Writing,
     Polling,
-    /// Registration with a join token: only failures are counted, by address.
+    /// Registration with a join token: only failures are counted, by address, together with those of other
+    /// requests.
     Registering,
 }
 

@@ -104,7 +104,7 @@ fn host(listen: SocketAddr) -> String {
     }
 }
 
-/// Creates an authority that signs one certificate; its key is not stored.
+/// Creates an authority that signs one certificate; the key of the authority is not stored.
 fn certify(folder: &Path, names: &[String]) -> Result<()> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

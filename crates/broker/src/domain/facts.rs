@@ -76,7 +76,7 @@ pub struct StackFacts {
     pub grants: Arc<ProjectGrants>,
     /// Approved prunes of the newest object.
     pub approvals: Vec<ApprovalFacts>,
-    /// Private to the release rule: use [`super::targeting::released_to`] instead.
+    /// Not necessarily what an agent gets: that is [`super::targeting::released_to`].
     pub(super) newest: Option<ObjectFacts>,
 }
 

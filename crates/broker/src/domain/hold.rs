@@ -7,7 +7,7 @@ use http::Method;
 pub const GAP: i64 = 1_000_000;
 /// The gap is at least this much for each second since the database last issued an id. Otherwise two restores
 /// of the same backup, with no agent contact in between, would continue from the same id. Enough for two
-/// thousand submissions a second, and a raise every ten minutes.
+/// thousand submissions a second, and for raises that are at least ten minutes apart.
 pub const GAP_PER_SECOND: i64 = 2_000;
 /// A claim that is further above the database's id is ignored: no one published that much after the backup,
 /// and a single agent must not be able to exhaust the ids.

@@ -11,7 +11,7 @@ pub fn refusal(known: SessionFacts, claimed: Session) -> Option<ErrorCode> {
     if claimed.count < known.count {
         return Some(ErrorCode::BRK1004);
     }
-    // A higher count was opened at another replica: it wins.
+    // A higher count than the known one is not refused: it was opened at another replica, and wins.
     let other = known.instance.is_some_and(|instance| instance != claimed.instance);
     (claimed.count == known.count && (known.tied || other)).then_some(ErrorCode::BRK1005)
 }

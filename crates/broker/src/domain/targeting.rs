@@ -42,8 +42,8 @@ pub fn reaches(agent: &AgentFacts, stack: &StackFacts) -> bool {
 
 /// Returns the object of the stack that this agent should have.
 ///
-/// This is the only place that reads the newest object of a stack. A rollout will withhold it from some agents, and only
-/// this function will have to change.
+/// No other function decides which object an agent gets. A rollout will withhold the newest one from some
+/// agents, and only this function will have to change.
 #[must_use]
 pub fn released_to<'a>(_agent: &AgentFacts, stack: &'a StackFacts) -> Option<&'a ObjectFacts> {
     stack.newest.as_ref()

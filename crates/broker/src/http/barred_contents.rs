@@ -20,7 +20,7 @@ use crate::store::barred_contents::{barred_content_delete_on_conn, barred_conten
 pub fn refusal(bar: &BarredContent) -> ApiError {
     let because = if bar.reason.is_empty() { String::new() } else { format!(": {}", bar.reason) };
     let detail = format!(
-        "this content was rolled back as version {} by {} at {}{because}",
+        "this content, version {}, was rolled back by {} at {}{because}",
         bar.sequence_id, bar.barred_by, bar.created_at
     );
     ApiError::new(ErrorCode::BRK2011, detail)

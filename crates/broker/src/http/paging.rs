@@ -40,8 +40,8 @@ const ROUNDS: usize = 20;
 /// Reads rows in order, in chunks, until a page of matching items is full. The work is bounded: if few rows
 /// match, the page is short or even empty, with a cursor to continue.
 ///
-/// `read` returns rows after a cursor, `cursor_of` the cursor of a row, `to_item` the item of a row if it matches. If all
-/// rows match, no more rows are read than the page holds.
+/// `read` returns rows after a cursor, `cursor_of` the cursor of a row, `to_item` the item of a row if it
+/// matches. `unfiltered` says that all rows match: then only one row more than the page holds is read.
 pub async fn filtered_page<Row, Item, Reading>(
     after: Option<String>,
     limit: usize,

@@ -104,10 +104,10 @@ pub async fn list_holders(
     Ok(Json(Page::cut(holders, limit, |holder: &Holder| holder.agent_name.to_string())))
 }
 
-/// Settle a stack that differs between agents and the restored database. `publish_restored` publishes the restored content
-/// as a new object. `recreate` creates a stack that the database does not know under its old id, without content, for
-/// the agents that hold it: they keep what they have until a new object is submitted. `delete` removes such a stack
-/// from every agent that holds it.
+/// Settle a stack that differs between agents and the restored database. `publish_restored` publishes the
+/// restored content as a new object. `recreate` creates, under its old id and without content, a stack that
+/// the database does not know, for the agents that hold it: they keep what they have until a new object is
+/// submitted. `delete` removes such a stack from every agent that holds it.
 #[utoipa::path(post, path = "/api/v1/system/stacks/{stack}/settlement", tag = "system", request_body = Settlement,
     params(("stack" = String, Path, description = "Id, or name in the project of the token")),
     responses((status = 200, body = Settled)))]

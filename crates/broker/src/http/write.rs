@@ -302,5 +302,5 @@ fn unseal(key: &Key, mut stored: Vec<u8>) -> ApiResult<Vec<u8>> {
 }
 
 fn cannot_seal(error: aws_lc_rs::error::Unspecified) -> ApiError {
-    ApiError::new(ErrorCode::BRK9001, "failed to encrypt the result").because(error)
+    ApiError::new(ErrorCode::BRK9001, "failed to encrypt or decrypt the result").because(error)
 }

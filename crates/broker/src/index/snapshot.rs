@@ -1,7 +1,7 @@
 //! Agents, stacks and grants, with the inverted indexes that make a poll a lookup.
 //!
-//! Agents are in dense slots, so that a set of them is a bitmap. The agents that a selector matches, that hold a stack or
-//! that a change affects are a few operations on bitmaps, at any size of the fleet.
+//! Agents are in dense slots, so that a set of them is a bitmap. A few operations on bitmaps find the agents
+//! that a selector matches, that hold a stack or that a change affects, at any size of the fleet.
 //!
 //! | module         | the question it answers                                     |
 //! |----------------|-------------------------------------------------------------|

@@ -25,7 +25,7 @@ impl Default for Contents {
     }
 }
 
-/// Refuses an object without content because of retention. Call it after the caller's permission was checked.
+/// Refuses an object whose content was deleted by retention. Call it after checking the caller's permission.
 pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
     if stored.is_dropped {
         let detail =

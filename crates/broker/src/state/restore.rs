@@ -36,6 +36,7 @@ pub struct RestoreState {
 struct Current {
     epoch: i64,
     hold: Option<Hold>,
+    /// How often all agents had been asked to report what they hold when the list was last read.
     asked: i64,
     must_report: HashSet<AgentId>,
     /// The highest position of the database that this process has seen.

@@ -91,7 +91,7 @@ pub async fn agent_fetch(executor: impl PgExecutor<'_>, agent: &AgentRef) -> Res
     query.try_map(read_agent).optional(executor, "read the agent").await
 }
 
-/// Returns up to `limit` agents of this presence after the cursor.
+/// Returns up to `most` agents of this presence after the cursor.
 pub async fn agent_list_present(
     pool: &PgPool,
     presence: Presence,

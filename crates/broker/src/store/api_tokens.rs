@@ -134,7 +134,7 @@ pub async fn api_token_lock_on_conn(
     .await
 }
 
-/// Sets the expiry of a token, unless it expires sooner; returns its hash.
+/// Sets the expiry of a token, unless it expires sooner; returns the token and its hash.
 pub async fn api_token_end_on_conn(
     conn: &mut PgConnection,
     project: &str,

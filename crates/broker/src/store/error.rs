@@ -28,7 +28,8 @@ impl StoreError {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => true,
             sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-                // Connection trouble, resources, operator intervention, lock timeout, read-only, conflicts.
+                // Connection trouble, resources, operator intervention, conflicts;
+                // lock timeout, read-only, idle timeout.
                 ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
                     || ["55P03", "25006", "25P03"].contains(&code.as_ref())
             }),

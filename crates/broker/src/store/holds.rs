@@ -92,7 +92,8 @@ pub async fn holds_mark_reported_on_conn(conn: &mut PgConnection, agent: AgentId
         .map(|()| true)
 }
 
-/// Makes the agent an explicit target of the stacks that are not deleted. Returns those of which it was no target.
+/// Makes the agent an explicit target of the stacks that are not deleted. Returns those that did not name it
+/// before.
 pub async fn holds_keep_targets_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,

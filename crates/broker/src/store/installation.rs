@@ -133,7 +133,7 @@ pub async fn installation_raise_on_conn(
     raised: &Raised,
     by: &str,
 ) -> Result<()> {
-    // Not undone by a rollback, which only causes another gap.
+    // A rollback does not undo this; it only leaves another gap in the ids.
     sqlx::query("SELECT setval('deployment_object_sequence', $1)")
         .bind(raised.sequence)
         .run(&mut *conn, "advance the sequence")

@@ -117,7 +117,7 @@ pub async fn join_token_revoke_on_conn(conn: &mut PgConnection, id: TokenId) -> 
         .map(|rows| rows == 1)
 }
 
-/// Deletes tokens that expired or were revoked this long ago.
+/// Deletes tokens that expired this long ago, whether or not they were revoked.
 pub async fn join_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64> {
     sqlx::query("DELETE FROM join_tokens WHERE expires_at < now() - make_interval(secs => $1)")
         .bind(seconds)

@@ -150,8 +150,8 @@ pub async fn outbox_above_on_conn(
     Ok(rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key)).collect())
 }
 
-/// Returns the highest transaction from `horizon` on with a visible notification; with keys, only of those, and of
-/// grants if they were all read.
+/// Returns the highest transaction from `horizon` on with a visible notification. With `keys`, only
+/// notifications of these keys count and, with `grants`, those of any grant.
 pub async fn outbox_highest_on_conn(
     conn: &mut PgConnection,
     horizon: u64,

@@ -224,8 +224,8 @@ pub async fn restore_reported_on_conn(
     Ok(row.map(|(project, stack_name)| ReportedStack { project, stack_name }))
 }
 
-/// Creates a stack that the database lost under its old id, without content and without targets; as a deleted stack
-/// if agents are to remove it. Creates its project, too, if that was lost.
+/// Creates, under its old id, a stack that the database lost: without content and targets, and as a deleted
+/// stack if agents are to remove it. Creates its project, too, if that was lost.
 ///
 /// Blocks reports of held stacks until the transaction ends: an agent that reports later finds the stack and becomes
 /// a target of it.

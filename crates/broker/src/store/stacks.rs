@@ -97,7 +97,7 @@ macro_rules! not_deleted {
     };
 }
 
-/// Returns up to `limit` non-deleted stacks after the cursor.
+/// Returns up to `most` non-deleted stacks after the cursor.
 pub async fn stack_list(
     executor: impl PgExecutor<'_>,
     project: &str,
@@ -117,8 +117,8 @@ pub async fn stack_list(
     stacks_by(executor, sql, project, name, after, most, "list the stacks").await
 }
 
-/// Returns up to `limit` deleted stacks that agents still hold, after the cursor, oldest first, because names of deleted
-/// stacks are not unique.
+/// Returns up to `most` deleted stacks that agents still hold, after the cursor. Oldest first and not by
+/// name, because names of deleted stacks are not unique.
 pub async fn stack_list_owed(
     executor: impl PgExecutor<'_>,
     project: &str,

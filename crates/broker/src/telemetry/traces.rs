@@ -26,7 +26,7 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
-    #[error("failed to send traces to {collector}")]
+    #[error("failed to create the exporter of traces to {collector}")]
     Exporter { collector: Url, source: ExporterBuildError },
     #[error("failed to create the client for traces")]
     Client(#[from] reqwest::Error),

@@ -58,7 +58,7 @@ async fn a_change_wakes_exactly_the_polls_of_affected_agents() -> Result<()> {
     for wait in waits {
         assert_eq!(wait.await??.status, StatusCode::OK);
     }
-    assert_eq!(index.woken(), 3, "the two that wait and have the stack");
+    assert_eq!(index.woken(), 3, "two more: those that wait and have the stack");
     assert_eq!(index.waiting(), 1);
     third.abort();
     Ok(())

@@ -158,7 +158,7 @@ async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_changes_above_the_horizon_are_counted() -> Result<()> {
+async fn the_stamp_rises_only_with_changes_above_the_horizon_that_were_read() -> Result<()> {
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let one = harness.stack("one", serde_json::json!({ "selectors": ["*"] })).await?;
     let two = harness.stack("two", serde_json::json!({ "selectors": ["*"] })).await?;

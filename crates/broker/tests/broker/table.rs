@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::harness::{Caller, Harness, YAML, read};
 
-/// Returns the callers in the order of the columns: those with permission to write come last.
+/// Returns the callers in the order in which they call each route: those with permission to write come last.
 async fn callers(
     harness: &Harness,
     path_agent: &crate::harness::Agent,

@@ -59,7 +59,7 @@ pub async fn rotate_key(State(broker): BrokerState, change: Change) -> ApiResult
 /// Request a key rotation.
 ///
 /// The agent generates a new key in its cluster and registers it with its current key, which stays valid for one
-/// hour. Until then, `rotation_asked_at` is set. An agent with revoked keys is not asked.
+/// hour. `rotation_asked_at` is set until the new key is registered. An agent with revoked keys is not asked.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/rotation", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn request_key_rotation(
@@ -79,7 +79,7 @@ pub async fn request_key_rotation(
 /// Revoke every key of an agent.
 ///
 /// All replicas refuse the keys within one second and end waiting polls. The cluster stays as it is. The agent
-/// returns with a join token made for it.
+/// can return with a join token made for it.
 #[utoipa::path(delete, path = "/api/v1/agents/{agent}/keys", tag = "agents",
     params(("agent" = String, Path, description = "Name or id")), responses((status = 200, body = Agent)))]
 pub async fn revoke_keys(State(broker): BrokerState, Path(agent): Path<String>, change: Change) -> ApiResult {

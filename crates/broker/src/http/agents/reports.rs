@@ -37,7 +37,7 @@ pub async fn report(State(broker): BrokerState, change: Change) -> ApiResult {
         tracing::warn!(
             agent_id = %agent,
             count = refused.len(),
-            "refused reports: their ids do not match their content"
+            "refused reports: their ids do not match their content, or their transitions are malformed"
         );
     }
     fill_hops(&broker, agent, &mut reports, Timestamp::now());

@@ -257,7 +257,7 @@ const SEQUENCES: usize = 20;
 
 /// Summarize the status of a stack: how many agents it reaches, and their states.
 ///
-/// Takes constant work, whatever the size of the fleet.
+/// The states are read from counters, whatever the size of the fleet.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/status/summary", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id")),
     responses((status = 200, body = StackSummary)))]

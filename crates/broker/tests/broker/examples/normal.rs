@@ -78,7 +78,7 @@ impl Normal {
             let second = match era {
                 Era::Before => before.next(),
                 Era::During => during.next(),
-                // Some times are truncated to the second, and may or may not be equal.
+                // Rounded: some times are truncated to the second, so two of the same moment may differ.
                 Era::After(steps) => Some(START + steps * STEP),
             };
             normal.times.insert(time, at(second.unwrap_or(START)));
