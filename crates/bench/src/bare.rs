@@ -45,7 +45,7 @@ impl Bare {
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// Dry-runs all objects but the namespaces, which must exist; returns the seconds.
+    /// Applies the namespaces, then dry-runs the rest; returns the seconds of the dry runs.
     pub async fn dry_run(&self, workload: &Workload) -> Result<f64> {
         let (namespaces, rest) = workload.namespaces_and_rest();
         self.apply(&namespaces, Mode::Write).await?;

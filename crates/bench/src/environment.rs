@@ -191,7 +191,7 @@ impl Environment {
                 return if last.0.elapsed() > IDLE_AFTER {
                     Attempt::Done(())
                 } else {
-                    Attempt::NotYet("idle since a moment".into())
+                    Attempt::NotYet("idle, but not for long enough".into())
                 };
             }
             if let Ok(mark) = self.cluster.audit().mark() {

@@ -42,7 +42,7 @@ impl Results {
         self.rows.iter().find(|row| row.key == key).map(|row| median(&row.rounds))
     }
 
-    /// Adds the ratio of two numbers, if both were measured.
+    /// Adds the ratio of a number to the sum of others, if all were measured.
     pub fn add_ratio(&mut self, key: &str, of: &str, to: &[&str]) {
         let to: Option<f64> = to.iter().map(|key| self.median(key)).sum();
         if let (Some(of), Some(to)) = (self.median(of), to) {
@@ -50,7 +50,7 @@ impl Results {
         }
     }
 
-    /// Returns one object: the medians by name, and all rounds below `rounds`.
+    /// Returns one object: the medians by name, and all rounds under the key `rounds`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut document = Map::new();

@@ -13,7 +13,7 @@ use crate::results::Results;
 enum Stage {
     Look,
     Record,
-    Environment,
+    Namespaces,
     Validate,
     Apply,
 }
@@ -22,7 +22,7 @@ impl Stage {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Look, "look"),
         (Self::Record, "record"),
-        (Self::Environment, "namespaces"),
+        (Self::Namespaces, "namespaces"),
         (Self::Validate, "dryrun"),
         (Self::Apply, "apply"),
     ];
@@ -34,7 +34,7 @@ impl Stage {
         match request.verb.as_str() {
             "get" | "list" => Some(Self::Look),
             "patch" if request.uri.contains("dryRun=All") => Some(Self::Validate),
-            "patch" if request.resource == "namespaces" => Some(Self::Environment),
+            "patch" if request.resource == "namespaces" => Some(Self::Namespaces),
             "patch" => Some(Self::Apply),
             _ => None,
         }

@@ -81,11 +81,11 @@ impl Case {
         let mut desired: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
         self.acts.iter().any(|act| {
             match act {
-                Act::Submit(place, items) => {
-                    desired.insert(*place, items.iter().map(|item| &item.key).collect());
+                Act::Submit(slot, items) => {
+                    desired.insert(*slot, items.iter().map(|item| &item.key).collect());
                 }
-                Act::Delete(place) => {
-                    desired.remove(place);
+                Act::Delete(slot) => {
+                    desired.remove(slot);
                 }
                 _ => {}
             }
@@ -130,7 +130,7 @@ fn act(rng: &mut Rng, stack: usize, latest: &mut [Vec<Item>]) -> Act {
             let taken: Vec<Key> = latest
                 .iter()
                 .enumerate()
-                .filter(|(place, _)| *place != stack)
+                .filter(|(slot, _)| *slot != stack)
                 .flat_map(|(_, items)| items.iter().map(|item| item.key.clone()))
                 .collect();
             latest[stack] = content(rng, &latest[stack], &taken);

@@ -25,7 +25,7 @@ pub enum Given {
     Child(Key, Key),
     /// Another client added a finalizer.
     Held(Key),
-    /// Another client deleted the object. It still exists if it, or an object in the namespace, has a finalizer.
+    /// Another client deleted the object. It still exists if it, or an object in it, has a finalizer.
     Deleted(Key),
 }
 

@@ -58,7 +58,7 @@ impl End {
                 sequence: record.sequence,
                 applied: record.applied,
                 removal: record.removal,
-                // A delivery that is not finished is recorded only as far as it got.
+                // How much of an unfinished delivery is recorded may differ between two runs.
                 inventory: lines
                     .map(|(key, entry)| {
                         (
@@ -151,7 +151,7 @@ fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked 
     Ok(())
 }
 
-/// Returns the reason why a stack may not have its content, if there is one.
+/// Returns what prevents a stack from having its content, if anything does.
 fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
     content.objects.iter().find_map(|(key, desired)| {
         let object = world.server.objects.get(key);

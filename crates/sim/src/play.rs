@@ -26,24 +26,24 @@ impl Stage {
     }
 
     #[must_use]
-    pub fn stack(&self, place: usize) -> StackId {
-        let place_number = u128::try_from(place).unwrap_or_default();
-        World::stack_id(place_number * 100 + self.earlier_stacks[place])
+    pub fn stack(&self, slot: usize) -> StackId {
+        let slot_number = u128::try_from(slot).unwrap_or_default();
+        World::stack_id(slot_number * 100 + self.earlier_stacks[slot])
     }
 
     pub fn act(&mut self, act: &Act) {
         self.world.note(|| format!("• {act:?}"));
         match act {
-            Act::Submit(place, items) => self.submit(*place, items.clone()),
-            Act::Again(place) => {
-                let items = self.latest[*place].clone();
-                if !items.is_empty() && !self.world.broker.is_deleted(self.stack(*place)) {
-                    self.submit(*place, items);
+            Act::Submit(slot, items) => self.submit(*slot, items.clone()),
+            Act::Again(slot) => {
+                let items = self.latest[*slot].clone();
+                if !items.is_empty() && !self.world.broker.is_deleted(self.stack(*slot)) {
+                    self.submit(*slot, items);
                 }
             }
-            Act::Delete(place) => self.world.broker.delete(self.stack(*place)),
-            Act::Untarget(place) => self.world.broker.target(self.stack(*place), false),
-            Act::Target(place) => self.world.broker.target(self.stack(*place), true),
+            Act::Delete(slot) => self.world.broker.delete(self.stack(*slot)),
+            Act::Untarget(slot) => self.world.broker.target(self.stack(*slot), false),
+            Act::Target(slot) => self.world.broker.target(self.stack(*slot), true),
             Act::Meddle(key, what) => self.world.meddle(key, what),
             Act::BreakWatches => self.world.break_watches(),
             Act::Sweep => {
@@ -62,13 +62,13 @@ impl Stage {
         }
     }
 
-    fn submit(&mut self, place: usize, items: Vec<crate::objects::Item>) {
-        if self.world.broker.is_deleted(self.stack(place)) {
-            self.earlier_stacks[place] += 1;
+    fn submit(&mut self, slot: usize, items: Vec<crate::objects::Item>) {
+        if self.world.broker.is_deleted(self.stack(slot)) {
+            self.earlier_stacks[slot] += 1;
         }
-        let (stack, now) = (self.stack(place), self.world.now());
-        self.world.broker.submit(stack, &format!("stack-{place}"), &items, now);
-        self.latest[place] = items;
+        let (stack, now) = (self.stack(slot), self.world.now());
+        self.world.broker.submit(stack, &format!("stack-{slot}"), &items, now);
+        self.latest[slot] = items;
     }
 }
 
@@ -189,12 +189,12 @@ fn without(case: &Case, at: usize) -> Vec<Case> {
     let mut shorter = case.clone();
     shorter.acts.remove(at);
     let mut all = vec![shorter];
-    if let Act::Submit(place, items) = &case.acts[at] {
+    if let Act::Submit(slot, items) = &case.acts[at] {
         for left_out in 0..items.len() {
             let mut items = items.clone();
             items.remove(left_out);
             let mut shorter = case.clone();
-            shorter.acts[at] = Act::Submit(*place, items);
+            shorter.acts[at] = Act::Submit(*slot, items);
             all.push(shorter);
         }
     }

@@ -78,7 +78,7 @@ pub struct Applied {
 
 /// A change that a watch on the kind would report.
 #[derive(Clone, Debug)]
-pub struct BrokerMessage {
+pub struct ObjectChange {
     pub key: Key,
     pub before: Option<SeenObject>,
     pub after: Option<SeenObject>,
@@ -98,7 +98,7 @@ pub struct Server {
     pub forbidden: BTreeSet<KindName>,
     /// Whether applies fail with 503, while everything else works.
     pub ailing: bool,
-    pub news: Vec<BrokerMessage>,
+    pub news: Vec<ObjectChange>,
     /// Parsed bodies, by digest.
     read: HashMap<Checksum, Arc<Applied>>,
 }
@@ -277,7 +277,7 @@ impl Server {
 
     fn notify_watches(&mut self, key: &Key, before: Option<SeenObject>) {
         let after = self.seen(key);
-        self.news.push(BrokerMessage { key: key.clone(), before, after });
+        self.news.push(ObjectChange { key: key.clone(), before, after });
     }
 
     /// Returns the objects in this namespace, or of this definition.

@@ -1,7 +1,8 @@
 //! One agent: its state, and its loop of turns.
 //!
-//! A turn connects if necessary, sends pending writes, and polls. An error ends the turn and changes nothing; the next one begins
-//! after a pause: the spread that the broker requested, then an increasing back-off.
+//! A turn connects if necessary, sends pending writes, and polls. An error ends the turn and changes nothing;
+//! the next one begins after a pause: after the first error, the spread that the broker requested; after
+//! further ones, an increasing back-off.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -46,7 +46,7 @@ pub enum Transport {
 pub enum Reaction {
     /// Count it, and do nothing else.
     Watch,
-    /// Report that they hold it, fetch it, check it, and report the result.
+    /// Report that they hold its stacks, fetch and check their contents, and report the results.
     Deliver,
 }
 

@@ -48,7 +48,7 @@ counts! {
     holds,
     contents,
     content_bytes,
-    /// Stacks that were delivered, or that failed.
+    /// Stacks whose content was fetched and checked, including those that are then counted as failed.
     delivered,
     failed,
     removed,

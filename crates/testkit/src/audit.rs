@@ -31,7 +31,7 @@ pub struct Request {
     pub impersonated: Option<String>,
     pub user_agent: String,
     pub uri: String,
-    /// Empty for requests without a resource, such as `/readyz`.
+    /// Empty for the core group, and for requests without a resource, such as `/readyz`.
     pub group: String,
     pub resource: String,
     pub subresource: String,

@@ -4,9 +4,10 @@
 //! container becomes a process with the Pod's arguments, environment, files and ServiceAccount. So a chart is tested with
 //! exactly the permissions that it grants.
 //!
-//! Two things differ from a container, because there is no separate file system or network: paths below a mount point to a
-//! scratch folder, and a port of the Pod is another port of the loopback address. Both are rewritten in arguments and
-//! environment. `KUBECONFIG` replaces the mounted ServiceAccount. Users and limits of the security context are not simulated.
+//! Two things differ from a container, because there is no separate file system or network: a path below a
+//! mount is replaced by a path in a scratch folder, and a port of the Pod by another port of the loopback
+//! address. Both are rewritten in arguments and environment. `KUBECONFIG` replaces the mounted
+//! ServiceAccount. Users and limits of the security context are not simulated.
 //!
 //! ```text
 //! pods/volumes.rs     Secrets, ConfigMaps, tokens and empty folders, as folders

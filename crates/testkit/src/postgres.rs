@@ -91,7 +91,8 @@ impl Postgres {
     ) -> Result<Database> {
         let mut connection = self.connect("postgres").await?;
         sqlx::query("SELECT pg_advisory_lock(hashtext($1))").bind(template).execute(&mut connection).await?;
-        // The template has another name until it is finished, so that no test copies one of which the preparation failed.
+        // The template has another name until it is finished, so that no test copies one whose preparation
+        // failed.
         let unfinished = format!("{template}_unfinished");
         let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
             .bind(template)

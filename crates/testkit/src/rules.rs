@@ -1,5 +1,5 @@
-//! The rule engine of the fault proxies: which matches of which requests meet which fault, and the handle with which a
-//! test observes and ends the fault.
+//! The rule engine of the fault proxies: it decides which requests meet which fault, and gives a test the
+//! handle with which it observes and ends the fault.
 //!
 //! The engine does not know the protocol: [`Matcher`] is generic over the request (`R`), [`Rules`] over the fault (`A`) too.
 
@@ -128,7 +128,7 @@ impl<R, A: Fault> InstalledRule<R, A> {
         (self.matcher.first..=self.matcher.last).contains(&number)
     }
 
-    /// Counts a request on which the fault has had its effect, as far as a test can rely on it.
+    /// Counts a request that met the fault. Called when a test can rely on the effect.
     pub(crate) fn hit(&self) {
         self.progress.hits.send_modify(|hits| *hits += 1);
     }

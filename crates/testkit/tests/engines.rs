@@ -31,10 +31,10 @@ async fn a_template_is_prepared_once_and_copied() -> Result<()> {
     let template = unique("template").replace('-', "_");
     let prepare = async |url: &str| -> Result<()> {
         let mut connection = sqlx::PgConnection::connect(url).await?;
-        // A second preparation would fail on this.
         sqlx::query("CREATE TABLE ready (id int)").execute(&mut connection).await?;
         Ok(connection.close().await?)
     };
+    // A second preparation would fail, because the name of the template is taken.
     for _ in 0..2 {
         let copy = postgres.database_like(&template, prepare).await?;
         let mut connection = copy.connect().await?;

@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<()> {
                 .context("cannot build Flux's engine")?;
         }
     }
-    // Built outside the clone, where an optimised build would double the size of the target folder.
+    // Built outside the clone, because an optimised build would double the clone's target folder.
     let target = cache()?.join("release");
     let mut selection = vec!["--profile", "measure", "--locked", "--bins"];
     for package in PACKAGES {

@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<()> {
             if known.contains(id.as_str()) {
                 proofs.entry(id).or_default().push(test.to_string());
             } else if known.iter().any(|promise| promise[..1] == id[..1]) {
-                // Words such as `v1` are not ids, but with a letter that promises use it is a typing error.
+                // `v1` is no id, but a word with a letter that promises use is probably a wrong id.
                 eprintln!("{test} names {id}, which is not a promise");
             }
         }

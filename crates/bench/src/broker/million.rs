@@ -11,7 +11,7 @@ use super::figures::Figures;
 use super::proc::memory_bytes;
 use crate::results::percentile;
 
-/// Agents that each stack targets and that report it.
+/// The number of agents in a site. Most stacks target one site.
 const SITE: usize = 100;
 /// Previewed selectors, which select a fortieth, a third, and nearly all agents.
 const PREVIEWS: [(&str, &str); 3] = [

@@ -1,5 +1,6 @@
-//! A thousand stacks of four objects, from nothing to ready, with pods under kwok. Compared with the API server's own limit: the
-//! same number of bare PATCHes and of writes that the agent made for its records.
+//! A thousand stacks of four objects, from nothing to ready, with pods under kwok. Compared with the API
+//! server's own limit: as many bare dry runs and PATCHes, and as many writes as the agent made for its
+//! records.
 
 use std::time::Instant;
 

@@ -8,7 +8,8 @@ use brokkr_sim::world::World;
 const MOVED: &str = "/ConfigMap/default/moved";
 const STAYS: &str = "/ConfigMap/default/stays";
 
-/// Moves an object from the first stack to the second. `receiver_first` is the order of submission, with `turns` in between.
+/// Moves an object from the first stack to the second. `receiver_first` is the order of submission; `turns`
+/// pass after the submission of the receiver.
 fn move_it(receiver_first: bool, turns: usize) -> Scene {
     let mut scene = Scene::with(&[Item::new(MOVED, 1), Item::new(STAYS, 1)]);
     let receiver = World::stack_id(5);

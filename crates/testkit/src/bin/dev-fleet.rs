@@ -117,8 +117,9 @@ impl Settings {
         self.folder.join("kubeconfig")
     }
 
-    /// Writes a shell file to source: `brokkr` logged in, `kubectl` with one context per cluster, and the commands `unplug` and
-    /// `replug`, which disconnect a cluster and connect it again.
+    /// Writes a shell file to source: `brokkr` logged in, `kubectl` with one context per cluster, and the
+    /// commands `unplug` and `replug`, which freeze and resume the agent of a cluster, as if its connection
+    /// were lost.
     fn write(&self, fleet: &Fleet, sites: &[Site]) -> Result<()> {
         let folder = self.folder.canonicalize()?;
         let own = folder.join("bin");

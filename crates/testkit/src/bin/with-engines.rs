@@ -1,6 +1,6 @@
-//! `with-engines COMMAND…` starts one PostgreSQL and one cluster with workloads, runs the command with
-//! their address in its environment, and ends them when it ends. `cargo xtask test` and `cargo xtask e2e`
-//! run the test runner through it.
+//! `with-engines COMMAND…` starts one PostgreSQL and one cluster with workloads, writes their addresses to a
+//! file, runs the command with the path of the file in its environment, and ends both when the command ends.
+//! `cargo xtask test` and `cargo xtask e2e` run the test runner through it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
@@ -34,7 +34,7 @@ async fn main() -> Result<ExitCode> {
 }
 
 /// Runs the command to its end. Ctrl-C reaches it directly, because it is in the same process group; this process only
-/// has to outlive it. SIGTERM is forwarded.
+/// has to outlive it. On SIGTERM, it kills the command.
 async fn run(command: &[String], directory: &std::path::Path) -> Result<ExitStatus> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

@@ -63,7 +63,8 @@ fn acknowledged_objects_exist(history: &History, truth: &Truth, violation: &mut 
     }
 }
 
-/// S4: a key has one result, and two keys never have the same object.
+/// S4: a key has one result, and two keys never have the same object, except deletions: deleting a stack
+/// again returns the same deletion marker.
 fn one_result_per_key(history: &History, violation: &mut ReportViolation<'_>) {
     let mut key_of: HashMap<SequenceId, &Operation> = HashMap::new();
     for operation in &history.operations {
@@ -123,13 +124,16 @@ fn sequence_ids_follow_real_time(history: &History, violation: &mut ReportViolat
         for (index, (_, ended, sequence)) in objects.iter().enumerate() {
             let later = objects[index + 1..].iter().filter(|(began, ..)| began > ended);
             for (.., other) in later.filter(|(.., other)| other < sequence) {
-                violation("S5", format!("stack {stack}: {other} began after {sequence} was acknowledged"));
+                violation(
+                    "S5",
+                    format!("stack {stack}: {other} is lower, but began after {sequence} was acknowledged"),
+                );
             }
         }
     }
 }
 
-/// S5: the newest object of a stack has its highest sequence id.
+/// S5: sequence ids are unique, and the newest object of a stack has its highest one.
 fn newest_is_highest(truth: &Truth, violation: &mut ReportViolation<'_>) {
     let mut sequences = HashSet::new();
     for row in truth.objects.iter().filter(|row| !sequences.insert(row.sequence)) {

@@ -1,4 +1,4 @@
-//! A good history passes; every planted violation is found, and only it.
+//! A good history passes; every planted violation is found.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};

@@ -26,8 +26,8 @@ impl Matcher {
         })
     }
 
-    /// Selects only statements with a parameter, their own or of an earlier one in their transaction, that contains this
-    /// text.
+    /// Selects only statements for which a parameter, of the statement itself or of an earlier one in its
+    /// transaction, contains this text.
     pub fn carrying(self, text: &str) -> Self {
         let text = text.as_bytes().to_vec();
         let carries = move |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text);

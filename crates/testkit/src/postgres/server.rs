@@ -77,7 +77,7 @@ impl Server {
                     "unix_socket_directories=".into(),
                     "max_connections=500".into(),
                     "shared_buffers=128MB".into(),
-                    // Files in the data folder instead of /dev/shm, for the same reason.
+                    // Files in the data folder instead of /dev/shm, where they would remain after SIGKILL.
                     "dynamic_shared_memory_type=mmap".into(),
                     "timezone=UTC".into(),
                     format!("fsync={on_off}"),

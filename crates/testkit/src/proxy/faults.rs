@@ -118,7 +118,8 @@ impl Action {
         }))
     }
 
-    /// Returns whether a rule counts a hit itself, later than when it is found.
+    /// Returns whether a hit is counted when the fault has its effect, and not already when its rule is
+    /// found.
     pub(super) fn counts_later(&self) -> bool {
         let after_the_response = matches!(self, Self::HaltAfter | Self::HoldResponse | Self::LoseResponse);
         after_the_response || matches!(self, Self::DropEvents(_))

@@ -140,7 +140,7 @@ mod tests {
             r#"apps/deployments in Some("shop") named Some("web") Some("scale")"#
         );
         assert_eq!(parsed("/apis/apps/v1"), None);
-        // The broker's paths are similar, and not about Kubernetes resources.
+        // Not about a resource.
         assert_eq!(parsed("/readyz"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Wrong answers as they happen in production, and as harmful as possible: an answer that can contain desired state asks
-//! the agent to remove everything.
+//! Wrong answers as they happen in production, and as harmful as possible: unless a variant says otherwise,
+//! the stacks in a complete answer are removals.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -46,7 +46,7 @@ pub enum Lie {
     OlderEpoch,
     /// At the present position, the first version of every stack.
     OlderSequence,
-    /// At the present position, a removal that goes with the first version.
+    /// At the present position, a removal of every stack with the sequence id of its first version.
     OlderRemoval,
     /// Meant for another agent.
     OtherAgent,
@@ -185,7 +185,7 @@ fn forged(truth: &Truth, change: impl FnOnce(&mut brokkr_api::envelope::Envelope
     PollAnswer { etag: Some(sealed.tag()), body: sealed.bytes, ..PollAnswer::truth(truth) }
 }
 
-/// Returns a position that is older by one than any that the agent has seen since the last change.
+/// Returns the position just before the current one.
 fn older(truth: &Truth) -> Option<Position> {
     Some(Position { horizon: truth.position.horizon - 1, ..truth.position })
 }

@@ -76,9 +76,9 @@ impl Truth {
         let manifest = parse(yaml.as_bytes(), &Budget::default())
             .map_err(|errors| anyhow::anyhow!("the test's manifest has errors: {errors}"))?;
         let sequence = self.next_sequence();
-        let read = Checksum(manifest.digest());
+        let parsed_digest = Checksum(manifest.digest());
         self.contents.insert(sequence, yaml.to_owned());
-        self.add_version(stack, sequence, Checksum::of(yaml.as_bytes()), read, None);
+        self.add_version(stack, sequence, Checksum::of(yaml.as_bytes()), parsed_digest, None);
         Ok(sequence)
     }
 
@@ -174,13 +174,13 @@ impl Truth {
         stacks
     }
 
-    /// Returns the envelope for the agent. One that is not ACTIVE gets no deployment objects.
+    /// Returns the envelope for the agent. An agent that is not ACTIVE gets no deployment objects.
     pub fn envelope(&self) -> Sealed {
         let stacks = if self.status == AgentStatus::Active { self.newest() } else { Vec::new() };
         self.seal(|envelope| envelope.stacks = stacks)
     }
 
-    /// Returns a changed envelope of this broker for this agent, and a matching tag.
+    /// Returns an envelope of this broker for this agent: without stacks, then changed by `change`.
     pub fn seal(&self, change: impl FnOnce(&mut Envelope)) -> Sealed {
         let mut envelope = Envelope {
             protocol: PROTOCOL_VERSION,

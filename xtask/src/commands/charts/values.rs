@@ -27,7 +27,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
     // The parent keys of the current line, with their indentation.
     let mut above: Vec<(usize, String)> = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
-    // Whether the default of the last row continues on this line.
+    // The indentation of the last row, if its default is on the lines below it.
     let mut inside: Option<usize> = None;
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();
