@@ -236,7 +236,7 @@ impl Reader<'_> {
                     };
                     match start.filter(|_| is_path(&tokens, at + 1)) {
                         Some(start) => at = self.path(&tokens, at + 1, start),
-                        // `use steps;` and `use {steps, …};` of a child need no path.
+                        // Not a path: an ordinary word, or the name of a child module without `::` after it.
                         None => at += 1,
                     }
                 }

@@ -65,7 +65,7 @@ pub async fn run(args: Args, printer: Printer) -> Result<Outcome> {
     }
 }
 
-/// Maps commands of the stack group that are also at top level to those.
+/// Maps a command of the stack group that also exists at top level to the top-level command.
 fn everyday(command: Command) -> Command {
     match command {
         Command::Stack(StackCommand::Apply(args)) => Command::Apply(args),

@@ -151,12 +151,12 @@ mod tests {
         let reported = json!({"kind": "ConfigMap", "metadata": {"name": "brokkr-agent-start"}, "data": {
             "hop": "tls", "reason": "unknown issuer", "at": "2026-03-01T12:00:00Z",
         }});
-        let pulling = json!({"kind": "Pod", "status": {"containerStatuses": [
+        let crashing = json!({"kind": "Pod", "status": {"containerStatuses": [
             {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "…"}}},
         ]}});
-        let from_pod = stuck(std::slice::from_ref(&pulling), CONTEXT).unwrap();
+        let from_pod = stuck(std::slice::from_ref(&crashing), CONTEXT).unwrap();
         assert_eq!(from_pod.next, "kubectl -n elsewhere logs deployment/brokkr-agent --previous");
-        let stuck = stuck(&[pulling, reported], CONTEXT).unwrap();
+        let stuck = stuck(&[crashing, reported], CONTEXT).unwrap();
         assert_eq!(
             (stuck.hop.as_str(), stuck.reason.as_str(), stuck.is_final),
             ("tls", "unknown issuer", true)

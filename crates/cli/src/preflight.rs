@@ -116,7 +116,7 @@ pub struct Fleet {
     pub never: Group,
     /// Requests in their name are refused.
     pub refused: Vec<String>,
-    /// How many of the silent and late agents were not examined.
+    /// How many of the silent, late and never connected agents were not examined.
     pub not_examined: usize,
     pub revoked: Vec<String>,
 }

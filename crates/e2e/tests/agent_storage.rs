@@ -326,7 +326,7 @@ async fn e5_there_is_always_a_record_and_leftovers_of_a_crash_are_removed() -> R
         ..Default::default()
     };
     archive.objects().create(&PostParams::default(), &copy).await?;
-    // The copy is deleted too: both are terminating, and one of them survives.
+    // The copy is deleted too: both are terminating. Loading leaves one record that is not.
     archive.delete_by_hand(&name).await?;
     assert_eq!(archive.ours().await?.len(), 2);
     let next = archive.records();

@@ -4,7 +4,7 @@
 //! ```text
 //! clap_page.rs    a program's commands and options, as a page
 //! variants.rs     the variants of an enum with their doc comments, read from its source
-//! markdown.rs     tables, and text without Markdown's special characters
+//! markdown.rs     tables, and text with Markdown's special characters escaped
 //! ```
 
 mod clap_page;

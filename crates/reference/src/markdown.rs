@@ -1,4 +1,4 @@
-//! Tables, and text without Markdown's special characters.
+//! Tables, and text with Markdown's special characters escaped.
 
 /// Escapes Markdown's special characters outside of backticks.
 #[must_use]

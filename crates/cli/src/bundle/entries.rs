@@ -53,7 +53,7 @@ pub struct BundledStack {
     sequence_id: Option<SequenceId>,
     created_at: Timestamp,
     targets: StackTargets,
-    /// None if there are too many stacks.
+    /// None beyond the first stacks (`MOST_WITH_SUMMARY`), or if it could not be read.
     summary: Option<StackSummary>,
 }
 

@@ -39,14 +39,14 @@ async fn watch(query: &EventQuery, page: &PageQuery, client: &Client, printer: P
     let mut rows = printer.stream();
     let mut latest = client.events(query, page).await.while_trying("read the events")?.items;
     latest.sort_by_key(|event| event.at);
-    let mut is_read = rows.items("event", &latest)?;
-    while is_read {
+    let mut is_open = rows.items("event", &latest)?;
+    while is_open {
         match stream.next().await.while_trying("watch the events")? {
             Message::Reset => {
                 printer.warn("the broker was restored; events in between are not shown");
             }
             Message::Item(event) if latest.iter().any(|known| known.id == event.id) => {}
-            Message::Item(event) => is_read = rows.items("event", &[event])?,
+            Message::Item(event) => is_open = rows.items("event", &[event])?,
         }
     }
     Ok(())

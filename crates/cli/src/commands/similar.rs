@@ -27,7 +27,7 @@ pub async fn suggest(failure: Failure, client: &Client) -> Failure {
                 .map(|it| it.name.to_string())
                 .collect(),
         };
-        // This name exists: another one was not found.
+        // If this name exists, another one was not found.
         if !known.contains(name) {
             similar.extend(nearest(name, &known).into_iter().map(ToOwned::to_owned));
         }

@@ -68,16 +68,16 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
     changes.begin().await.while_trying(&action).about(Noun::Stack, stack)?;
     let mut output = printer.stream();
     let rows = read(stack, query, ALL, client).await?.items;
-    let mut is_read = output.items("status", &rows)?;
+    let mut is_open = output.items("status", &rows)?;
     if rows.is_empty() && printer.is_for_people() {
         printer.note("nothing reported yet; waiting for agents");
     }
     let mut known: BTreeMap<_, _> = rows.into_iter().map(|row| (row.agent_id, row)).collect();
-    while is_read {
+    while is_open {
         match changes.next().await.while_trying(&action)? {
             Message::Reset => {
                 printer.warn("the broker was restored; showing the current state");
-                is_read = output.items("status", &read(stack, query, ALL, client).await?.items)?;
+                is_open = output.items("status", &read(stack, query, ALL, client).await?.items)?;
             }
             Message::Item(row) => {
                 // Rows have no labels: the list above determined which agents match.
@@ -85,7 +85,7 @@ async fn watch(stack: &Name, query: &StatusQuery, client: &Client, printer: Prin
                     && (query.selector.is_none() || known.contains_key(&row.agent_id));
                 let is_new = known.insert(row.agent_id, row.clone()).as_ref() != Some(&row);
                 if matches && is_new {
-                    is_read = output.items("status", &[row])?;
+                    is_open = output.items("status", &[row])?;
                 }
             }
         }

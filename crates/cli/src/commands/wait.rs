@@ -45,7 +45,7 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
     }
 }
 
-/// Determines the version to wait for at the start.
+/// Determines the version to wait for. Versions that are submitted later do not change it.
 fn goal(args: &Wait, stack: &Stack) -> Result<Goal> {
     let name = &args.stack;
     if args.goal == WaitGoal::Deleted {

@@ -1,7 +1,7 @@
 //! Turns off the echo of the terminal for as long as the value lives.
 //!
-//! Not `rpassword`: it prints the prompt before it turns the echo off, so the start of a token that is pasted at once is
-//! shown (decision 0014).
+//! Not `rpassword`: it prints the prompt before it turns the echo off, so the start of a token that is pasted
+//! at the prompt is shown (decision 0014).
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 

@@ -32,9 +32,9 @@ impl Redrawn {
             // Without anstream, which would remove the escape sequence where colours are off.
             write!(std::io::stdout(), "\u{1b}[{}A\u{1b}[J", self.height).ok();
         }
-        let is_read = self.printer.offer(&text)?;
+        let is_open = self.printer.offer(&text)?;
         (self.text, self.height) = (text, height);
-        Ok(is_read)
+        Ok(is_open)
     }
 
     /// Leaves the drawn text; the next drawing is below it.

@@ -63,10 +63,10 @@ fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
     line
 }
 
-/// `1 of 2 agents healthy · 1 applied`
+/// `1 of 2 agents healthy at 42 · 1 applied`
 pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
     let targeted: Vec<_> = rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted).collect();
-    let (done, noun, none) = match goal {
+    let (done, version, none) = match goal {
         Goal::Applied(sequence) => ("applied", format!("at {sequence}"), "no agents are targeted yet"),
         Goal::Delivered(sequence) => ("healthy", format!("at {sequence}"), "no agents are targeted yet"),
         Goal::Removed(_) => ("removed", String::new(), "no agent has it"),
@@ -85,7 +85,7 @@ pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
         *others.entry(state.to_string()).or_default() += 1;
     }
     let mut text =
-        format!("{reached} of {} {done} {noun}", count(targeted.len(), "agent")).trim_end().to_owned();
+        format!("{reached} of {} {done} {version}", count(targeted.len(), "agent")).trim_end().to_owned();
     for (state, number) in others {
         text.push_str(&format!(" · {number} {state}"));
     }

@@ -100,7 +100,7 @@ fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
 fn verdict(row: &StackStatus) -> String {
     let (has, wants) = (or_dash(row.sequence_id), or_dash(row.wanted_sequence_id));
     match row.state {
-        State::Removing => format!("removing, with {wants}"),
+        State::Removing => format!("removing at {wants}"),
         state if has == wants => format!("{state} at {wants}"),
         _ if row.sequence_id.is_none() => format!("wants {wants}, has reported nothing yet"),
         state => format!("{state}, wants {wants}, has {has}"),

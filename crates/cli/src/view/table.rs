@@ -97,7 +97,7 @@ impl<'a, T> Table<'a, T> {
         self.print_after(&mut Vec::new())
     }
 
-    /// Prints the rows. Rows that follow earlier ones with the same `widths` get no headers.
+    /// Returns the table as text; without headers if `widths` already has the widths of earlier rows.
     pub fn print_after(&self, widths: &mut Vec<usize>) -> String {
         let options = self.options;
         let is_shown = |column: &&Column| options.wide || column.kind != Kind::Wide;

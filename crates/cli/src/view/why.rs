@@ -55,7 +55,7 @@ fn verdict(why: &StackWhy) -> String {
     let state = format!("{style}{}{style:#}", why.state);
     match (why.state, why.wanted_sequence_id, why.sequence_id) {
         (State::Removed, ..) => format!("{state}, as intended"),
-        (State::Removing, ..) => format!("{state}, with {wants}"),
+        (State::Removing, ..) => format!("{state} at {wants}"),
         (_, None, _) => format!("{state}; not targeted"),
         (_, _, None) => format!("{state}; wants {wants}, nothing reported yet"),
         (_, Some(wanted), Some(had)) if wanted == had => format!("{state} at {wants}"),

@@ -9,7 +9,8 @@ use crate::sample::{STACK_ID, STATUS, TIME, page, row, stack};
 const STREAM: &str = "GET /api/v1/stacks/web/status/stream";
 const LIST: &str = "GET /api/v1/stacks/web/status";
 
-/// Two changes, then the stream breaks; then the token has expired, which ends the watch.
+/// The same change twice, then the stream breaks; an unknown message and another change, then it breaks
+/// again; then the token has expired, which ends the watch.
 fn broker() -> FakeBroker {
     FakeBroker::start()
         .on(LIST, 200, page(&[row("a", 42, 41, "pending")]))

@@ -139,11 +139,11 @@ impl FakeAgent {
             stacks.iter().map(|(stack, sequence)| self.applied(*stack, *sequence)).collect();
         let times = if rand::random_bool(0.3) { 2 } else { 1 };
         for time in 0..times {
-            self.report_send_until_known(first + time, &reports).await;
+            self.send_reports_until_known(first + time, &reports).await;
         }
     }
 
-    pub async fn report_send_until_known(&self, first: usize, reports: &[Report]) -> Outcome {
+    pub async fn send_reports_until_known(&self, first: usize, reports: &[Report]) -> Outcome {
         let ids: Vec<EventId> = reports.iter().map(|report| report.id).collect();
         let ask = Change::Report { agent: self.id, reports: ids };
         let operation = self.recorder.begin(&format!("reports of {}", self.name), ask);

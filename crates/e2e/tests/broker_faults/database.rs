@@ -82,8 +82,8 @@ async fn row_07_a_restarted_or_crashed_server_loses_nothing_and_polls_are_answer
             let polled = agent.poll(round % 2, &agent.ask(Position::default(), None, Duration::ZERO)).await;
             ensure!(matches!(polled, Ok(Poll::Changed { .. })), "from memory: {polled:?}");
         }
-        let refused = pair.caller.attempt(round % 2, &ChangeRequest::submit("web", 10)).await;
-        ensure!(matches!(refused, Outcome::Unknown(_)), "writes wait: {refused:?}");
+        let written = pair.caller.attempt(round % 2, &ChangeRequest::submit("web", 10)).await;
+        ensure!(matches!(written, Outcome::Unknown(_)), "no write is acknowledged: {written:?}");
         pair.server()?.start_again().await?;
         for replica in 0..2 {
             pair.wait_until_ready(replica, WAIT_TIMEOUT).await?;

@@ -10,8 +10,9 @@ use crate::broker_pair::BrokerPair;
 use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 use brokkr_e2e::rounds;
 
-/// Statements that only the leader executes.
+/// Extends the audit chain; only the leader executes it.
 const CHAINS: &str = "insert into audit_chain";
+/// Takes or renews the lease; every replica tries, and one succeeds.
 const TAKES: &str = "insert into leases";
 
 /// Counts the leader's writes at each replica, without disturbing them.
@@ -38,7 +39,7 @@ async fn row_15_both_replicas_run_the_same_tasks_with_one_result() -> Result<()>
     let led = leader(&pair).await?;
     let watched = watch(&pair);
     pair.wait_for_progress_within(rounds(10, 60), WAIT_TIMEOUT).await?;
-    ensure!(watched[1 - led].hits() == 0, "S15: at any time one replica chains, not both");
+    ensure!(watched[1 - led].hits() == 0, "S15: only the leader extends the audit chain");
     // The leader dies; the other takes over, and there is still one chain.
     pair.replicas[led].kill9();
     eventually(WAIT_TIMEOUT, "the other replica to lead", async || watched[1 - led].hits() > 0).await?;

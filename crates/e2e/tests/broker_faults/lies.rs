@@ -1,5 +1,5 @@
-//! Row 47, without signatures: a compromised broker serves altered, truncated or other agents' responses. Clients reject them
-//! and keep their state.
+//! Row 47: a compromised broker serves altered, truncated or other agents' responses. Responses have no
+//! signatures, so clients reject them for what they contain, and keep their state.
 
 use std::time::Duration;
 

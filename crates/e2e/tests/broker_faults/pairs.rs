@@ -114,7 +114,7 @@ async fn run_pair(
     pair.check_history().await
 }
 
-/// Injects one fault at a replica, and ends it.
+/// Injects one fault at a replica, and ends it. `nth` selects the kind of write, and how many are hit.
 async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -> Result<()> {
     let proxy = &pair.proxies[at];
     let write = Matcher::statement(WRITES[nth]);

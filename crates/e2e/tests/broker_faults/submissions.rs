@@ -14,7 +14,7 @@ use brokkr_e2e::{rounds, runs_in_full};
 
 const INSERT: &str = "insert into deployment_objects";
 
-/// Every statement of a submission, in order; the last is the COMMIT.
+/// Every statement of a submission before its COMMIT, in order.
 const STEPS: [&str; 6] = [
     "insert into idempotency_keys",
     "from stacks where project",
@@ -139,7 +139,8 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         pair.wait_for_progress_at(1, 5).await?;
         held.release();
         let sequence = object(&submitting.await?)?;
-        // Soon, because a skipped row would be found a minute later, when the index is compared with the database.
+        // A short deadline: a skipped row would also be found, but a minute later, when the index is compared
+        // with the database.
         eventually(Duration::from_secs(10), "both replicas to show the late submission", async || {
             for replica in 0..2 {
                 let view = pair.agents[0].view(replica).await?;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, namespace_yaml};
 
-/// An address for webhooks where nothing listens.
+/// Arguments of the broker that allow a webhook at an address where nothing listens.
 const WEBHOOKS: &[&str] = &[
     "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
     "--webhook-networks=127.0.0.0/8",

@@ -260,7 +260,8 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     let highest = ids.keys().max().copied().context("ids")?;
     for (id, checksum) in rehearsal.ids().await? {
         assert!(ids.get(&id).is_none_or(|earlier| *earlier == checksum), "{id} was used twice");
-        // A million above the highest id that an agent still knows; removed stacks are no longer held.
+        // New ids begin a million above the highest id that an agent still has. Agents no longer have the ids
+        // of removed stacks, so the gap above `highest` may be smaller by up to the number of ids.
         let gap = 1_000_000 - i64::try_from(ids.len())?;
         assert!(ids.contains_key(&id) || id > highest + gap, "{id} is below the gap");
     }

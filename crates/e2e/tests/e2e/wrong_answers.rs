@@ -191,7 +191,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
         Lie::OtherInstallation,
         Lie::Html,
         Lie::Redirect,
-        // Stacks that the broker does not mention are not removed.
+        // An error mentions no stacks, and removes none.
         Lie::Refused(ErrorCode::BRK2001),
         Lie::Refused(ErrorCode::BRK1001),
         Lie::Refused(ErrorCode::BRK3002),

@@ -114,7 +114,8 @@ async fn f7_an_autoscaler_causes_neither_drift_nor_a_contest() -> Result<()> {
     scaled.wait_for_field("/metadata/annotations/brokkr.io~1yield", &json!("spec.replicas")).await?;
     assert_eq!(scaled.replicas().await?, Some(22));
     let writes = scaled.writes(mark)?;
-    // One when the field passes to the scaler, and the repair; each may conflict with a write of the scaler and read again.
+    // One write when the field passes to the scaler, and the repair. Either may conflict with a write of the
+    // scaler and be repeated.
     let done = writes.iter().filter(|request| request.code < 300).count();
     assert!(done <= 3, "{writes:#?}");
     Ok(())

@@ -110,7 +110,7 @@ async fn row_44_invalid_responses_instead_of_the_brokers_change_nothing() -> Res
     ];
     for (what, action) in nonsense {
         let rule = world.broker_proxy.when(Matcher::new(is_poll), action);
-        // Without a tag the broker has to send a complete response, which can be altered.
+        // A restarted agent sends no ETag, so the broker sends a complete response, which can be altered.
         world.agent.restart()?;
         rule.wait_for_hits(3, WAIT_TIMEOUT).await.map_err(|error| error.context(what))?;
         let writes: Vec<_> = world.writes_since(mark).iter().map(summary).collect();

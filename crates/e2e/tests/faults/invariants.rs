@@ -3,6 +3,9 @@
 //!
 //! The numbers are used in the failure messages: S1 no foreign object is written, S2 no object goes back to an older
 //! deployment object, S7 a delete names the UID of its object, S9 nothing is written before its intention is recorded.
+//! Rows check others themselves: S8 a wrong, empty or incomplete answer changes nothing, S12 every report is
+//! counted once, S22 stored reports are bounded, L5 the desired state is enforced while the broker is
+//! unavailable.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 
 use crate::world::{FaultWorld, WAIT_TIMEOUT, summary, uid_and_version};
 
-/// Returns the exchanges about one ConfigMap that the API server answered, in order.
+/// Returns the writes of one ConfigMap with this method, in the order in which the API server executed them.
 fn about(world: &FaultWorld, name: &str, method: &http::Method) -> Vec<Exchange> {
     let mut found: Vec<Exchange> = world
         .api_proxy

@@ -42,7 +42,7 @@ async fn the_proxy_carries_a_real_client_of_a_real_api_server() -> Result<()> {
     let made = maps.get(&name).await?;
     assert_eq!(apply("1").await?.resource_version(), made.resource_version());
 
-    // The watch has all events but the dropped ones.
+    // A watch delivers events.
     let selector = format!("row={label}");
     let version = maps.list(&ListParams::default().labels(&selector)).await?.metadata.resource_version;
     let parameters = WatchParams::default().labels(&selector);

@@ -26,7 +26,8 @@ fn deletes(world: &FaultWorld, mark: usize) -> Vec<Exchange> {
         .collect()
 }
 
-/// Both engines in turn, each in the middle of an apply. etcd keeps everything that it has acknowledged.
+/// The API server and etcd are killed in turn, each in the middle of an apply. etcd keeps everything that it
+/// has acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_37_the_api_server_and_etcd_killed_in_the_middle_of_an_apply() -> Result<()> {
     let world = FaultWorld::start_in(Arc::new(Cluster::durable().await?)).await?;

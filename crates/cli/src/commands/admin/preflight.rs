@@ -112,10 +112,10 @@ fn reachable_families(mut replicas: Vec<Ready>) -> Vec<Replica> {
     let is_unreachable = |(_, health): &Ready| {
         matches!(health, Err(ClientError::Unreachable { .. } | ClientError::Timeout { .. }))
     };
-    for family in [true, false] {
-        let other_family_responds = replicas.iter().any(|one| is_v6(one) != family && one.1.is_ok());
-        if other_family_responds && replicas.iter().filter(|one| is_v6(one) == family).all(is_unreachable) {
-            replicas.retain(|one| is_v6(one) != family);
+    for v6 in [true, false] {
+        let other_family_responds = replicas.iter().any(|one| is_v6(one) != v6 && one.1.is_ok());
+        if other_family_responds && replicas.iter().filter(|one| is_v6(one) == v6).all(is_unreachable) {
+            replicas.retain(|one| is_v6(one) != v6);
         }
     }
     let replica = |(address, health): Ready| Replica { address, health: health.map_err(FetchError::from) };

@@ -23,8 +23,8 @@ const MOST_EVENTS: u32 = 500;
 const MOST_AUDIT_ENTRIES: u32 = 200;
 /// Pages of agents; each has 500.
 const MOST_AGENT_PAGES: usize = 10;
-/// Stacks with counts.
-const MOST_WITH_COUNTS: usize = 200;
+/// Stacks whose progress is read.
+const MOST_WITH_SUMMARY: usize = 200;
 
 pub async fn run(args: SupportBundle, global: &Global, printer: Printer) -> Result {
     let mut metrics_clients = Vec::new();
@@ -112,11 +112,11 @@ async fn agents(client: &Client) -> Result<Page<BundledAgent>, ClientError> {
     Ok(Page { items: all, next: query.after, total: None })
 }
 
-/// Reads one page of stacks, and the counts of the first ones.
+/// Reads one page of stacks, and the progress of the first ones.
 async fn stacks(client: &Client) -> Result<Page<BundledStack>, ClientError> {
     let page = client.stacks(&PageQuery::largest()).await?;
     let requests =
-        page.items.iter().take(MOST_WITH_COUNTS).map(|stack| (stack.id.to_string(), client.clone()));
+        page.items.iter().take(MOST_WITH_SUMMARY).map(|stack| (stack.id.to_string(), client.clone()));
     let summary = |(stack, client): (String, Client)| async move { client.stack_summary(&stack).await.ok() };
     let mut summaries = each(requests.collect(), summary).await.into_iter();
     Ok(page.map(|stack: Stack| BundledStack::new(stack, summaries.next().flatten())))

@@ -19,7 +19,7 @@ use crate::printer::{Live, Printer};
 use crate::program::ProgramError;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A final failure is reported after it has lasted this long, because it may be an intermediate state.
+/// A failure that looks final is reported only after it has lasted this long, because it may be temporary.
 const FINAL_AFTER: Duration = Duration::from_secs(3);
 /// If the agent reports nothing for this long, its permissions are checked.
 const SILENT_AFTER: Duration = Duration::from_secs(15);
@@ -159,7 +159,7 @@ impl Waiting<'_> {
         let namespace = &self.args.namespace;
         let account = format!("system:serviceaccount:{namespace}:{ACCOUNT}");
         let may = ["auth", "can-i", "create", "secrets", "-n", namespace, "--as", &account];
-        // A user who is not allowed to impersonate gets no answer here.
+        // If the user is not allowed to impersonate, kubectl prints an error here instead of yes or no.
         let result = self.kubectl.run(&may, None).await;
         let is_no = |output: &str| output.is_empty() || output.starts_with("no");
         let no = matches!(&result, Err(ProgramError::Failed(output)) if is_no(output.trim()));

@@ -1,4 +1,4 @@
-//! `brokkr status`: all stacks with their counts.
+//! `brokkr status`: all stacks, with the counts of their agents by state.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub async fn run(most: usize, client: &Client, printer: Printer) -> Result {
 
 pub fn note_if_too_many(stacks: usize, printer: Printer) {
     if stacks > MOST_WITH_COUNTS {
-        printer.note("too many stacks to show their counts; use brokkr status STACK");
+        printer.note("too many stacks to count the agents of each; use brokkr status STACK");
     }
 }
 

@@ -69,7 +69,8 @@ struct KnownStacks {
 }
 
 impl KnownStacks {
-    /// Returns the stacks with counts to read: those with events and, unless there are too many, new or changed ones, or all.
+    /// Returns the stacks whose counts to read: those with events, and changed ones with known counts. Unless
+    /// there are too many stacks, also new and other changed ones, or all if `wants_all`.
     fn to_read(&self, stacks: &[Stack], with_events: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
         let is_few = stacks.len() <= MOST_WITH_COUNTS;
         let is_due = |stack: &&Stack| match self.lines.get(&stack.id) {
@@ -115,7 +116,7 @@ async fn refresh(
     for id in known.missing(&stacks, with_events) {
         match client.stack(&id.to_string()).await {
             Ok(stack) => stacks.push(stack),
-            // Its history is gone, too.
+            // The broker no longer knows the deleted stack.
             Err(error) if error.code() == Some(ErrorCode::BRK2001) => drop(known.lines.remove(&id)),
             Err(error) => return Err(error),
         }

@@ -14,7 +14,7 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, config_map_yaml, deployment_yaml};
 const HOME: &str = "brokkr-home";
 const SHOP: &str = "shop";
 
-/// The objects that the agent's chart may leave outside of its namespace.
+/// The kinds of objects that the agent's chart installs outside of its namespace and could leave behind.
 const KINDS: &str = "roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
                      validatingadmissionpolicybindings,customresourcedefinitions,namespaces";
 

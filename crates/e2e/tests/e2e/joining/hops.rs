@@ -68,7 +68,7 @@ async fn a_clock_outside_the_validity_of_the_certificate_is_named_and_smaller_er
 -> Result<()> {
     let (clock, site) = (Clock::make().await?, Site::new().await?);
     for (days, reason) in [(-3, "certificate not valid yet"), (60, "certificate expired")] {
-        node_gives(&site, clock.shifted(days * DAY));
+        set_node_clock(&site, clock.shifted(days * DAY));
         let there = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(days * DAY);
         let month = there.strftime("the local clock says %Y-%m-").to_string();
         let next = "set the clock of the cluster's nodes; if it is correct, renew the broker's certificate";
@@ -76,17 +76,18 @@ async fn a_clock_outside_the_validity_of_the_certificate_is_named_and_smaller_er
     }
 
     // An assertion is valid for a minute by the broker's clock, which the agent learns.
-    node_gives(&site, clock.shifted(-600));
+    set_node_clock(&site, clock.shifted(-600));
     site.succeeds(&["--label", "env=prod"]).await?;
     site.fleet
         .apply("web", "env=prod", &namespace_yaml(&site.namespace.replace("joining", "joined")))
         .await?;
-    node_gives(&site, clock.shifted(2 * 60 * 60));
+    set_node_clock(&site, clock.shifted(2 * 60 * 60));
     site.succeeds(&["--rejoin"]).await?;
     site.fleet.delete("web").await?;
     Ok(())
 }
 
-fn node_gives(site: &Site, environment: Vec<(String, String)>) {
+/// Gives every Pod that starts from now on the environment of a shifted clock.
+fn set_node_clock(site: &Site, environment: Vec<(String, String)>) {
     site.pods.iter().for_each(|pods| pods.node_gives(environment.clone()));
 }

@@ -23,9 +23,9 @@ async fn a_user_without_permission_to_install_is_refused_before_anything_is_crea
     let blind = site.join_by(&kubeconfig, "shop", &[]).await?;
     assert_explained(&blind, "rights", &["- get resource \"secrets\"", next])?;
 
-    // All permissions in a namespace, and none on cluster-wide objects.
-    let edit = ["create", "clusterrolebinding", name, "--clusterrole=admin", &bound];
-    site.cluster.kubectl(edit).await?.ok()?;
+    // All permissions in every namespace, and none on cluster-wide objects.
+    let admin = ["create", "clusterrolebinding", name, "--clusterrole=admin", &bound];
+    site.cluster.kubectl(admin).await?.ok()?;
     let refused = site.join_by(&kubeconfig, "shop", &[]).await?;
     assert_explained(&refused, "rights", &["- patch resource \"validatingadmissionpolicies\"", next])?;
     let made = ["get", "namespaces", name, "--ignore-not-found", "-o", "name"];

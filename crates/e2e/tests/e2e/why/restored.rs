@@ -23,7 +23,8 @@ async fn g3_why_a_database_that_is_older_than_what_agents_have_seen() -> Result<
     server.restore(&backup).await?;
     fleet.broker.start_again().await?;
 
-    // No operator has reported it, and so little was lost that positions may not show it: the agent's holdings do.
+    // No operator has reported the restore, and so little was lost that positions may not show it. The list
+    // of stacks that the agent holds does.
     eventually(WAIT_TIMEOUT, "the restore to be noticed", async || {
         let why = fleet.get("/api/v1/stacks/web/agents/shop-1/why").await?;
         let cause = &why["broken"]["cause"];
