@@ -47,8 +47,8 @@ pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook
     propagate_version = false,
     max_term_width = 100,
     after_help = "Exit status: 0 success, 1 negative result (a difference, a failed check), 2 usage error, 3 operation failed, \
-                  4 not authenticated or not allowed, 5 not found, 6 conflict or number to \
-                  confirm (--expect), 7 broker unreachable, 124 timeout, 130 interrupted.\n\n\
+                  4 not authenticated or not allowed, 5 not found, 6 conflict or --expect required, \
+                  7 broker unreachable, 124 timeout, 130 interrupted.\n\n\
                   Environment: BROKKR_TOKEN (an API token; there is no flag for it), HTTPS_PROXY, NO_PROXY, NO_COLOR, COLUMNS."
 )]
 pub struct Args {

@@ -248,8 +248,8 @@ pub struct Revoke {
 
 /// Retire an agent: remove all its stacks, then revoke its keys
 ///
-/// The agent loses its labels, so that nothing targets it. It must be connected; for a cluster that is lost, use
-/// `brokkr agent abandon`.
+/// The agent loses its labels and is removed from the targets of all stacks, so that nothing targets it. It
+/// must be connected; for a cluster that is lost, use `brokkr agent abandon`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr agent retire shop-17 --yes")]
 pub struct Retire {

@@ -86,7 +86,7 @@ impl Listed for Delivery {
     }
 }
 
-/// Returns `200 in 31 ms`, or the error.
+/// Returns the status and the duration, the error, or both: `503 in 31 ms: the receiver returned 503`.
 pub fn attempt(attempt: &Attempt) -> String {
     let status = attempt.status.map(|status| format!("{status} in {} ms", attempt.millis));
     let error = attempt.error.as_ref().map(clean);
