@@ -76,7 +76,7 @@ pub async fn get_project(
 
 /// Delete a project.
 ///
-/// Refused while it has stacks, valid tokens, webhooks or grants.
+/// Refused while it has valid tokens, webhooks or grants, and always if it ever had a stack.
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Name")), responses((status = 204, description = "Deleted")))]
 pub async fn delete_project(

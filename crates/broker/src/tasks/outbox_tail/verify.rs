@@ -18,7 +18,7 @@ use crate::store::{Doing as _, StoreError};
 
 /// The time in which everything is compared once.
 const ROUND: Duration = Duration::from_secs(60);
-/// Agents compared at once, approximately: the tail waits for it.
+/// The approximate number of agents in one comparison; the tail waits until it is done.
 const BATCH: usize = 4096;
 const SLICES: usize = 256;
 /// The shortest time between two reloads: if a reload does not help, the next one will not help either.
