@@ -72,7 +72,8 @@ pub async fn diagnose(
             return Ok(Some(cause));
         }
     }
-    // Read the events of one unready Pod; if there is none, those of the workload, which cannot create Pods.
+    // Read the events of one unready Pod. Without such a Pod, read those of the workload, which may be unable
+    // to create Pods.
     let subject = pods.iter().find(|pod| !is_ready(pod) && !is_deleting(pod));
     let name = subject.and_then(|pod| pod.pointer("/metadata/name")?.as_str()).unwrap_or(&key.name);
     let path = format!("/api/v1/namespaces/{namespace}/events");

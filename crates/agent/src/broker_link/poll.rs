@@ -96,7 +96,10 @@ impl BrokerLink {
                             self.position = self.position.max(position);
                             self.may_continue_without_broker = false;
                             if let Err(error) = self.remember(envelope.status).await {
-                                tracing::warn!(%error, "failed to store the position; polling again");
+                                tracing::warn!(
+                                    %error,
+                                    "failed to store the last position from the broker; polling again"
+                                );
                                 self.pause(&mut failures, None).await;
                                 continue;
                             }

@@ -16,7 +16,7 @@ pub const SEQUENCE: &str = "brokkr.io/sequence";
 const CONTENT: &str = "brokkr.io/content";
 const SECRET_TYPE: &str = "brokkr.io/content";
 const PART: &str = "part";
-/// A Secret may hold 1 MiB, its name and labels included.
+/// A Secret may hold 1 MiB of data.
 const PART_BYTES: usize = 900 * 1024;
 /// The maximum size of an unpacked content: far above what the broker accepts.
 const LARGEST: usize = 64 * 1024 * 1024;

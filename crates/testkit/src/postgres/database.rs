@@ -41,8 +41,8 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let (url, name) = (self.facts.url("postgres"), self.name.clone());
-        // On a separate runtime: the test's must not be blocked, and may be shutting down. Failing is fine:
-        // when the server is gone, so is the database.
+        // On a thread with its own runtime: `block_on` panics on a thread of the test's runtime, which may
+        // also be shutting down. Failing is fine: when the server is gone, so is the database.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
