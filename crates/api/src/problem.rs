@@ -183,7 +183,7 @@ impl ErrorCode {
             Self::BRK2014 => "check which prune is pending now, and approve that one",
             Self::BRK2013 => "choose a version from the history, or submit corrected content",
             Self::BRK2009 => {
-                "check the examples; to proceed, repeat the request with `--expect NUMBER` (API: `?expect=NUMBER`)"
+                "check the stacks and agents in the message; to proceed, repeat the request with `--expect NUMBER` (API: `?expect=NUMBER`)"
             }
             Self::BRK2019 => "submit it again from its source; the history still has the checksum",
             Self::BRK2020 => "close a stream, or connect to another replica",

@@ -52,7 +52,8 @@ impl Cluster {
     }
 }
 
-/// Returns the names of objects of others; empty if there are none.
+/// Returns the names of the objects of others; empty if there are none. The stack's own objects are already
+/// deleted, so every object counts, except those that Kubernetes creates and those that have an owner.
 async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
     let name = KindName::of(key);
     let (kinds, namespace) = if name.is_namespace() {

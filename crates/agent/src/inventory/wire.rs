@@ -21,7 +21,7 @@ use crate::resource::{Kind, RECORD_GROUP as GROUP, Served};
 pub const VERSION: &str = "v1";
 pub const KIND: &str = "Stack";
 pub const PLURAL: &str = "stacks";
-/// E5: keeps a record that another client deletes until it is copied, or the cleanup is done.
+/// E5: if another client deletes a record, the finalizer keeps it until it is copied or the cleanup is done.
 pub const FINALIZER: &str = "brokkr.io/cleanup";
 /// A record that is being deleted is copied to the other name.
 const OTHER: &str = "-2";

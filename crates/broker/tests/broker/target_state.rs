@@ -250,7 +250,7 @@ async fn a_replica_that_is_behind_waits_and_reports_it() -> Result<()> {
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let replica = harness.replica().await?;
-    // The other replica serves everything that this one acknowledged, to agents with its position.
+    // If an agent sends the position of a write on this replica, the other replica serves it that write too.
     for count in 0..20 {
         let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
         let response = request.body(format!("{YAML}# {count}\n")).send().await?;
@@ -304,7 +304,8 @@ async fn an_envelope_above_the_horizon_is_not_replaced_by_an_older_one_of_anothe
     assert_eq!(sequences(&newest)?, newer);
     let seen = newest.position.expect("an answer has a position");
     let ask = |server: SocketAddr| agent.poll_request_at(server).header(header::POSITION, seen.to_string());
-    // The other replica reaches the same position, but only for the stack with an outbox notification.
+    // The other replica reaches the same position, although it has read only one of the two stacks again: the
+    // one with an outbox notification.
     first.commit().await?;
     let index = &harness.server.broker.index;
     eventually(Duration::from_secs(5), "the outbox notification to be processed", async || {

@@ -85,7 +85,7 @@ pub struct SetWebhook {
 #[derive(Debug, clap::Args)]
 pub struct Filter {
     /// Send only this kind of event; can be repeated [default: all except stack.degraded, stack.failed,
-    /// stack.repaired and stack.blocked, which alerts cover]
+    /// stack.repaired and stack.blocked; alerts cover these]
     #[arg(long = "event", value_name = "EVENT", value_parser = event())]
     pub events: Vec<WebhookEvent>,
     /// Send only events of this stack, by name or id; can be repeated

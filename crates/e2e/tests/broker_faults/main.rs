@@ -4,9 +4,9 @@
 //! A row starts a load (writers and agents at both replicas), injects its fault, heals, requires progress of both replicas
 //! within a deadline, and ends with `finish`: every client knows its outcome, every replica serves every agent the same state, and
 //! the history of every call is consistent with the database.
-//! Failure messages begin with the number of the invariant: those that `brokkr_testkit::history` checks, S8 a
-//! wrong response changes nothing, S15 only the leader runs a task for all replicas, S16 a revoked key is
-//! refused.
+//! Failure messages begin with the number of an invariant. Most are checked and explained by
+//! `brokkr_testkit::history`. The rows check three more: S8, a wrong response changes nothing; S15, only the
+//! leader runs a task for all replicas; S16, a revoked key is refused.
 //! `BROKKR_FAULTS=all` runs each row in full; without it, rows run fewer rounds.
 
 mod agents;
