@@ -58,6 +58,9 @@ pub struct RunArguments {
     /// Interval between full checks of all objects, in case an event was missed. Jitter is added.
     #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
     pub sweep_interval: Duration,
+    /// How long all workloads of a stack must be ready, without interruption, before the stack counts as healthy. 0s: at once.
+    #[arg(long, env = "BROKKR_STABLE_AFTER", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub stable_after: Duration,
     /// Lifetime of the agent's key, at least one hour. The agent replaces the key after two thirds of that time.
     #[arg(long, env = "BROKKR_KEY_LIFE", default_value = "90d", value_parser = key_life)]
     pub key_life: Duration,

@@ -34,14 +34,19 @@ pub struct Evidence<'a> {
 /// Returns the most specific cause that the evidence shows.
 #[must_use]
 pub fn cause(workload: &Key, evidence: &Evidence<'_>) -> Option<Cause> {
+    most_specific(workload, evidence).map(|(_, cause)| cause)
+}
+
+fn most_specific(workload: &Key, evidence: &Evidence<'_>) -> Option<(Specificity, Cause)> {
     let unready = || evidence.pods.iter().filter(|pod| !is_ready(pod) && !is_deleting(pod));
     let mut found: Vec<(Specificity, Cause)> = unready().filter_map(containers::cause).collect();
     found.extend(unready().filter_map(unschedulable));
     found.extend(unready().filter_map(|pod| mount(pod, evidence.events)));
     found.extend(unready().filter_map(|pod| containers::probe(pod, evidence.events)));
+    found.extend(unready().filter_map(containers::initializing));
     found.extend(refused(workload, evidence));
     // The most specific one is the smallest.
-    found.into_iter().min_by_key(|(specificity, _)| *specificity).map(|(_, cause)| cause)
+    found.into_iter().min_by_key(|(specificity, _)| *specificity)
 }
 
 /// Reads the Pods, ReplicaSets and events of a workload and returns the most specific cause. Kinds without Pods have none.
@@ -60,15 +65,17 @@ pub async fn diagnose(
     };
     let pods: Vec<Value> = list(&format!("/api/v1/namespaces/{namespace}/pods"), PODS, &selected).await?;
     let mut evidence = Evidence { pods: &pods, ..Evidence::default() };
-    if let Some(cause) = cause(key, &evidence) {
-        return Ok(Some(cause));
+    match most_specific(key, &evidence) {
+        // An event tells what the probe got.
+        Some((Specificity::Probe, _)) | None => {}
+        Some((_, cause)) => return Ok(Some(cause)),
     }
     let replica_sets: Vec<Value>;
     if kind.group == "apps" && kind.kind == "Deployment" {
         let path = format!("/apis/apps/v1/namespaces/{namespace}/replicasets");
         replica_sets = list(&path, PODS, &selected).await?;
         evidence.replica_sets = &replica_sets;
-        if let Some(cause) = cause(key, &evidence) {
+        if let Some((Specificity::Refused, cause)) = most_specific(key, &evidence) {
             return Ok(Some(cause));
         }
     }

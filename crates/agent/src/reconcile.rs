@@ -275,6 +275,7 @@ impl Reconciler {
             agent: self.worker.agent,
             session: self.worker.session,
             held: self.worker.holds.contains(id),
+            stable_after: self.worker.stable_after,
         };
         let Some(decided) = self.state.advance(id, context, Timestamp::now()) else { return };
         if let Some(plan) = &decided.plan {

@@ -84,6 +84,12 @@ impl Kind {
         self.path(key.namespace.as_deref(), Some(&key.name))
     }
 
+    /// Returns whether its objects keep Pods running, which are expected not to end.
+    #[must_use]
+    pub fn keeps_pods_running(&self) -> bool {
+        self.has_pods() && self.group != "batch"
+    }
+
     /// Returns whether its objects have Pods.
     #[must_use]
     pub fn has_pods(&self) -> bool {

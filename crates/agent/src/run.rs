@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use brokkr_api::agents::AgentStatus;
 use brokkr_client::{Client as Broker, Credential, RetryPolicy};
 use brokkr_install::start::Hop;
+use jiff::SignedDuration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::mpsc;
 
@@ -121,6 +122,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         rights: Rights::new(scope.clone()),
         content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
         holds: holds.clone(),
+        stable_after: SignedDuration::try_from(arguments.stable_after)?,
     };
     let watches = Watches::new(watching, agent, scope, changes_in);
     let sweeps = Sweeps::every(arguments.sweep_interval);

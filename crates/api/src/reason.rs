@@ -198,6 +198,10 @@ pub enum Reason {
     // ── Health, in the words of Kubernetes ──
     Missing,
     NotReady,
+    /// Ready, but not for long enough to count as healthy.
+    Stabilizing {
+        seconds: u32,
+    },
     ErrImagePull,
     ImagePullBackOff,
     InvalidImageName,
@@ -215,6 +219,8 @@ pub enum Reason {
     VolumeClaimPending,
     StartupProbeFailing,
     ReadinessProbeFailing,
+    /// An init container does not end.
+    ContainersNotInitialized,
 
     // ── Conditions ──
     Valid,
@@ -346,6 +352,32 @@ impl Reason {
         )
     }
 
+    /// Returns whether a container exited although it should run.
+    #[must_use]
+    pub fn is_crash(&self) -> bool {
+        matches!(self, Self::CrashLoopBackOff | Self::OOMKilled | Self::Error)
+    }
+
+    /// Returns whether Pods cannot run until somebody changes something: the content, a Secret, a registry.
+    #[must_use]
+    pub fn needs_a_change(&self) -> bool {
+        self.is_crash()
+            || self.is_image_pull()
+            || matches!(
+                self,
+                Self::CreateContainerConfigError | Self::CreateContainerError | Self::RunContainerError
+            )
+    }
+
+    /// Returns whether both reasons describe the same problem. While an image cannot be pulled or a container
+    /// keeps exiting, Kubernetes alternates between several words.
+    #[must_use]
+    pub fn is_same_problem(&self, other: &Self) -> bool {
+        self.code() == other.code()
+            || self.is_image_pull() && other.is_image_pull()
+            || self.is_crash() && other.is_crash()
+    }
+
     /// Returns the hop at which a delivery fails for this reason; none if the reason does not determine it.
     #[must_use]
     pub fn hop(&self) -> Option<Hop> {
@@ -384,10 +416,12 @@ impl Reason {
             | Self::VolumeClaimPending
             | Self::StartupProbeFailing
             | Self::ReadinessProbeFailing
+            | Self::ContainersNotInitialized
             | Self::CreateContainerConfigError
             | Self::CreateContainerError
             | Self::RunContainerError
             | Self::NotReady
+            | Self::Stabilizing { .. }
             | Self::Missing => Some(Hop::Healthy),
             _ => None,
         }

@@ -201,6 +201,7 @@ fn record(session: i64, entries: u32) -> Record {
             uid: Some(unique("uid").into()),
             digest: Some(Checksum::of(&number.to_be_bytes())),
             fields: None,
+            finished: None,
         };
         (key, entry)
     };

@@ -14,7 +14,7 @@ use brokkr_api::envelope::TargetStack;
 use brokkr_api::report::Report;
 use brokkr_api::{AgentId, EventId, StackId};
 use brokkr_manifest::Key;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// A request that is planned but not carried out yet.
 #[derive(Clone, Debug)]
@@ -91,8 +91,13 @@ impl Run {
 
     /// Plans the next steps of one stack.
     pub fn advance(&mut self, id: StackId, now: Timestamp) -> Option<Plan> {
-        let context =
-            AgentContext { agent: self.agent, session: self.session, held: self.held.contains(&id) };
+        let context = AgentContext {
+            agent: self.agent,
+            session: self.session,
+            held: self.held.contains(&id),
+            // Simulated objects are ready at once and stay so.
+            stable_after: SignedDuration::ZERO,
+        };
         let decided = self.state.advance(id, context, now)?;
         self.to_watch.extend(decided.plan.iter().flat_map(|plan| plan.watch.iter().cloned()));
         let target = decided.target?;

@@ -212,6 +212,7 @@ impl Server {
             health: Self::health(key, object),
             later: None,
             writer: None,
+            finished: None,
         })
     }
 

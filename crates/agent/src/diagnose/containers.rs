@@ -36,7 +36,11 @@ fn one(pod: &Value, status: &Value) -> Option<(Specificity, Cause)> {
         _ => {
             let ended = ended(status)?;
             let times = status.get("restartCount").and_then(Value::as_i64).unwrap_or(0);
-            let again = if times > 0 { format!(", restarted {times} times") } else { String::new() };
+            let again = match times {
+                ..=0 => String::new(),
+                1 => ", restarted once".to_owned(),
+                times => format!(", restarted {times} times"),
+            };
             if text(ended, "reason") == "OOMKilled" {
                 let limit = memory_limit(pod, container);
                 let limit = limit.map_or_else(String::new, |limit| format!(" (its limit is {limit})"));
@@ -52,7 +56,12 @@ fn one(pod: &Value, status: &Value) -> Option<(Specificity, Cause)> {
             if code == 0 && reason != "CrashLoopBackOff" {
                 return None;
             }
-            let reason = if reason.is_empty() { "Error" } else { reason };
+            // Between two restarts, the kubelet shows for a moment how the container ended.
+            let reason = match (reason, times) {
+                ("", 0) => "Error",
+                ("", _) => "CrashLoopBackOff",
+                (reason, _) => reason,
+            };
             let what = format!("exits with code {code}{again}");
             found(Specificity::Crash, reason, with_words(&what, last_line(text(ended, "message"))))
         }
@@ -75,6 +84,17 @@ pub(super) fn probe(pod: &Value, events: &[Value]) -> Option<(Specificity, Cause
     let what = with_words(&format!("runs, but its {which} probe does not succeed"), words);
     let message = format!("pod {}, container {container}: {what}", name(pod));
     Some((Specificity::Probe, Cause::new(reason, &message)))
+}
+
+/// Returns the init container that a Pod waits for. Sidecars, which go on running, are not waited for.
+pub(super) fn initializing(pod: &Value) -> Option<(Specificity, Cause)> {
+    let statuses = pod.pointer("/status/initContainerStatuses")?.as_array()?;
+    let is_sidecar = |name: &str| spec(pod, name).is_some_and(|spec| text(spec, "restartPolicy") == "Always");
+    let running = statuses
+        .iter()
+        .find(|status| status.pointer("/state/running").is_some() && !is_sidecar(text(status, "name")))?;
+    let message = format!("pod {}: its init container {} is still running", name(pod), text(running, "name"));
+    Some((Specificity::Initializing, Cause::new(Reason::ContainersNotInitialized, &message)))
 }
 
 /// Returns how the container ended, now or before its last restart.

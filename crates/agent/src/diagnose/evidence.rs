@@ -13,6 +13,7 @@ pub(super) enum Specificity {
     Unschedulable,
     Mount,
     Probe,
+    Initializing,
 }
 
 /// Returns the latest event of this object with one of these reasons.

@@ -124,6 +124,23 @@ fn a_crash_names_its_exit_code_and_last_line() {
 }
 
 #[test]
+fn an_init_container_that_does_not_end_is_named() {
+    let mut waiting_pod = pod("web-1", "Pending", waiting("PodInitializing", ""));
+    waiting_pod["spec"]["initContainers"] =
+        json!([{"name": "proxy", "restartPolicy": "Always"}, {"name": "migrate"}]);
+    let running = |name: &str| json!({"name": name, "state": {"running": {}}, "ready": true});
+    waiting_pod["status"]["initContainerStatuses"] = json!([running("proxy")]);
+    assert_eq!(
+        cause(&workload(), &Evidence { pods: &[waiting_pod.clone()], ..Evidence::default() }),
+        None,
+        "a sidecar goes on running"
+    );
+    waiting_pod["status"]["initContainerStatuses"] = json!([running("proxy"), running("migrate")]);
+    let message = "pod web-1: its init container migrate is still running";
+    finds(&[waiting_pod], "ContainersNotInitialized", message);
+}
+
+#[test]
 fn the_scheduler_is_quoted() {
     let words = "0/3 nodes are available: 3 Insufficient cpu.";
     finds(&[unscheduled("web-1", words)], "Unschedulable", &format!("pod web-1: {words}"));

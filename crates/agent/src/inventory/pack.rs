@@ -7,7 +7,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Entry, Fingerprint, Origin, Uid};
+use crate::model::{Entry, Fingerprint, JobEnd, Origin, Uid};
 use crate::resource::Kind;
 
 /// The maximum size of an unpacked inventory: far above any real one.
@@ -32,6 +32,9 @@ pub enum PackError {
 struct Packed<Row> {
     kinds: Vec<Kind>,
     entries: Vec<Row>,
+    /// The few entries of Jobs that have finished, by their position.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    finished: BTreeMap<usize, JobEnd>,
 }
 
 /// Kind (by its index in the table), namespace, name, origin, uid, digest, fields.
@@ -40,12 +43,17 @@ type Row<Text, Id, Fields> =
 
 pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Result<Vec<u8>, PackError> {
     let mut indexes: BTreeMap<&Kind, usize> = BTreeMap::new();
-    let mut packed = Packed { kinds: Vec::new(), entries: Vec::<Row<&str, &Uid, &Fingerprint>>::new() };
+    let mut packed = Packed {
+        kinds: Vec::new(),
+        entries: Vec::<Row<&str, &Uid, &Fingerprint>>::new(),
+        finished: BTreeMap::new(),
+    };
     for (key, entry) in entries {
         let index = *indexes.entry(&entry.kind).or_insert_with(|| {
             packed.kinds.push(entry.kind.clone());
             packed.kinds.len() - 1
         });
+        packed.finished.extend(entry.finished.map(|end| (packed.entries.len(), end)));
         packed.entries.push((
             index,
             key.namespace.as_deref(),
@@ -62,10 +70,11 @@ pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Resu
 pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<Key, Entry>, PackError> {
     let json = zstd::bulk::decompress(bytes, LARGEST).map_err(PackError::Compression)?;
     let packed: Packed<Row<String, Uid, Fingerprint>> = serde_json::from_slice(&json)?;
-    let entry = |(index, namespace, name, origin, uid, digest, fields)| {
+    let finished = |at: usize| packed.finished.get(&at).copied();
+    let entry = |(at, (index, namespace, name, origin, uid, digest, fields))| {
         let kind: &Kind = packed.kinds.get(index).ok_or(PackError::Kind)?;
         let key = Key { group: kind.group.clone(), kind: kind.kind.clone(), namespace, name };
-        Ok((key, Entry { kind: kind.clone(), origin, uid, digest, fields }))
+        Ok((key, Entry { kind: kind.clone(), origin, uid, digest, fields, finished: finished(at) }))
     };
-    packed.entries.into_iter().map(entry).collect()
+    packed.entries.into_iter().enumerate().map(entry).collect()
 }

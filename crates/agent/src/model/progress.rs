@@ -87,6 +87,10 @@ pub struct Readiness {
     /// The cause, and when it was looked up.
     pub causes: HashMap<Key, (Timestamp, Option<Cause>)>,
     pub unready_since: Option<Timestamp>,
+    /// Since when all objects of the stack are ready.
+    pub ready_since: Option<Timestamp>,
+    /// When the record, and with it a report, was last written.
+    pub reported_at: Option<Timestamp>,
 }
 
 /// A field manager that changes fields of ours.

@@ -12,6 +12,7 @@ use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
 use super::object::{Fingerprint, Uid};
+use crate::health::JobEnd;
 use crate::resource::Kind;
 
 /// Whether an object existed before Brokkr. A Namespace is only deleted if Brokkr created it.
@@ -35,6 +36,9 @@ pub struct Entry {
     /// Hash of our managedFields entry in the response to our last apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Fingerprint>,
+    /// How it ended, if it is a Job that has finished: it is not created again when it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<JobEnd>,
 }
 
 /// The record of a stack, stored in the cluster as `stacks.brokkr.io`.

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use brokkr_api::AgentId;
 use brokkr_manifest::Key;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::content::Goal;
-use super::object::SeenObject;
+use super::object::{SeenObject, Uid};
 use super::progress::Progress;
 use super::record::{Origin, Record};
+use crate::health::JobEnd;
 use crate::resource::KindName;
 
 /// The live objects that the watches have observed.
@@ -17,6 +18,8 @@ pub trait Observed {
     fn seen(&self, key: &Key) -> Option<&SeenObject>;
     /// Returns whether all objects of this kind with our label are known.
     fn synced(&self, kind: &KindName) -> bool;
+    /// Returns the uid and the end of a Job that has finished and is gone since.
+    fn finished(&self, key: &Key) -> Option<(&Uid, JobEnd)>;
 }
 
 /// What a plan needs to know about the other stacks of this agent.
@@ -60,6 +63,8 @@ pub struct Situation<'a> {
     pub observed: &'a dyn Observed,
     pub other_stacks: &'a dyn OtherStacks,
     pub busy: &'a HashSet<Key>,
+    /// How long workloads must be ready before the stack counts as healthy.
+    pub stable_after: SignedDuration,
     pub now: Timestamp,
 }
 
@@ -71,5 +76,21 @@ impl Situation<'_> {
         let mut record = record.unwrap_or_else(|| Record::new(&self.goal.target, self.session));
         record.session = self.session;
         record
+    }
+
+    /// Returns how a Job ended that has finished with the recorded content and is gone since. It is not missing,
+    /// and equal content does not run it again.
+    #[must_use]
+    pub fn finished(&self, key: &Key) -> Option<JobEnd> {
+        let entry = self.record?.inventory.get(key)?;
+        if self.observed.seen(key).is_some_and(|seen| !seen.deleting) {
+            return None;
+        }
+        let seen = || {
+            let (uid, end) = self.observed.finished(key)?;
+            (entry.uid.as_ref() == Some(uid)).then_some(end)
+        };
+        let deleting = || self.observed.seen(key)?.finished;
+        entry.finished.or_else(deleting).or_else(seen)
     }
 }

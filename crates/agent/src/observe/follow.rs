@@ -257,7 +257,12 @@ impl Follower {
     async fn send_line(&self, line: Line) {
         match line {
             Line::Present(key, seen) => self.send_present(key, seen).await,
-            Line::Gone(key, uid) => {
+            Line::Gone(key, seen) => {
+                let uid = seen.uid.clone();
+                // The index has to know that a Job finished before it was deleted.
+                if seen.finished.is_some() {
+                    self.send_present(key.clone(), seen).await;
+                }
                 let change = match &self.consumer {
                     Consumer::Index(_) => Change::Gone(key, uid),
                     Consumer::Prerequisites(prerequisite) => {

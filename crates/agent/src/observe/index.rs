@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brokkr_manifest::Key;
 
 use super::change::{Change, Part};
-use crate::model::{Observed, SeenObject, Uid};
+use crate::model::{JobEnd, Observed, SeenObject, Uid};
 use crate::resource::KindName;
 
 #[derive(Clone, Default)]
@@ -22,6 +22,8 @@ struct OfKind {
     /// By `namespace/name`, without the kind, which is the same for all. Boxed, because a hash table is often
     /// half empty.
     objects: HashMap<Box<str>, Box<Known>>,
+    /// Jobs that had finished before they were deleted.
+    finished: HashMap<Box<str>, (Uid, JobEnd)>,
 }
 
 #[derive(Clone)]
@@ -99,15 +101,19 @@ impl Index {
                 if kind.objects.get(path.as_str()).is_none_or(|known| known.seen.uid != uid) {
                     return Vec::new();
                 }
-                kind.objects.remove(path.as_str());
+                if let Some(known) = kind.objects.remove(path.as_str())
+                    && let Some(end) = known.seen.finished
+                {
+                    kind.finished.insert(path.into_boxed_str(), (uid, end));
+                }
                 vec![key]
             }
             Change::PrerequisiteChanged(..) => Vec::new(),
         }
     }
 
-    /// Returns whether a list shows an older version than the known one from before the list: then etcd was
-    /// restored to an earlier state, and the list is right.
+    /// Returns whether a running list shows an older version of an object than was known before the list
+    /// began. Then etcd was restored to an earlier state, and the list is right.
     fn went_back(&self, key: &Key, seen: &SeenObject) -> bool {
         let Some(kind) = self.kinds.get(&KindName::of(key)) else { return false };
         let known = kind.objects.get(path(key).as_str());
@@ -134,6 +140,9 @@ impl Index {
             let covered = part.namespace.is_none() || part.namespace.as_deref() == key.namespace.as_deref();
             let forget = covered && which(known);
             if forget {
+                if let Some(end) = known.seen.finished {
+                    kind.finished.insert(path.clone(), (known.seen.uid.clone(), end));
+                }
                 forgotten.push(key);
             }
             !forget
@@ -147,7 +156,8 @@ impl Index {
         kind.objects.insert(path(key).into_boxed_str(), known);
     }
 
-    /// Stores the object from a response to a write. The watch may report older versions afterwards.
+    /// Stores an object from a watch or from a response to a write; returns whether it changed. A version
+    /// that is older than the known one is ignored: a watch may report it after the response to a write.
     pub fn put(&mut self, key: &Key, seen: SeenObject) -> bool {
         let reported_at = self.clock;
         let kind = self.kinds.get_mut(&KindName::of(key));
@@ -215,6 +225,11 @@ impl Observed for Index {
         kind.parts.values().next().is_some_and(|part| part.of == kind.parts.len())
             && kind.parts.values().all(|part| part.complete)
     }
+
+    fn finished(&self, key: &Key) -> Option<(&Uid, JobEnd)> {
+        let (uid, end) = self.kinds.get(&KindName::of(key))?.finished.get(path(key).as_str())?;
+        Some((uid, *end))
+    }
 }
 
 #[cfg(test)]
@@ -242,6 +257,7 @@ mod tests {
                 .into(),
             later: None,
             writer: None,
+            finished: None,
         }
     }
 
@@ -257,6 +273,19 @@ mod tests {
         assert!(index.absorb(Change::Gone(key("a"), "one".into())).is_empty());
         assert_eq!(index.seen(&key("a")).unwrap().version, 9);
         assert_eq!(index.absorb(Change::Gone(key("a"), "two".into())), [key("a")]);
+    }
+
+    #[test]
+    fn a_job_that_finished_before_it_was_deleted_is_remembered() {
+        let job: Key = "batch/Job/shop/migrate".parse().unwrap();
+        let finished = |uid| SeenObject { finished: Some(JobEnd::Complete), deleting: true, ..seen(uid, 2) };
+        let mut index = Index::default();
+        index.put(&job, seen("one", 1));
+        index.absorb(Change::Gone(job.clone(), "one".into()));
+        assert_eq!(index.finished(&job), None);
+        index.put(&job, finished("two"));
+        index.absorb(Change::Gone(job.clone(), "two".into()));
+        assert_eq!(index.finished(&job), Some((&"two".into(), JobEnd::Complete)));
     }
 
     #[test]

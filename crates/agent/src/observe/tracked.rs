@@ -14,9 +14,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::digest::FieldsDigest;
-use crate::health::{Health, ObjectView, health, recheck_at};
+use crate::health::{Health, ObjectView, health, job_end, recheck_at};
 use crate::intern::Interner;
-use crate::model::{Fingerprint, SeenObject, Uid};
+use crate::model::{Fingerprint, SeenObject};
 use crate::ownership;
 use crate::resource::KindName;
 
@@ -53,7 +53,8 @@ pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
 #[derive(Debug)]
 pub enum Line {
     Present(Key, SeenObject),
-    Gone(Key, Uid),
+    /// The object as it was at last.
+    Gone(Key, SeenObject),
     /// A bookmark: the version to resume from.
     Bookmark {
         initial_end: bool,
@@ -74,7 +75,7 @@ pub fn read_line(line: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
         }
         "ERROR" => Line::Error { code: object.code, message: object.message },
         _ if object.is_nameless() => Line::Error { code: 0, message: "an object without name or uid".into() },
-        "DELETED" => Line::Gone(object.key(kind), object.metadata.uid.into()),
+        "DELETED" => Line::Gone(object.key(kind), object.reduce(kind, now)),
         _ => Line::Present(object.key(kind), object.reduce(kind, now)),
     };
     Ok((line, version))
@@ -187,6 +188,7 @@ impl Raw {
         };
         let later = recheck_at(&view, now).map(|at| Box::new((at, VERDICTS.intern(health(&view, at)))));
         let health = VERDICTS.intern(health(&view, now));
+        let finished = job_end(&view);
         let entries = metadata.managed_fields.unwrap_or_default();
         let ours = entries.iter().find(|entry| entry.is_ours());
         let fields =
@@ -207,6 +209,7 @@ impl Raw {
             health,
             later,
             writer: last_other_writer(&entries, ours),
+            finished,
         }
     }
 }

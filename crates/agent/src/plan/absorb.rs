@@ -52,8 +52,14 @@ pub fn absorb(
                 && what(&known) == what(&written)
                 && known.inventory.keys().eq(written.inventory.keys())
             {
+                let finished = written.inventory;
                 written.inventory = known.inventory;
+                for (key, entry) in &mut written.inventory {
+                    let same = finished.get(key).filter(|other| other.uid == entry.uid);
+                    entry.finished = entry.finished.or(same.and_then(|other| other.finished));
+                }
             }
+            progress.readiness.reported_at = Some(now);
             if written.applied == Some(written.sequence) && written.removal.is_none() {
                 // Only a delivery needs these. They are two more copies of every key.
                 progress.delivery.validated = HashSet::new();
@@ -139,6 +145,7 @@ pub fn absorb(
                 entry.uid = Some(seen.uid.clone());
                 entry.fields = seen.fields;
                 entry.digest = Some(desired.digest);
+                entry.finished = None;
                 entry.kind = desired.kind.clone();
             }
         }

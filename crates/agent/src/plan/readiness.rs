@@ -1,15 +1,18 @@
 //! F6: readiness is observed, not assumed. It is reported when it changes, with the nearest cause.
+//!
+//! Healthy means stable. A container that exits at once is ready for a moment, so a stack counts as healthy only after all
+//! its workloads have been ready for a while without interruption, and for longer after a crash.
 
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, ConditionStatus, ObjectNote, Transition};
 use brokkr_manifest::Key;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::report::{report, summary};
-use super::timing::{DEGRADED_AFTER, REPAIR_REPORTS, due};
+use super::timing::{DEGRADED_AFTER, REASON_REPORTS, REPAIR_REPORTS, SLOW_ROLLOUT, STABLE_AFTER_CRASH, due};
 use super::{contest, retry};
 use crate::health::HealthState;
-use crate::model::{Content, Record, SeenObject, Situation};
+use crate::model::{Content, JobEnd, Record, SeenObject, Situation};
 use crate::resource::object_ref;
 
 /// The unready object to name in a report.
@@ -18,68 +21,128 @@ pub(super) struct Worst {
     pub reason: Reason,
     pub message: Message,
     state: HealthState,
-    /// Its cause was looked up.
-    explained: bool,
+    explanation: Explanation,
 }
 
-/// Returns how many objects are ready, and the worst of the others.
+/// What is known about the cause.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Explanation {
+    /// The Pods were not read since the object became unready.
+    NotRead,
+    /// The Pods show no cause, or the object has none.
+    StatusOnly,
+    /// Found in the Pods.
+    Cause,
+}
+
+/// Returns how many objects are ready, and the worst of the others. If all are ready, but not for long enough, that is the
+/// worst.
 pub(super) fn of(situation: &Situation<'_>, content: &Content) -> (u32, Option<Worst>) {
     let (mut ready, mut worst): (u32, Option<Worst>) = (0, None);
     for key in content.objects.keys() {
-        match unready(situation, key) {
+        match unready(situation, content, key) {
             None => ready += 1,
             Some(found) => {
-                let rank = |worst: &Worst| (worst.explained, worst.state == HealthState::Failed);
+                let rank = |worst: &Worst| {
+                    (worst.explanation == Explanation::Cause, worst.state == HealthState::Failed)
+                };
                 if worst.as_ref().is_none_or(|worst| rank(worst) < rank(&found)) {
                     worst = Some(found);
                 }
             }
         }
     }
-    (ready, worst)
+    (ready, worst.or_else(|| unstable(situation, content)))
 }
 
-fn unready(situation: &Situation<'_>, key: &Key) -> Option<Worst> {
-    let worst = |reason: Reason, message: Message, state| Worst {
-        key: key.clone(),
-        reason,
-        message,
-        state,
-        explained: false,
+fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Worst> {
+    let worst = |reason: Reason, message: Message, state, explanation| {
+        Some(Worst { key: key.clone(), reason, message, state, explanation })
     };
+    let of_status = |reason, message, state| worst(reason, message, state, Explanation::StatusOnly);
     let refused =
         situation.progress.failures.objects.get(key).filter(|retry| retry::is_final(&retry.failure));
     if let Some(retry) = refused {
         let message = Reason::RepairFailed.message_with(&retry.failure.message);
-        return Some(worst(retry.failure.reason.clone(), message, HealthState::Failed));
+        return of_status(retry.failure.reason.clone(), message, HealthState::Failed);
     }
-    match situation.observed.seen(key) {
-        Some(seen) if seen.other_owner(situation.agent, situation.goal.target.stack_id, key).is_some() => {
+    match (situation.observed.seen(key), situation.finished(key)) {
+        (Some(seen), _)
+            if seen.other_owner(situation.agent, situation.goal.target.stack_id, key).is_some() =>
+        {
             let reason = Reason::OwnedByOther { owner: None };
-            Some(worst(reason.clone(), reason.message(), HealthState::Failed))
+            of_status(reason.clone(), reason.message(), HealthState::Failed)
         }
-        Some(seen) if seen.is_ready(situation.now) => None,
-        Some(seen) => Some(explained(situation, key, seen).unwrap_or_else(|| {
+        (Some(seen), _) if seen.is_ready(situation.now) => None,
+        (_, Some(JobEnd::Complete)) => None,
+        (None, Some(JobEnd::Failed)) => {
+            let message = Message::new("the job has failed, and was deleted since");
+            of_status(Reason::Failed, message, HealthState::Failed)
+        }
+        (None, None) => of_status(Reason::Missing, Reason::Missing.message(), HealthState::Unknown),
+        (Some(seen), _) => {
             let health = seen.health_at(situation.now);
-            worst(health.reason.clone(), health.message.clone(), health.state)
-        })),
-        None => Some(worst(Reason::Missing, Reason::Missing.message(), HealthState::Unknown)),
+            match cause(situation, key, seen) {
+                Some(Some((reason, message))) => {
+                    worst(reason, message, HealthState::Failed, Explanation::Cause)
+                }
+                read => {
+                    let has_pods = content.objects.get(key).is_some_and(|desired| desired.kind.has_pods());
+                    let explanation = if read.is_none() && has_pods {
+                        Explanation::NotRead
+                    } else {
+                        Explanation::StatusOnly
+                    };
+                    worst(health.reason.clone(), health.message.clone(), health.state, explanation)
+                }
+            }
+        }
     }
 }
 
-/// Returns the cause, if it was found since the object became unready.
-fn explained(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<Worst> {
-    let (asked, cause) = situation.progress.readiness.causes.get(key)?;
-    let cause = cause
-        .as_ref()
-        .filter(|_| situation.progress.readiness.unready_since.is_some_and(|since| *asked >= since))?;
-    Some(Worst {
-        key: key.clone(),
-        reason: cause.reason.clone(),
-        message: Message::new(format!("{} ({})", cause.message, seen.health_at(situation.now).message)),
-        state: HealthState::Failed,
-        explained: true,
-    })
+/// Returns the cause, if the Pods were read since the object became unready.
+fn cause(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<Option<(Reason, Message)>> {
+    let readiness = &situation.progress.readiness;
+    let (read, cause) = readiness.causes.get(key)?;
+    readiness.unready_since.filter(|since| read >= since)?;
+    let health = seen.health_at(situation.now);
+    Some(cause.as_ref().map(|cause| {
+        // A failed Job is not retried: that says more than how its last Pod ended.
+        let is_over = seen.finished == Some(JobEnd::Failed);
+        let reason = if is_over { &health.reason } else { &cause.reason };
+        (reason.clone(), Message::new(format!("{} ({})", cause.message, health.message)))
+    }))
+}
+
+/// Returns a workload that is ready, but not for long enough.
+fn unstable(situation: &Situation<'_>, content: &Content) -> Option<Worst> {
+    let workload = content.objects.values().find(|desired| desired.kind.keeps_pods_running())?;
+    let outcome = situation.record.and_then(|record| record.outcome.as_ref());
+    let is_known = outcome.is_some_and(|outcome| {
+        outcome.transition == Transition::Healthy && outcome.sequence == content.sequence
+    });
+    if is_known || due(stable_at(situation), situation.now) {
+        return None;
+    }
+    let seconds = u32::try_from(needed_stability(situation).as_secs()).unwrap_or(u32::MAX);
+    let reason = Reason::Stabilizing { seconds };
+    let message = reason.message();
+    let (state, explanation) = (HealthState::Progressing, Explanation::StatusOnly);
+    Some(Worst { key: workload.key.clone(), reason, message, state, explanation })
+}
+
+fn stable_at(situation: &Situation<'_>) -> Timestamp {
+    situation.progress.readiness.ready_since.unwrap_or(situation.now) + needed_stability(situation)
+}
+
+fn needed_stability(situation: &Situation<'_>) -> SignedDuration {
+    let outcome = situation.record.and_then(|record| record.outcome.as_ref());
+    let has_crashed = outcome.is_some_and(|outcome| outcome.reason.is_crash());
+    if has_crashed && !situation.stable_after.is_zero() {
+        situation.stable_after.max(STABLE_AFTER_CRASH)
+    } else {
+        situation.stable_after
+    }
 }
 
 pub(super) struct HealthReport {
@@ -94,13 +157,16 @@ pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record
     let mut next = Record { session: situation.session, ready, ..record.clone() };
     let graces =
         content.objects.keys().filter_map(|key| Some(situation.observed.seen(key)?.later.as_ref()?.0));
+    let is_stabilizing =
+        worst.as_ref().is_some_and(|worst| matches!(worst.reason, Reason::Stabilizing { .. }));
     let mut reported = HealthReport {
         step: None,
         wake_at: graces.filter(|at| !due(*at, situation.now)).min(),
-        unready: worst.is_some(),
+        unready: worst.is_some() && !is_stabilizing,
     };
     let last = record.outcome.as_ref().map(|outcome| &outcome.transition);
-    let mut changed = match worst {
+    let mut changed = note_finished_jobs(situation, content, &mut next);
+    changed |= match worst {
         None if last != Some(&Transition::Healthy) => {
             if next.hops.healthy.is_none() {
                 next.hops.healthy =
@@ -110,11 +176,38 @@ pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record
             true
         }
         None => record.ready != ready,
-        Some(worst) => report_unready(situation, record, &mut next, &worst, &mut reported.wake_at),
+        Some(_) if is_stabilizing => {
+            reported.wake_no_later_than(stable_at(situation));
+            record.ready != ready
+        }
+        Some(worst) => report_unready(situation, record, &mut next, &worst, &mut reported),
     };
     changed |= report_repairs(situation, record, &mut next, &mut reported.wake_at);
     reported.step = changed.then_some(next);
     reported
+}
+
+impl HealthReport {
+    fn wake_no_later_than(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |wake_at| wake_at.min(at)));
+    }
+}
+
+/// Records which Jobs have finished, because they may be deleted at any time. Returns whether there is a new one.
+fn note_finished_jobs(situation: &Situation<'_>, content: &Content, next: &mut Record) -> bool {
+    let mut is_new = false;
+    for key in content.objects.keys() {
+        let seen = situation.observed.seen(key);
+        let Some(entry) = next.inventory.get_mut(key).filter(|entry| entry.finished.is_none()) else {
+            continue;
+        };
+        let live = seen.filter(|seen| entry.uid.as_ref() == Some(&seen.uid)).and_then(|seen| seen.finished);
+        if let Some(end) = live.or_else(|| situation.finished(key)) {
+            entry.finished = Some(end);
+            is_new = true;
+        }
+    }
+    is_new
 }
 
 fn report_unready(
@@ -122,31 +215,51 @@ fn report_unready(
     record: &Record,
     next: &mut Record,
     worst: &Worst,
-    wake_at: &mut Option<Timestamp>,
+    reported: &mut HealthReport,
 ) -> bool {
     let last = record.outcome.as_ref();
     let since = situation.progress.readiness.unready_since.unwrap_or(situation.now);
     let just_applied = last.is_some_and(|last| last.transition == Transition::Applied);
-    if just_applied && worst.state != HealthState::Failed {
+    let is_rolling_out = just_applied && worst.state != HealthState::Failed;
+    let (transition, patience) = if is_rolling_out {
+        (Transition::Applied, SLOW_ROLLOUT)
+    } else {
+        (Transition::Degraded, DEGRADED_AFTER)
+    };
+    if is_known(record, &transition, worst) {
         return false;
     }
-    if !due(since + DEGRADED_AFTER, situation.now) {
+    let mut report_at = since + patience;
+    if last.is_some_and(|last| last.transition == transition)
+        && let Some(reported_at) = situation.progress.readiness.reported_at
+    {
+        report_at = report_at.max(reported_at + REASON_REPORTS);
+    }
+    if !due(report_at, situation.now) {
         // Not reported yet: it may be a repair that is under way.
         next.ready = record.ready;
-        *wake_at = Some(wake_at.map_or(since + DEGRADED_AFTER, |at| at.min(since + DEGRADED_AFTER)));
-        return false;
-    }
-    let known = last.is_some_and(|last| {
-        last.transition == Transition::Degraded && (!worst.explained || last.reason == worst.reason)
-    });
-    if known {
+        reported.wake_no_later_than(report_at);
         return false;
     }
     let (reason, message) = (worst.reason.clone(), worst.message.clone());
     let notes = vec![ObjectNote { object: object_ref(&worst.key), reason, message }];
     let message = summary(&notes);
-    report(situation, next, Transition::Degraded, &worst.reason, &message, notes);
+    report(situation, next, transition, &worst.reason, &message, notes);
     true
+}
+
+/// Returns whether the last report already says this.
+fn is_known(record: &Record, transition: &Transition, worst: &Worst) -> bool {
+    let Some(last) = record.outcome.as_ref().filter(|last| last.transition == *transition) else {
+        return false;
+    };
+    if *transition == Transition::Applied {
+        // Not in the outcome, but in the condition: the delivery itself has succeeded.
+        let ready = record.conditions.iter().find(|condition| condition.kind == ConditionKind::Ready);
+        return ready.is_some_and(|ready| ready.reason.is_same_problem(&worst.reason));
+    }
+    // What the Pods showed is more specific than what the status says.
+    worst.explanation == Explanation::NotRead || last.reason.is_same_problem(&worst.reason)
 }
 
 /// Repairs are reported together; a contest is reported when it begins and when it ends.

@@ -58,6 +58,7 @@ pub(super) fn intention<'a>(
             uid: None,
             digest: None,
             fields: None,
+            finished: None,
         });
         entry.kind = desired.kind.clone();
         // Another object than the applied one: only its uid is known.
@@ -69,8 +70,7 @@ pub(super) fn intention<'a>(
                 entry.origin = inherited.unwrap_or(Origin::Adopted);
             }
             entry.uid = Some(seen.uid.clone());
-            entry.digest = None;
-            entry.fields = None;
+            (entry.digest, entry.fields, entry.finished) = (None, None, None);
         }
     }
     record

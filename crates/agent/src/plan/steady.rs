@@ -1,6 +1,7 @@
 //! The steady state: without changes, no requests are made. Changes by others are reverted at once, and the
 //! health of the stack is reported when it changes.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use brokkr_api::reason::Reason;
@@ -13,11 +14,14 @@ use super::{dispose, prune, readiness, record};
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
 use crate::ownership::Stamp;
 
-/// How long a workload may be unready before its Pods are read, and when they are read again.
-const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(15);
+/// How long a workload may be unready before its Pods are read.
+const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 /// The maximum number of workloads of a stack that are diagnosed.
 const DIAGNOSED: usize = 3;
-const DIAGNOSED_AGAIN: SignedDuration = SignedDuration::from_secs(300);
+/// How often the Pods of an unready workload are read again: soon at first, because the cause may change, then more and more
+/// rarely.
+const DIAGNOSED_AGAIN: RangeInclusive<SignedDuration> =
+    SignedDuration::from_secs(10)..=SignedDuration::from_secs(60);
 /// The number of objects that a sweep checks at the same time; low, so that it does not slow down other
 /// requests.
 const SWEPT_AT_ONCE: usize = 8;
@@ -66,7 +70,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
         if health.unready && plan.steps.is_empty() {
             plan.steps.extend(unexplained(situation, content));
             let since = situation.progress.readiness.unready_since.unwrap_or(situation.now);
-            let next = [since + DIAGNOSED_AFTER, situation.now + DIAGNOSED_AGAIN]
+            let next = [since + DIAGNOSED_AFTER, situation.now + diagnosed_again(since, situation.now)]
                 .into_iter()
                 .find(|at| !due(*at, situation.now));
             plan = plan.wake(next);
@@ -129,6 +133,10 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     if situation.busy.contains(key) || !situation.observed.synced(&entry.kind.name()) {
         return (None, None);
     }
+    // B8: a finished Job that is gone is not missing.
+    if situation.finished(key).is_some() {
+        return (None, None);
+    }
     let newest = content.sequence == situation.goal.target.sequence_id;
     let failures =
         if newest { &situation.progress.failures.objects } else { &situation.progress.failures.put_back };
@@ -184,6 +192,11 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     }
 }
 
+/// Returns the interval between two looks at the Pods of a workload that has been unready since then.
+fn diagnosed_again(since: Timestamp, now: Timestamp) -> SignedDuration {
+    (now.duration_since(since) / 10).clamp(*DIAGNOSED_AGAIN.start(), *DIAGNOSED_AGAIN.end())
+}
+
 /// Returns a step that diagnoses the first workload that has been unready for too long.
 fn unexplained(situation: &Situation<'_>, content: &Content) -> Option<Step> {
     let since = situation
@@ -191,13 +204,14 @@ fn unexplained(situation: &Situation<'_>, content: &Content) -> Option<Step> {
         .readiness
         .unready_since
         .filter(|since| due(*since + DIAGNOSED_AFTER, situation.now))?;
+    let again = diagnosed_again(since, situation.now);
     // The cause is usually the same for all workloads, so not every workload of a large stack is diagnosed.
     let asked = situation
         .progress
         .readiness
         .causes
         .values()
-        .filter(|(at, _)| *at >= since && !due(*at + DIAGNOSED_AGAIN, situation.now));
+        .filter(|(at, _)| *at >= since && !due(*at + again, situation.now));
     if asked.count() >= DIAGNOSED {
         return None;
     }
@@ -212,7 +226,7 @@ fn unexplained(situation: &Situation<'_>, content: &Content) -> Option<Step> {
                 .readiness
                 .causes
                 .get(&desired.key)
-                .is_none_or(|(asked, _)| *asked < since || due(*asked + DIAGNOSED_AGAIN, situation.now))
+                .is_none_or(|(asked, _)| *asked < since || due(*asked + again, situation.now))
     };
     let desired = content.objects.values().find(unready)?;
     Some(Step::Diagnose { desired: desired.clone() })

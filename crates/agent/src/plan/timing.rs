@@ -33,6 +33,13 @@ pub const REPAIR_REPORTS: SignedDuration = SignedDuration::from_secs(30);
 /// How long a healthy stack may be unready before it counts as degraded.
 pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
+/// How long a delivery may be under way before a report says what it waits for.
+pub const SLOW_ROLLOUT: SignedDuration = SignedDuration::from_secs(8);
+/// A changed reason of the same state is reported at most this often.
+pub const REASON_REPORTS: SignedDuration = SignedDuration::from_secs(10);
+/// After a crash, workloads must be ready for this long before the stack counts as healthy again.
+pub const STABLE_AFTER_CRASH: SignedDuration = SignedDuration::from_secs(120);
+
 /// D2: returns the delay after failed attempts: 1 s first, doubled, 60 s at most; a longer Retry-After counts.
 #[must_use]
 pub fn backoff(attempts: u32, retry_after: Option<Duration>) -> SignedDuration {

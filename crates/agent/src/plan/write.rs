@@ -62,8 +62,14 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
 }
 
 fn is_open(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
-    !situation.progress.delivery.written.contains(&desired.key)
+    !is_done(situation, desired)
+        && !situation.progress.delivery.written.contains(&desired.key)
         && !has_failed_for_good(situation, &desired.key)
+}
+
+/// A8: equal content does not run a finished Job again that is gone since.
+fn is_done(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
+    !is_changed(situation, desired) && situation.finished(&desired.key).is_some()
 }
 
 /// Applies objects that are not written yet. Objects that are being deleted are waited for.

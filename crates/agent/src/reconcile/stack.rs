@@ -7,7 +7,7 @@ use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::counts::StackPhase;
 use crate::model::progress::Repairs;
@@ -28,6 +28,8 @@ pub struct AgentContext {
     pub session: i64,
     /// Whether the broker knows that the stack in question is held.
     pub held: bool,
+    /// How long workloads must be ready before a stack counts as healthy.
+    pub stable_after: SignedDuration,
 }
 
 /// The context of a plan: the agent, the observed objects and the other stacks.
@@ -330,6 +332,7 @@ impl StackState {
             observed: around.index,
             other_stacks: around.other_stacks,
             busy: &self.busy,
+            stable_after: around.context.stable_after,
             now,
         };
         let mut next = if under_way {
@@ -365,10 +368,15 @@ impl StackState {
         if plan.steps.is_empty() && plan.waiting_for.is_some() {
             self.progress.waiting_since.get_or_insert(now);
         }
+        let readiness = &mut self.progress.readiness;
         if plan.unready {
-            self.progress.readiness.unready_since.get_or_insert(now);
+            readiness.unready_since.get_or_insert(now);
+            readiness.ready_since = None;
         } else if plan.steps.is_empty() && self.in_flight == 0 {
-            self.progress.readiness.unready_since = None;
+            readiness.unready_since = None;
+            if plan.stage == Stage::Steady {
+                readiness.ready_since.get_or_insert(now);
+            }
         }
         self.blocked_on.clone_from(&plan.blocked_on);
         // A retried request still waits for its prerequisite.

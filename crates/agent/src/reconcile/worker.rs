@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::reason::Reason;
+use jiff::SignedDuration;
 
 use crate::broker_link::content::{self, ContentSource};
 use crate::broker_link::holds::HeldStacks;
@@ -25,6 +26,7 @@ pub struct Worker {
     pub rights: Rights,
     pub content: ContentSource,
     pub holds: HeldStacks,
+    pub stable_after: SignedDuration,
 }
 
 impl Worker {

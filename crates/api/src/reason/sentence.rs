@@ -77,6 +77,9 @@ impl Reason {
             Self::HandOver { stack } => format!("waiting for stack {stack} to take it over"),
             Self::Left(because) => left(because),
             Self::CannotWatch { kind } => format!("cannot watch {kind}"),
+            Self::Stabilizing { seconds } => {
+                format!("ready, but not yet for {seconds} s without interruption")
+            }
             plain => plain.fixed().to_owned(),
         }
     }
