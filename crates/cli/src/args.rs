@@ -30,7 +30,7 @@ pub use agent::{
 };
 pub use audit::{AuditCommand, AuditList};
 pub use context::{Complete, Completion, ContextCommand, Login, Man, Shell, Version};
-pub use deliver::{Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions};
+pub use deliver::{Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions, WaitTerms};
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};

@@ -3,8 +3,10 @@
 //! A wait is for one sequence id. Reports about an earlier version do not count, nor does a replica that does not know the
 //! submission yet.
 
-use brokkr_api::SequenceId;
+use std::collections::BTreeSet;
+
 use brokkr_api::status::{StackStatus, State};
+use brokkr_api::{AgentId, SequenceId};
 
 /// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +29,26 @@ pub enum AgentOutcome {
     NotTargeted,
 }
 
+/// When a wait ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The percentage of the targeted agents that have to reach the goal.
+    pub min_healthy: u8,
+    /// Whether the first failed agent ends the wait.
+    pub fail_fast: bool,
+}
+
+impl Terms {
+    /// Returns how many of these agents have to reach the goal.
+    fn needed(self, targeted: usize) -> usize {
+        (targeted * usize::from(self.min_healthy)).div_ceil(100)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Reached,
-    /// No agent is pending, and some failed.
+    /// Too many agents failed, and no agent is pending; or one failed, if that is enough.
     Failed,
     /// A newer version replaced it before it was on every agent.
     Replaced(SequenceId),
@@ -48,20 +66,39 @@ impl Goal {
         }
     }
 
-    pub fn verdict(self, rows: &[StackStatus]) -> Verdict {
-        let outcomes: Vec<AgentOutcome> = rows.iter().map(|row| self.outcome(row)).collect();
-        let targeted = outcomes.iter().filter(|outcome| **outcome != AgentOutcome::NotTargeted).count();
-        let has = |outcome: AgentOutcome| outcomes.contains(&outcome);
+    /// Decides whether the wait ends. `stuck` are agents on which nothing will change by itself: they count as failed.
+    pub fn verdict(self, rows: &[StackStatus], terms: Terms, stuck: &BTreeSet<AgentId>) -> Verdict {
+        let outcome = |row: &StackStatus| match self.outcome(row) {
+            AgentOutcome::Waiting if stuck.contains(&row.agent_id) => AgentOutcome::Failed,
+            outcome => outcome,
+        };
+        let outcomes: Vec<AgentOutcome> = rows.iter().map(outcome).collect();
+        let count = |wanted: AgentOutcome| outcomes.iter().filter(|outcome| **outcome == wanted).count();
+        let targeted = outcomes.len() - count(AgentOutcome::NotTargeted);
         // Without targeted agents a removal is complete, but a delivery has not started.
-        let is_empty_delivery = targeted == 0 && !matches!(self, Self::Removed(_));
+        if targeted == 0 && !matches!(self, Self::Removed(_)) {
+            return Verdict::Waiting;
+        }
         if let Some(newer) = self.replaced_by(rows, &outcomes) {
             return Verdict::Replaced(newer);
         }
-        match (has(AgentOutcome::Waiting) || is_empty_delivery, has(AgentOutcome::Failed)) {
-            (true, _) => Verdict::Waiting,
-            (false, true) => Verdict::Failed,
-            (false, false) => Verdict::Reached,
+        let failed = count(AgentOutcome::Failed);
+        if count(AgentOutcome::Reached) >= terms.needed(targeted) {
+            Verdict::Reached
+        } else if count(AgentOutcome::Waiting) > 0 && !(terms.fail_fast && failed > 0) {
+            Verdict::Waiting
+        } else {
+            Verdict::Failed
         }
+    }
+
+    /// Returns whether Pods of this version cannot run on this agent until somebody changes something.
+    pub fn is_stuck(self, row: &StackStatus) -> bool {
+        let Self::Delivered(sequence) = self else { return false };
+        // A Job may succeed when it is retried.
+        let is_job = row.objects.first().is_some_and(|note| note.object.kind == "Job");
+        let is_about_it = row.state == State::Degraded && row.sequence_id >= Some(sequence);
+        is_about_it && !is_job && row.reason.needs_a_change()
     }
 
     fn replaced_by(self, rows: &[StackStatus], outcomes: &[AgentOutcome]) -> Option<SequenceId> {
@@ -97,55 +134,100 @@ fn removed(marker: SequenceId, row: &StackStatus) -> AgentOutcome {
 
 #[cfg(test)]
 mod tests {
+    use brokkr_api::reason::Reason;
+
     use super::*;
     use crate::view::samples::row;
 
     const GOAL: Goal = Goal::Delivered(SequenceId(42));
+    const EVERY_AGENT: Terms = Terms { min_healthy: 100, fail_fast: false };
+
+    impl Goal {
+        fn of_all(self, rows: &[StackStatus]) -> Verdict {
+            self.verdict(rows, EVERY_AGENT, &BTreeSet::new())
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_agents_is_enough_if_that_is_requested() {
+        let most = Terms { min_healthy: 60, fail_fast: false };
+        let (good, bad, slow) = (
+            row("a", 42, 42, State::Healthy),
+            row("b", 42, 42, State::Failed),
+            row("c", 42, 41, State::Pending),
+        );
+        let verdict = |rows: &[&StackStatus], terms| {
+            let rows: Vec<StackStatus> = rows.iter().map(|row| (*row).clone()).collect();
+            GOAL.verdict(&rows, terms, &BTreeSet::new())
+        };
+        // 60 % of three agents are two.
+        assert_eq!(verdict(&[&good, &bad, &slow], most), Verdict::Waiting);
+        assert_eq!(verdict(&[&good, &good, &slow], most), Verdict::Reached);
+        assert_eq!(verdict(&[&good, &bad, &bad], most), Verdict::Failed);
+        assert_eq!(verdict(&[&good, &good, &bad], most), Verdict::Reached);
+        let fast = Terms { min_healthy: 100, fail_fast: true };
+        assert_eq!(verdict(&[&good, &bad, &slow], fast), Verdict::Failed);
+    }
+
+    #[test]
+    fn an_agent_on_which_nothing_will_change_by_itself_has_failed() {
+        let mut crashing = row("a", 42, 42, State::Degraded);
+        assert!(!GOAL.is_stuck(&crashing));
+        crashing.reason = Reason::CrashLoopBackOff;
+        assert!(GOAL.is_stuck(&crashing));
+        assert!(
+            !Goal::Delivered(SequenceId(43)).is_stuck(&crashing),
+            "the report is about an earlier version"
+        );
+        assert_eq!(GOAL.of_all(std::slice::from_ref(&crashing)), Verdict::Waiting);
+        let stuck = BTreeSet::from([crashing.agent_id]);
+        assert_eq!(GOAL.verdict(&[crashing], EVERY_AGENT, &stuck), Verdict::Failed);
+    }
 
     #[test]
     fn health_of_an_earlier_version_says_nothing() {
-        assert_eq!(GOAL.verdict(&[row("a", 42, 41, State::Pending)]), Verdict::Waiting);
+        assert_eq!(GOAL.of_all(&[row("a", 42, 41, State::Pending)]), Verdict::Waiting);
         // A replica that does not know 42 yet still reports 41 as healthy.
-        assert_eq!(GOAL.verdict(&[row("a", 41, 41, State::Healthy)]), Verdict::Waiting);
-        assert_eq!(GOAL.verdict(&[row("a", 41, 41, State::Failed)]), Verdict::Waiting);
-        assert_eq!(GOAL.verdict(&[row("a", 42, 42, State::Healthy)]), Verdict::Reached);
+        assert_eq!(GOAL.of_all(&[row("a", 41, 41, State::Healthy)]), Verdict::Waiting);
+        assert_eq!(GOAL.of_all(&[row("a", 41, 41, State::Failed)]), Verdict::Waiting);
+        assert_eq!(GOAL.of_all(&[row("a", 42, 42, State::Healthy)]), Verdict::Reached);
     }
 
     #[test]
     fn every_agent_counts_and_no_agents_is_not_success() {
-        assert_eq!(GOAL.verdict(&[]), Verdict::Waiting);
+        assert_eq!(GOAL.of_all(&[]), Verdict::Waiting);
         let (good, slow) = (row("a", 42, 42, State::Healthy), row("b", 42, 42, State::Applied));
-        assert_eq!(GOAL.verdict(&[good.clone(), slow.clone()]), Verdict::Waiting);
+        assert_eq!(GOAL.of_all(&[good.clone(), slow.clone()]), Verdict::Waiting);
         let bad = row("c", 42, 42, State::Failed);
-        assert_eq!(GOAL.verdict(&[good.clone(), bad.clone(), slow]), Verdict::Waiting, "b may still arrive");
-        assert_eq!(GOAL.verdict(&[good.clone(), bad]), Verdict::Failed);
-        assert_eq!(GOAL.verdict(&[good, row("d", 42, 41, State::Removing)]), Verdict::Reached);
+        assert_eq!(GOAL.of_all(&[good.clone(), bad.clone(), slow]), Verdict::Waiting, "b may still arrive");
+        assert_eq!(GOAL.of_all(&[good.clone(), bad]), Verdict::Failed);
+        assert_eq!(GOAL.of_all(&[good, row("d", 42, 41, State::Removing)]), Verdict::Reached);
     }
 
     #[test]
     fn a_newer_version_is_reported_unless_it_has_arrived_everywhere() {
-        assert_eq!(GOAL.verdict(&[row("a", 43, 42, State::Pending)]), Verdict::Replaced(SequenceId(43)));
-        assert_eq!(GOAL.verdict(&[row("a", 43, 43, State::Healthy)]), Verdict::Reached);
+        assert_eq!(GOAL.of_all(&[row("a", 43, 42, State::Pending)]), Verdict::Replaced(SequenceId(43)));
+        assert_eq!(GOAL.of_all(&[row("a", 43, 43, State::Healthy)]), Verdict::Reached);
     }
 
     #[test]
     fn applied_is_enough_if_that_is_the_goal() {
         let applied = row("a", 42, 42, State::Applied);
-        assert_eq!(GOAL.verdict(std::slice::from_ref(&applied)), Verdict::Waiting);
+        assert_eq!(GOAL.of_all(std::slice::from_ref(&applied)), Verdict::Waiting);
         let goal = Goal::Applied(SequenceId(42));
-        assert_eq!(goal.verdict(&[applied]), Verdict::Reached);
-        assert_eq!(goal.verdict(&[row("a", 42, 41, State::Pending)]), Verdict::Waiting);
-        assert_eq!(goal.verdict(&[]), Verdict::Waiting);
+        assert_eq!(goal.of_all(&[applied]), Verdict::Reached);
+        assert_eq!(goal.of_all(&[row("a", 42, 41, State::Pending)]), Verdict::Waiting);
+        assert_eq!(goal.of_all(&[]), Verdict::Waiting);
     }
 
     #[test]
     fn a_removal_is_reached_only_when_every_agent_has_seen_it_gone() {
         let goal = Goal::Removed(SequenceId(50));
-        assert_eq!(goal.verdict(&[row("a", 42, 42, State::Healthy)]), Verdict::Waiting);
-        assert_eq!(goal.verdict(&[row("a", 50, 50, State::Blocked)]), Verdict::Waiting);
+        assert_eq!(goal.of_all(&[row("a", 42, 42, State::Healthy)]), Verdict::Waiting);
+        assert_eq!(goal.of_all(&[row("a", 50, 50, State::Blocked)]), Verdict::Waiting);
         let gone = row("a", 50, 50, State::Removed);
-        assert_eq!(goal.verdict(&[gone.clone(), row("b", 50, 42, State::Removing)]), Verdict::Waiting);
-        assert_eq!(goal.verdict(&[gone]), Verdict::Reached);
-        assert_eq!(goal.verdict(&[]), Verdict::Reached);
+        assert_eq!(goal.of_all(&[gone.clone(), row("b", 50, 42, State::Removing)]), Verdict::Waiting);
+        assert_eq!(goal.of_all(&[gone]), Verdict::Reached);
+        assert_eq!(goal.of_all(&[]), Verdict::Reached);
     }
 }

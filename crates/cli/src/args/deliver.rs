@@ -107,6 +107,34 @@ pub struct WaitOptions {
     /// Stop waiting after this time
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
     pub timeout: Duration,
+    #[command(flatten)]
+    pub terms: WaitTerms,
+}
+
+/// Options that decide when a wait ends
+#[derive(Clone, Debug, clap::Args)]
+pub struct WaitTerms {
+    /// Succeed once this percentage of the targeted agents is healthy
+    #[arg(long, value_name = "PERCENT", default_value = "100%", value_parser = percentage)]
+    pub min_healthy: u8,
+    /// Do not wait for agents that are silent
+    #[arg(long)]
+    pub ignore_silent: bool,
+    /// Stop waiting as soon as one agent has failed
+    #[arg(long)]
+    pub fail_fast: bool,
+}
+
+impl WaitTerms {
+    /// Waits for every agent, as a deletion does.
+    pub fn every_agent() -> Self {
+        Self { min_healthy: 100, ignore_silent: false, fail_fast: false }
+    }
+}
+
+fn percentage(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    number.filter(|number| (1..=100).contains(number)).ok_or_else(|| "must be from 1% to 100%".to_owned())
 }
 
 /// Compare two versions of a stack, or its newest version with local manifests
@@ -178,6 +206,8 @@ pub struct Wait {
     /// Stop waiting after this time
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration)]
     pub timeout: Duration,
+    #[command(flatten)]
+    pub terms: WaitTerms,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,7 +8,7 @@ use brokkr_api::status::{StackStatus, State};
 use brokkr_client::Client;
 use serde::Serialize;
 
-use crate::args::DeleteStack;
+use crate::args::{DeleteStack, WaitTerms};
 use crate::commands::confirm::confirm;
 use crate::commands::status::reasons;
 use crate::commands::wait::{Ending, Waited, wait};
@@ -57,7 +57,8 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     }
     let goal = Goal::Removed(marker.sequence_id);
     let title = format!("waiting until {} is gone", stack.name);
-    let waited = wait(client, stack.id, goal, &title, args.timeout, printer).await?;
+    let waited =
+        wait(client, stack.id, goal, &title, args.timeout, &WaitTerms::every_agent(), printer).await?;
     document(&marker, Some(&waited.rows), printer)?;
     judge(&stack, goal, waited, args.timeout, client, printer).await
 }

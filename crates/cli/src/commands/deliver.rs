@@ -47,8 +47,16 @@ impl Delivery<'_> {
         let started = Instant::now();
         let goal = Goal::Delivered(self.object.sequence_id);
         let title = format!("waiting for {} of {}", self.object.sequence_id, self.stack);
-        let waited =
-            wait(self.client, self.object.stack_id, goal, &title, waiting.timeout, self.printer).await?;
+        let waited = wait(
+            self.client,
+            self.object.stack_id,
+            goal,
+            &title,
+            waiting.timeout,
+            &waiting.terms,
+            self.printer,
+        )
+        .await?;
         self.document(Some(&waited.rows))?;
         let outcome = judge(self.stack, goal, waited, waiting, started, self.client, self.printer).await;
         self.printer.summary(&view::job::summary(text, outcome.as_ref().err()));
@@ -92,7 +100,8 @@ pub async fn judge(
             .next(format!("brokkr stack history {stack}")));
         }
         Ending::Settled(_) => {
-            Failure::new(Exit::Failed, format!("{sequence} failed on {}", failed(goal, &waited.rows)))
+            let failed = failed(goal, &waited);
+            Failure::new(Exit::Failed, format!("{sequence} failed on {failed}"))
         }
         Ending::TimedOut => timed_out(stack, goal, &waited.rows, waiting),
     };
@@ -109,10 +118,11 @@ fn goal_state(goal: Goal) -> &'static str {
     }
 }
 
-fn failed(goal: Goal, rows: &[StackStatus]) -> String {
+fn failed(goal: Goal, waited: &Waited) -> String {
+    let rows = &waited.rows;
     let failed: Vec<&str> = rows
         .iter()
-        .filter(|row| goal.outcome(row) == AgentOutcome::Failed)
+        .filter(|row| goal.outcome(row) == AgentOutcome::Failed || waited.stuck.contains(&row.agent_id))
         .map(|row| row.agent_name.as_str())
         .collect();
     let targeted = rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted).count();

@@ -1,17 +1,19 @@
 //! `brokkr wait`, and waiting in other commands, with progress on stderr.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use brokkr_api::StackId;
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::StackStatus;
-use brokkr_client::Client;
+use brokkr_api::why::Presence;
+use brokkr_api::{AgentId, StackId};
+use brokkr_client::{AgentQuery, Client};
 use tokio::time::Instant;
 
-use crate::args::{Wait, WaitGoal, WaitOptions};
+use crate::args::{Wait, WaitGoal, WaitOptions, WaitTerms};
 use crate::commands::stack::nothing_submitted;
 use crate::commands::{delete, deliver};
-use crate::delivery::{Goal, Verdict};
+use crate::delivery::{AgentOutcome, Goal, Terms, Verdict};
 use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::{Live, Printer};
 use crate::view::progress::{Changes, summary};
@@ -21,6 +23,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(400);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Without a terminal, the summary is printed as a line, at most this often.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
+/// How long Pods may be unable to run, such as in a crash loop, before the wait counts that as a failure.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
     let name = &args.stack;
@@ -32,14 +36,14 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
     let goal = goal(&args, &stack)?;
     let started = std::time::Instant::now();
     let title = format!("waiting for {name}");
-    let waited = wait(client, stack.id, goal, &title, args.timeout, printer).await?;
+    let waited = wait(client, stack.id, goal, &title, args.timeout, &args.terms, printer).await?;
     if !printer.is_for_people() {
         printer.show(&whole(waited.rows.clone()))?;
     }
     match goal {
         Goal::Removed(_) => delete::judge(&stack, goal, waited, args.timeout, client, printer).await,
         goal => {
-            let waiting = WaitOptions { wait: true, timeout: args.timeout };
+            let waiting = WaitOptions { wait: true, timeout: args.timeout, terms: args.terms };
             deliver::judge(name, goal, waited, &waiting, started, client, printer).await
         }
     }
@@ -75,6 +79,8 @@ fn goal(args: &Wait, stack: &Stack) -> Result<Goal> {
 pub struct Waited {
     pub ending: Ending,
     pub rows: Vec<StackStatus>,
+    /// The agents on which nothing will change by itself.
+    pub stuck: BTreeSet<AgentId>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -91,33 +97,85 @@ pub async fn wait(
     goal: Goal,
     title: &str,
     timeout: Duration,
+    terms: &WaitTerms,
     printer: Printer,
 ) -> Result<Waited> {
     let deadline = Instant::now() + timeout;
     let live = printer.live(title);
     let mut progress = ProgressLines::new(&live, goal);
     let mut rows = Vec::new();
+    let mut stuck_agents = StuckAgents::default();
+    let mut silent_agents = SilentAgents { is_ignored: terms.ignore_silent, ..SilentAgents::default() };
+    let verdict_terms = Terms { min_healthy: terms.min_healthy, fail_fast: terms.fail_fast };
     loop {
         let requested_at = Instant::now();
         // --timeout applies even if a request takes longer.
         match tokio::time::timeout_at(deadline, client.stack_status_all(&stack.to_string())).await {
-            Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows }),
+            Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows, stuck: BTreeSet::new() }),
             Ok(Ok(read)) => rows = read,
             Ok(Err(error)) if error.is_transient() => live.line(&format!("  {error}; still waiting")),
             Ok(Err(error)) => return Err(Failure::of_client("read the status while waiting", error)),
         }
+        silent_agents.remove_from(&mut rows, goal, client).await?;
         progress.update(&rows);
-        match goal.verdict(&rows) {
+        let stuck = stuck_agents.update(goal, &rows);
+        match goal.verdict(&rows, verdict_terms, &stuck) {
             Verdict::Waiting => {}
-            verdict => return Ok(Waited { ending: Ending::Settled(verdict), rows }),
+            verdict => return Ok(Waited { ending: Ending::Settled(verdict), rows, stuck }),
         }
         // A status that takes long to read is read less often.
         let pause = (requested_at.elapsed() * 4).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         if Instant::now() + pause >= deadline {
             tokio::time::sleep_until(deadline).await;
-            return Ok(Waited { ending: Ending::TimedOut, rows });
+            return Ok(Waited { ending: Ending::TimedOut, rows, stuck });
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Agents with Pods that cannot run, and since when this wait has seen that.
+#[derive(Default)]
+struct StuckAgents {
+    since: BTreeMap<AgentId, Instant>,
+}
+
+impl StuckAgents {
+    /// Returns the agents that have been stuck for long enough to count as failed.
+    fn update(&mut self, goal: Goal, rows: &[StackStatus]) -> BTreeSet<AgentId> {
+        let now = Instant::now();
+        let stuck: BTreeSet<AgentId> =
+            rows.iter().filter(|row| goal.is_stuck(row)).map(|row| row.agent_id).collect();
+        self.since.retain(|agent, _| stuck.contains(agent));
+        for agent in stuck {
+            self.since.entry(agent).or_insert(now);
+        }
+        let failed = self.since.iter().filter(|(_, since)| now.duration_since(**since) >= STUCK_AFTER);
+        failed.map(|(agent, _)| *agent).collect()
+    }
+}
+
+/// The agents that have missed so many polls that they are not waited for.
+#[derive(Default)]
+struct SilentAgents {
+    is_ignored: bool,
+    agents: BTreeSet<AgentId>,
+    read_at: Option<Instant>,
+}
+
+impl SilentAgents {
+    /// Removes the rows of silent agents that have not reached the goal.
+    async fn remove_from(&mut self, rows: &mut Vec<StackStatus>, goal: Goal, client: &Client) -> Result {
+        if !self.is_ignored {
+            return Ok(());
+        }
+        if self.read_at.is_none_or(|read_at| read_at.elapsed() >= SUMMARY_EVERY) {
+            let query = AgentQuery { presence: Some(Presence::Silent), ..AgentQuery::default() };
+            let silent = client.agents_where(&query, usize::MAX).await.while_trying("list silent agents")?;
+            self.agents = silent.items.iter().map(|agent| agent.id).collect();
+            self.read_at = Some(Instant::now());
+        }
+        rows.retain(|row| goal.outcome(row) == AgentOutcome::Reached || !self.agents.contains(&row.agent_id));
+        Ok(())
     }
 }
 
