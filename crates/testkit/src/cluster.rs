@@ -55,6 +55,8 @@ pub struct Facts {
     pub audit_log: PathBuf,
     /// Whether the cluster runs pods.
     pub workloads: bool,
+    /// Whether its pods really run.
+    pub real_nodes: bool,
 }
 
 /// A cluster for tests: a private one, or the one of the whole run.
@@ -72,6 +74,11 @@ impl Cluster {
     /// Returns the cluster, with workloads, that all tests of this run share.
     pub async fn shared() -> Result<Arc<Self>> {
         shared::cluster().await
+    }
+
+    /// The cluster with real nodes that the tests of this run share. It needs root: see [`crate::nodes::skipped`].
+    pub async fn shared_real() -> Result<Arc<Self>> {
+        shared::real_cluster().await
     }
 
     /// Starts a private cluster where nothing runs: no controllers, so no garbage collection, no namespace
@@ -117,7 +124,7 @@ impl Cluster {
             RealNodes::start(&engines, &cluster.scratch, network, controllers, &kubelet, admin).await?;
         dns::start(&cluster, nodes.network()).await?;
         cluster.real_nodes = Some(nodes);
-        cluster.facts.workloads = true;
+        (cluster.facts.workloads, cluster.facts.real_nodes) = (true, true);
         Ok(cluster)
     }
 

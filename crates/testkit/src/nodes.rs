@@ -57,12 +57,15 @@ pub fn obstacle() -> Option<String> {
     (!packages.is_empty()).then(|| format!("real nodes need the packages {}", packages.join(", ")))
 }
 
+/// Returns whether this run has to have real nodes, as in CI.
+pub fn is_required() -> bool {
+    std::env::var_os(REQUIRED).is_some()
+}
+
 /// Returns whether a test has to be skipped, and prints the reason; fails where real nodes are required.
 pub fn skipped() -> Result<bool> {
     match obstacle() {
-        Some(reason) if std::env::var_os(REQUIRED).is_some() => {
-            Err(anyhow::anyhow!("{reason}, and {REQUIRED} is set"))
-        }
+        Some(reason) if is_required() => Err(anyhow::anyhow!("{reason}, and {REQUIRED} is set")),
         Some(reason) => {
             eprintln!("SKIPPED: {reason}");
             Ok(true)

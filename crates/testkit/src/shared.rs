@@ -23,6 +23,8 @@ pub const VARIABLE: &str = "BROKKR_TEST_ENGINES";
 pub struct Directory {
     pub postgres: postgres::Facts,
     pub cluster: cluster::Facts,
+    /// A cluster with real nodes, if the run has one.
+    pub real_cluster: Option<cluster::Facts>,
 }
 
 impl Directory {
@@ -61,6 +63,20 @@ pub(crate) async fn cluster() -> Result<Arc<Cluster>> {
     let cluster = Arc::new(match Directory::read()? {
         Some(directory) => Cluster::found(directory.cluster)?,
         None => Cluster::with_workloads().await?,
+    });
+    *in_use = Arc::downgrade(&cluster);
+    Ok(cluster)
+}
+
+pub(crate) async fn real_cluster() -> Result<Arc<Cluster>> {
+    static IN_USE: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
+    let mut in_use = IN_USE.lock().await;
+    if let Some(cluster) = in_use.upgrade() {
+        return Ok(cluster);
+    }
+    let cluster = Arc::new(match Directory::read()?.and_then(|directory| directory.real_cluster) {
+        Some(facts) => Cluster::found(facts)?,
+        None => Cluster::with_real_nodes(1).await?,
     });
     *in_use = Arc::downgrade(&cluster);
     Ok(cluster)

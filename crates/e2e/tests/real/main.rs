@@ -3,3 +3,4 @@
 //! They need root: elsewhere they are skipped with a reason, except where `BROKKR_REAL_NODES` is set, as in CI.
 
 mod engine;
+mod situations;

@@ -78,6 +78,7 @@ impl ControlPlane {
             admin_kubeconfig: scratch.join("admin.kubeconfig"),
             audit_log: scratch.join("audit.log"),
             workloads: false,
+            real_nodes: false,
         };
         let context = kubeconfig::Context {
             name: accounts::ADMIN,

@@ -55,6 +55,7 @@ pub(super) async fn launch(source: &Source<'_>, stage: &Stage<'_>, container: &C
     let mut launch = Launch::new(format!("{}-{name}", container.name), program(name)?)
         .bare()
         .args(words.map(|word| here(&expanded(word, &environment))))
+        .env("BROKKR_STABLE_AFTER", "0s")
         .show_log(ShowLog::Always);
     for (name, value) in &environment {
         launch = launch.env(name, here(value));
