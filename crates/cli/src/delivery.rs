@@ -1,7 +1,7 @@
 //! Whether a version is on every agent, or a deletion is complete: decided from the status rows, without I/O.
 //!
-//! A wait is for one sequence id. Reports about an earlier version do not count, nor does a replica that does not know the
-//! submission yet.
+//! A wait is for one sequence id. Reports about an earlier version do not count, nor do responses of a
+//! replica that does not know the submission yet.
 
 use std::collections::BTreeSet;
 
@@ -48,9 +48,9 @@ impl Terms {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Reached,
-    /// Too many agents failed, and no agent is pending; or one failed, if that is enough.
+    /// Too many agents failed, and none is still waiting; or one failed, and `fail_fast` is set.
     Failed,
-    /// A newer version replaced it before it was on every agent.
+    /// This newer version replaced the awaited one before that was on every agent.
     Replaced(SequenceId),
     Waiting,
 }

@@ -108,13 +108,14 @@ pub struct Replica {
     pub health: Fetched<Health>,
 }
 
-/// Agents that are not connected. Lists may be truncated, numbers are not.
+/// Agents that are not connected. The lists and `not_examined` cover only the first page of agents; the other
+/// numbers are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
     pub agents: u64,
     pub silent: Group,
     pub never: Group,
-    /// Requests in their name are refused.
+    /// Agents whose requests are refused.
     pub refused: Vec<String>,
     /// How many of the silent, late and never connected agents were not examined.
     pub not_examined: usize,

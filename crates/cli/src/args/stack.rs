@@ -113,7 +113,7 @@ pub struct Approve {
     /// Approve only on this agent, by name or id [default: on every agent]
     #[arg(short, long, value_name = "AGENT", value_parser = super::agent)]
     pub agent: Option<Name>,
-    /// Approve this version [default: the newest; older ones are refused]
+    /// Approve this version; refused if it is not the newest [default: the newest]
     #[arg(long, value_name = "SEQUENCE")]
     pub sequence: Option<SequenceId>,
 }

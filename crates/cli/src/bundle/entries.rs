@@ -70,7 +70,7 @@ impl BundledStack {
     }
 }
 
-/// Without the messages of the examples, which can quote a manifest.
+/// Converts an error group. The messages of its examples are left out: they can quote a manifest.
 pub fn error(group: &ErrorGroup) -> Value {
     let examples = group.examples.iter().map(|example| {
         json!({

@@ -76,7 +76,7 @@ async fn submit(
         .map_err(|failure| with_unbar(args, failure))
 }
 
-/// Adds the command that unbars the content to a refusal of barred content.
+/// If the content was refused because it is barred, adds the command that unbars it.
 fn with_unbar(args: &Apply, failure: Failure) -> Failure {
     match failure.code {
         Some(ErrorCode::BRK2011) => failure.next(format!(

@@ -100,7 +100,7 @@ async fn reachable(kubectl: &Kubectl, printer: Printer) -> Result<Option<String>
     }
 }
 
-/// Fails if the cluster already has an agent.
+/// Fails if the namespace already has an agent, unless that agent is to rejoin.
 async fn is_free(kubectl: &Kubectl, args: &Join, server: &str) -> Result {
     let identity = ["secret", IDENTITY, "-n", &args.namespace];
     let found = kubectl.get(&identity).await.map_err(|error| refused(args, server, error))?;
@@ -147,7 +147,7 @@ fn print(args: &Join, token: &JoinToken, broker: &Url, manifests: &str, printer:
     } else {
         String::new()
     };
-    // Comments are inside the document: not every interactive shell accepts them outside.
+    // Comments are inside the here-document, because not every interactive shell accepts them outside it.
     printer.data(&format!(
         "{forget}kubectl apply --server-side --force-conflicts --field-manager=brokkr-install -f - <<'BROKKR'\n\
          # Installs the Brokkr agent {name} into kubectl's current cluster: the namespace {namespace}, the Stack CRD,\n\

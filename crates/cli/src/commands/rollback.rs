@@ -27,8 +27,8 @@ pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result {
     Delivery { stack: &args.stack, object: &object, client, printer }.finish(&text, &args.waiting).await
 }
 
-/// Shows both versions and the number of agents, and asks. Returns the version that was confirmed, so that another
-/// submission in between does not change the target.
+/// Shows both versions and the number of agents, and asks. Returns the version that was confirmed, so that a
+/// submission in between does not change which version is restored.
 async fn confirm(args: &Rollback, client: &Client, printer: Printer) -> Result<Option<SequenceId>> {
     let name = args.stack.as_str();
     let action = format!("read the stack {name}");

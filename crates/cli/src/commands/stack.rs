@@ -1,4 +1,4 @@
-//! `brokkr stack …`, except the commands that are also at top level and `delete`.
+//! `brokkr stack …`, except `delete` and the commands that also exist at top level.
 
 use brokkr_api::Name;
 use brokkr_api::approvals::ApprovePrune;

@@ -21,7 +21,8 @@ use crate::view::whole;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(400);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Without a terminal, the summary is printed as a line, at most this often.
+/// Without a terminal, the summary is printed as a line, at most this often. The list of silent agents is
+/// read again after the same time.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 /// How long Pods may be unable to run, such as in a crash loop, before the wait counts that as a failure.
 const STUCK_AFTER: Duration = Duration::from_secs(60);

@@ -93,7 +93,7 @@ pub fn deletions(data: &PreflightData, now: Timestamp) -> Check {
     check("deletions", &data.pending_deletions, |pending| {
         let Some(first) = pending.first() else { return ok("none pending") };
         let described = |stack: &Stack| match stack.deleted_at {
-            Some(at) => format!("{} since {}", stack.name, age(at, now)),
+            Some(at) => format!("{} (deleted {} ago)", stack.name, age(at, now)),
             None => stack.name.to_string(),
         };
         let described: Vec<String> = pending.iter().map(described).collect();

@@ -212,7 +212,7 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
         ("agents-revoked", Verdict::Warning, "1 (eu-9)", "brokkr agent list", |data| {
             fleet(data).revoked = vec!["eu-9".into()];
         }),
-        ("deletions", Verdict::Warning, "agents still have web since 5m", "brokkr status 0190", |data| {
+        ("deletions", Verdict::Warning, "still have web (deleted 5m ago)", "brokkr status 0190", |data| {
             let mut stack = stack("web", Some(7));
             stack.deleted_at = Some(ago(300));
             data.pending_deletions = Ok(vec![stack]);

@@ -1,4 +1,4 @@
-//! A text on a terminal that is redrawn in place, and stays when the command ends.
+//! Text that is redrawn in place on a terminal, and stays there when the command ends.
 
 use std::io::Write as _;
 

@@ -26,7 +26,7 @@ impl Show for System {
 #[serde(transparent)]
 pub struct Ahead(pub Page<UnsettledStack>);
 
-/// Stacks of agents that the database does not know.
+/// Stacks that agents have and the database does not know.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Unknown(pub Page<UnsettledStack>);

@@ -28,7 +28,7 @@ pub fn shown(rows: &[StackStatus]) -> impl Iterator<Item = &StackStatus> {
     rows.iter().filter(|row| is_shown(row)).take(MOST_EXPLAINED)
 }
 
-/// Explains the rows. `agents` by name, as far as they were read.
+/// Explains the rows. `agents` has the agents that could be read, by name.
 pub fn reasons(rows: &[StackStatus], agents: &BTreeMap<String, Agent>, now: Timestamp) -> String {
     let mut lines = Vec::new();
     for (names, block) in grouped(rows, agents, now) {

@@ -79,7 +79,7 @@ fn pending_deletions_are_listed_with_a_command() {
     let document = pending.brokkr(&["admin", "preflight", "-o", "json"]).exits(1).json();
     let deletions = check(&document, "deletions");
     assert_eq!(deletions["verdict"], "warning");
-    assert!(deletions["reason"].as_str().unwrap().starts_with("agents still have web since"), "{deletions}");
+    assert!(deletions["reason"].as_str().unwrap().starts_with("agents still have web ("), "{deletions}");
     assert_eq!(deletions["next"], format!("brokkr status {STACK_ID}"));
     assert_eq!(check(&document, "hold")["verdict"], "failed", "data that cannot be read is not ok");
 }

@@ -142,7 +142,8 @@ fn a_rollback_shows_its_impact_and_asks() {
     assert!(exit == 0 && !shown.contains("[y/N]"), "{exit} {shown}");
 }
 
-/// On a terminal a status line changes below the lines; in a pipe there are only lines, and only the result on stdout.
+/// On a terminal, a status line is redrawn below the lines of progress. In a pipe, stderr has only the lines,
+/// and stdout only the result.
 #[test]
 fn a_wait_is_redrawn_on_a_terminal_and_prints_lines_in_a_pipe() {
     let broker = || {

@@ -94,7 +94,7 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     .await?;
     let problems = [
         ("tokens", "expires: ci in"),
-        ("deletions", "agents still have web since"),
+        ("deletions", "agents still have web (deleted "),
         ("webhooks", "ops has 1 dead"),
     ];
     finds(&fleet, &[], 0, |checks| {

@@ -106,7 +106,8 @@ async fn readiness((address, client): (String, Client)) -> Ready {
     (address, health)
 }
 
-/// Drops the IPv4 or IPv6 addresses if none of them is reachable and the other family is: then this machine has no route.
+/// Drops all IPv4 addresses if none of them is reachable but an IPv6 address responds, and vice versa: this
+/// machine then has no route to the dropped ones.
 fn reachable_families(mut replicas: Vec<Ready>) -> Vec<Replica> {
     let is_v6 = |(address, _): &Ready| address.starts_with('[');
     let is_unreachable = |(_, health): &Ready| {

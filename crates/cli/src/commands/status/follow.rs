@@ -69,8 +69,9 @@ struct KnownStacks {
 }
 
 impl KnownStacks {
-    /// Returns the stacks whose counts to read: those with events, and changed ones with known counts. Unless
-    /// there are too many stacks, also new and other changed ones, or all if `wants_all`.
+    /// Returns the stacks whose counts have to be read: those with events, and changed ones whose counts were
+    /// read before. If there are at most `MOST_WITH_COUNTS` stacks, also all new and all other changed
+    /// ones, or every stack if `wants_all`.
     fn to_read(&self, stacks: &[Stack], with_events: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
         let is_few = stacks.len() <= MOST_WITH_COUNTS;
         let is_due = |stack: &&Stack| match self.lines.get(&stack.id) {
