@@ -247,7 +247,7 @@ async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_o
     let now = archive.shards().await?;
     assert_eq!((now.len(), now.difference(&written).count()), (32, 1));
 
-    // The next run changes one more, and shares all the others.
+    // The next run changes one more entry, and reuses all shards that this does not affect.
     let next = archive.records();
     let mut again = next.load().await?.remove(0);
     again.session = 2;

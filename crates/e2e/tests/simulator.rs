@@ -161,7 +161,7 @@ impl Real {
         Ok(verdict(&answer, before.as_ref(), self.seen(key).await?.as_ref()))
     }
 
-    /// Removes all finalizers, so that the cluster is left as it was.
+    /// Removes the finalizers and deletes what was created, so that the cluster is left as it was.
     async fn clear(&self, entry: &Entry) -> Result<()> {
         for given in &entry.given {
             if let Given::Held(key) = given

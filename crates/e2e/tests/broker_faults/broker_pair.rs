@@ -1,4 +1,4 @@
-//! Two replicas with one PostgreSQL, a proxy in front of it for each, and a load of writers and agents.
+//! Two replicas that share a PostgreSQL, each through its own proxy, and a load of writers and agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -235,7 +235,7 @@ impl BrokerPair {
         self.check_history().await
     }
 
-    /// Checks the history of a pair that is used again.
+    /// Like [`Self::finish`], for a pair that is used again afterwards.
     pub async fn check_history(&mut self) -> Result<()> {
         for proxy in &self.proxies {
             proxy.heal();

@@ -88,7 +88,7 @@ async fn row_16_a_paused_replica_catches_up_with_the_others() -> Result<()> {
 async fn row_17_connections_that_go_silent_during_a_statement_are_closed() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
-    // The reader of the outbox, and as many requests as there are connections.
+    // The reader of the outbox, and requests: in a full run, more than there are connections.
     let reader = pair.proxies[0].when(Matcher::statement("from outbox").nth(1), When::After, Fault::Silence);
     let commits = Matcher::commit_of("insert into deployment_objects").first(rounds(5, 25));
     let silent = pair.proxies[0].when(commits, When::After, Fault::Silence);

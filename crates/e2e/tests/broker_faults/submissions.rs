@@ -126,7 +126,8 @@ async fn row_04_submissions_that_overlap_slowly_are_seen_all_and_in_order() -> R
         proxy.when(Matcher::statement("insert into outbox").first(rounds(10, 60)), When::After, slow);
     }
     for round in 0..rounds(3, 8) {
-        // Begun before many others and committed after them: the reader has already passed its position in the outbox.
+        // This submission begins before many others and commits after them: by then, the reader has already
+        // passed the position of this submission in the outbox.
         let stack = format!("late-{round}");
         pair.caller.put_stack(0, &stack).await?;
         pair.caller.send_until_known(0, ChangeRequest::target(&stack, &["group=a"])).await;

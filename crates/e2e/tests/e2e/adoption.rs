@@ -89,9 +89,9 @@ async fn c4_a_resource_of_another_agent_is_refused_and_reported() -> Result<()> 
     Ok(())
 }
 
-/// C5: an object that a user has recreated under a managed name must not be deleted. It is recreated while
-/// its prune waits for approval: a restarted agent first repairs its last known state, and would adopt the
-/// object if it were still part of it.
+/// C5: an object that a user has recreated under a managed name must not be deleted. The test recreates it
+/// while its prune waits for approval: a restarted agent first repairs its last known state, and would adopt
+/// an object that is still part of that state.
 #[tokio::test]
 async fn c5_a_recreated_object_without_ownership_metadata_is_never_deleted() -> Result<()> {
     let world = World::start().await?;

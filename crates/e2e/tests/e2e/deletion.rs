@@ -7,7 +7,8 @@ use serde_json::json;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World};
 
-/// A stack that is deleted while the agent is down is removed when it returns, and reported when it is gone.
+/// A stack that is deleted while the agent is down is removed when the agent returns, and reported as removed
+/// only when it is gone.
 #[tokio::test]
 async fn e1_e2_e3_a_stack_deleted_while_the_agent_is_down_is_cleaned_when_it_returns() -> Result<()> {
     let world = World::start().await?;

@@ -81,8 +81,8 @@ async fn b4_c3_f4_every_resource_has_its_ownership_metadata_and_is_in_the_record
     let line = records.lines().find(|line| line.starts_with(&record)).unwrap_or_default();
     assert!(line.contains("3/3") && line.contains("healthy"), "readable: {records}");
 
-    // The next content is a new checksum on every resource, also on unchanged ones (B4); resources with
-    // the older checksum of the same stack are updated or pruned (C3).
+    // The next version puts a new checksum on every resource, also on unchanged ones (B4); resources of the
+    // stack that have the older checksum are updated or pruned (C3).
     world.fleet.apply("web", "env=prod", &world.manifest(&[("one", "1")])).await?;
     assert!(world.config_map("two").await?.is_none());
     let history = world.fleet.get("/api/v1/stacks/web/deployment-objects").await?;
@@ -92,7 +92,7 @@ async fn b4_c3_f4_every_resource_has_its_ownership_metadata_and_is_in_the_record
     Ok(())
 }
 
-/// The next object lacks one resource, which is pruned; a foreign resource beside it is not touched.
+/// The next deployment object lacks one resource, which is pruned; a foreign one beside it is not touched.
 #[tokio::test]
 async fn b5_c5_prune_removes_what_is_no_longer_contained_and_nothing_foreign() -> Result<()> {
     let world = World::start().await?;
@@ -192,7 +192,7 @@ async fn a8_b7_b8_c2_equal_content_again_is_a_new_sequence_a_full_reconcile_and_
     Ok(())
 }
 
-/// B1: a definition, its resource and a namespace come in one object, in the wrong order.
+/// B1: a definition, its resource and a namespace come in one deployment object, in the wrong order.
 #[tokio::test]
 async fn b1_namespaces_and_definitions_are_ready_before_their_dependents() -> Result<()> {
     let world = World::start().await?;

@@ -52,7 +52,7 @@ async fn c4_an_object_in_a_second_stack_moves_to_it_when_the_first_releases_it()
     Ok(())
 }
 
-/// Both are delivered at once, while the agent is down; their order does not matter.
+/// Both stacks get a new version while the agent is down; the order in which it applies them does not matter.
 #[tokio::test]
 async fn c4_an_object_moved_while_the_agent_was_down_changes_its_stack() -> Result<()> {
     let world = World::start().await?;

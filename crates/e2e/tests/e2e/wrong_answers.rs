@@ -149,7 +149,8 @@ impl Fixture {
         .await
     }
 
-    /// Deletes the stack for real: accepted wrong answers would have had the same effect.
+    /// Deletes the stack for real: this shows that the agent would have deleted it if it had accepted
+    /// a wrong answer.
     async fn delete_truthfully(&self) -> Result<()> {
         self.broker.delete(STACK)?;
         eventually(WAIT_TIMEOUT, "the ConfigMaps to be deleted", async || match self.versions().await {

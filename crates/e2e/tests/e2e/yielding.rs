@@ -16,7 +16,7 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// Delivers a Deployment `web` with two replicas that yields the field.
+    /// Delivers a Deployment `web` with two replicas, which yields `spec.replicas`.
     async fn start() -> Result<Self> {
         let world = World::start().await?;
         let deployments = Api::namespaced(world.client.clone(), &world.namespace);
@@ -91,7 +91,8 @@ async fn b3_yielded_replicas_are_left_to_the_scaler_by_a_new_object_and_a_repair
     Ok(())
 }
 
-/// Only the agent has set it: a new number in the manifest does not change it, and it does not fall back to one.
+/// Only the agent has set the replicas: a new number in the manifest does not change them, and they do not
+/// fall back to one.
 #[tokio::test]
 async fn b3_yielded_replicas_without_a_scaler_stay_as_they_were_created() -> Result<()> {
     let scaled = Scaled::start().await?;

@@ -30,7 +30,7 @@ async fn row_34_a_list_from_an_older_snapshot_deletes_nothing_newer() -> Result<
     world.wait_until_converged(&[("a", "0"), ("old", "0")]).await?;
     let snapshot = world.api_proxy.snapshot_of_lists();
     world.deliver(&MAPS).await?;
-    // Recreated since that list: a delete according to the list would hit another object.
+    // `old` is recreated by a user after that list: a delete according to the list would hit another object.
     world.agent.kill9();
     let users = uid_and_version(&world.apply_foreign("old").await?);
     let mark = world.api_proxy.mark();
@@ -114,7 +114,7 @@ async fn row_35_a_namespace_is_not_deleted_on_half_a_list_of_its_contents() -> R
     world.assert_invariants().await
 }
 
-/// An aggregated API is down: its kinds are missing from discovery, and are marked so.
+/// An aggregated API is down: its kinds are missing from discovery, which marks their group as stale.
 #[tokio::test]
 async fn row_36_kinds_that_discovery_cannot_list_prevent_the_deletion_of_a_namespace() -> Result<()> {
     let world = FaultWorld::start().await?;

@@ -183,7 +183,7 @@ async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Re
     world.assert_invariants().await
 }
 
-/// A process is paused while its successor starts, with a write already on its way.
+/// A process is paused while one of its writes is on its way, and then its successor starts.
 #[tokio::test]
 async fn row_30_a_paused_agent_with_a_successor_changes_nothing_when_it_resumes() -> Result<()> {
     let world = FaultWorld::start().await?;

@@ -148,7 +148,8 @@ fn draw(seed: u64, number: usize) -> (usize, usize, ProcessFault) {
     (first, second, process_fault)
 }
 
-/// Delivers, changes and deletes a stack, each with both faults; then everything heals and has to converge.
+/// Delivers, changes and deletes a stack. Each of the three steps has both faults; after each, everything
+/// heals and has to converge.
 async fn run_pair(world: &FaultWorld, seed: u64, number: usize) -> Result<()> {
     let (first, second, process_fault) = draw(seed, number);
     let mut random = random(seed.wrapping_add(1), number);

@@ -102,12 +102,12 @@ async fn d2_row_38_requests_to_a_failing_server_are_retried_after_one_second_and
     world.assert_invariants().await
 }
 
-/// The agent loses permissions between two deployment objects, so that one object of the new one is refused.
+/// The agent loses permissions between two deployment objects, so that a resource of the second is refused.
 #[tokio::test]
 async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Result<()> {
     let world = FaultWorld::start().await?;
     world.deliver(&MAPS).await?;
-    // The role is shared by all agents of the cluster: this one is bound to a narrower one instead.
+    // All agents of the cluster share the role, so this agent is bound to a narrower role instead.
     let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
     let binding = format!("brokkr-agent-cluster.{}", world.agent.namespace());
     let mut original = bindings.get(&binding).await?;

@@ -13,7 +13,7 @@ const MAPS: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
 /// The client closes a frozen watch a little after its requested timeout.
 const FROZEN: Duration = Duration::from_secs(150);
 
-/// In a full run the agent has to notice it itself; otherwise the connection is cut.
+/// In a full run the agent has to notice the frozen watch itself; otherwise the proxy closes it.
 #[tokio::test]
 async fn row_31_a_frozen_watch_causes_nothing_wrong_and_drift_is_found_afterwards() -> Result<()> {
     let world = FaultWorld::start().await?;

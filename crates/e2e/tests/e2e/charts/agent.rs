@@ -35,7 +35,7 @@ impl Installation {
         Ok(Self { pods, fleet, cluster, scratch })
     }
 
-    /// Runs `helm upgrade --install` with the values that every agent needs and these.
+    /// Runs `helm upgrade --install` with the values that every agent needs, and with `values`.
     async fn install(&self, chart: &Path, values: &[&str]) -> Result<()> {
         let (token, authority) = (self.scratch.join("token"), self.fleet.broker.authority_file());
         let given = [
@@ -126,7 +126,7 @@ async fn the_charts_permissions_suffice_to_join_deliver_be_narrowed_leave_and_re
     here.fleet.delete("outside").await?;
     refused_by_the_fence(&here).await?;
 
-    // Uninstalled, its delivered workloads continue. Reinstalled, it is the same agent.
+    // While it is uninstalled, the delivered workloads continue. Reinstalled, it is the same agent.
     here.uninstall().await?;
     assert_eq!(here.value().await?.as_deref(), Some("2"));
     here.cluster.kubectl(["get", "deployment", "web", "-n", SHOP]).await?.ok()?;

@@ -32,8 +32,8 @@ fn by_name(objects: Vec<Value>) -> Objects {
     objects.into_iter().filter(|object| !object.is_null()).map(named).collect()
 }
 
-/// Returns the objects that `brokkr agent join` installs, without expected differences: Helm creates the namespace and keeps
-/// the custom resource definition, and a token has no id there.
+/// Returns the objects that `brokkr agent join` installs, without the namespace and the id of the token: Helm
+/// creates the namespace, and a chart does not know the id.
 fn joined(rights: &Rights, authorities: Option<&str>) -> Result<Objects> {
     let broker = "https://brokkr.example/".parse()?;
     let proxy = "http://proxy.example:3128/".parse()?;
@@ -81,6 +81,7 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
         let given = [JOIN, "networkPolicy.enabled=false", values, trusting, no_proxy];
         let rendered = render("brokkr-agent", &given).await?.ok()?;
         let mut objects: Vec<Value> = serde_saphyr::from_multiple(&rendered.stdout)?;
+        // Expected differences: Helm keeps the definition, and a hash of the token takes the place of its id.
         for object in &mut objects {
             match object["kind"].as_str() {
                 Some("CustomResourceDefinition") => {

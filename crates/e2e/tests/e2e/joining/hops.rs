@@ -32,7 +32,7 @@ async fn a_failed_join_names_the_failed_step_and_what_to_do() -> Result<()> {
 #[tokio::test]
 async fn a_proxy_that_refuses_is_named_and_one_that_allows_is_sufficient() -> Result<()> {
     let site = Site::new().await?;
-    // By name, because the API server has the same address.
+    // By name: the broker has the same IP address as the API server, which is reached without the proxy.
     let broker = format!("localhost:{}", site.fleet.broker.port());
     let url = format!("https://{broker}");
     let (unused, closed) = (Port::free()?, ForwardProxy::start(ProxyAccess::Closed).await?);

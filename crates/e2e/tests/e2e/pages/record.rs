@@ -6,7 +6,8 @@ use super::compare::{ids, renumbered};
 use super::page::Page;
 use super::shell::PageOutput;
 
-/// Returns the page with new outputs. Commands without a shown or compared output stay without.
+/// Returns the page with new outputs. An output that the page does not show, does not compare, or shows only
+/// in part (`…`) is not changed.
 pub fn recorded(page: &Page, output: &PageOutput) -> String {
     let ids = ids(output);
     let commands = page.commands();

@@ -53,7 +53,7 @@ async fn g3_why_an_agent_that_is_silent() -> Result<()> {
     world.wait_for_value("one", "2").await
 }
 
-/// For the agent, its last contact is shown; for the caller, the step that fails.
+/// If the agent cannot reach it, its last contact is shown; if the caller cannot, the step that fails.
 #[tokio::test]
 async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     let cluster = Cluster::shared().await?;
@@ -104,7 +104,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     Ok(())
 }
 
-/// Its key is not the one that it joined with: restored from a backup, or a stolen identity.
+/// The agent's key is not the one that it joined with: restored from a backup, or a stolen identity.
 #[tokio::test]
 async fn g3_why_an_agent_with_a_rejected_signature() -> Result<()> {
     // The default namespace of agents, so that the printed command needs no option.
