@@ -39,7 +39,7 @@ pub fn build_static(profile: &str, programs: &[&str]) -> Result<PathBuf> {
     build.args(programs.iter().flat_map(|program| ["--bin", program]));
     // A target is named, so that build scripts and macros, which are shared libraries, are built without the flag.
     build.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static");
-    // Images of tests are imported into nodes again and again.
+    // Small programs, because tests import their images into nodes again and again.
     build.env("CARGO_PROFILE_DEV_STRIP", "true");
     finish_build(&mut build)?;
     let folder = if profile == "dev" { "debug" } else { profile };

@@ -63,7 +63,7 @@ pub struct AgentArgs {
     /// Pass a further argument to `brokkr-agent run`.
     #[arg(long = "agent-argument", allow_hyphen_values = true)]
     pub agent_arguments: Vec<String>,
-    /// Write the agent's log, at debug level, to this folder.
+    /// Write the agent's log, at debug level, and the API server's audit log to this folder.
     #[arg(long)]
     pub keep_log: Option<std::path::PathBuf>,
 }

@@ -72,7 +72,8 @@ impl Bare {
             .await
     }
 
-    /// Makes objects ready in place of the controllers, which do not run; otherwise their readiness is polled for ever.
+    /// Makes the Deployments ready, because no controllers run that would do so; otherwise the agent would
+    /// wait for them for ever.
     pub async fn make_ready(&self, workload: &Workload) -> Result<()> {
         let ready = workload.objects.iter().filter(|object| object.body["kind"] == "Deployment");
         let (client, all) = (&self.client, 3);
@@ -94,8 +95,8 @@ impl Bare {
             .await
     }
 
-    /// Deletes every namespace with the prefix and its contents, and waits until they are gone. Without
-    /// controllers, it deletes the contents itself.
+    /// Deletes every namespace with the prefix and its contents, and waits until they are gone. It deletes
+    /// the contents itself, because the controllers that would do so may not run.
     pub async fn clear(&self, prefix: &str) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         eventually(CLEAR_TIMEOUT, &format!("the namespaces {prefix}… to be gone"), async || {
@@ -129,7 +130,8 @@ impl Bare {
         self.send(Method::PUT, &format!("{path}/finalize"), &done).await
     }
 
-    /// Sends a request; an object that is already gone is not an error.
+    /// Sends a request. An object that is already gone is not an error; neither is a conflict, because
+    /// [`Bare::clear`] tries again.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<()> {
         let request = Request::builder()
             .method(method)

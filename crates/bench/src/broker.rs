@@ -1,5 +1,5 @@
-//! Measures the broker: each figure beside that of a minimal server in the same run, PostgreSQL with fsync on, the broker as a
-//! process with TLS, agents from `brokkr-swarm`.
+//! Measures the broker, which runs as a process with TLS, with agents from `brokkr-swarm` and a PostgreSQL
+//! with fsync on. Each figure is compared with that of a minimal server in the same run.
 //!
 //! | file          | contents                                                                        |
 //! |---------------|---------------------------------------------------------------------------------|

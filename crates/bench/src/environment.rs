@@ -125,7 +125,7 @@ impl Environment {
         .await
     }
 
-    /// Waits until it is healthy.
+    /// Waits until the broker shows this sequence id as healthy; returns the seconds since the submission.
     pub async fn healthy(&self, stack: &str, submission: &Submission) -> Result<(f64, Hops)> {
         self.reached(stack, submission, "healthy", |status| status.state == State::Healthy).await
     }
@@ -207,7 +207,7 @@ impl Environment {
         requests_of(&self.agent, since)
     }
 
-    /// Copies the agent's log to the requested folder.
+    /// Copies the agent's log and the API server's audit log to the requested folder.
     pub fn keep_log(&self) -> Result<()> {
         if let Some(folder) = &self.agent_log {
             std::fs::create_dir_all(folder)?;
@@ -224,7 +224,7 @@ fn requests_of(agent: &Agent, since: Mark) -> Result<Vec<Request>> {
     Ok(requests)
 }
 
-/// Returns a line of an agent's `/proc/PID/status`, where values are in KiB, in MiB.
+/// Returns the value of a line of an agent's `/proc/PID/status`, converted from KiB to MiB.
 pub fn memory_mib(agent: &Agent, line: &str) -> Result<f64> {
     let pid = agent.pid().context("the agent is not running")?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -95,7 +95,7 @@ pub const MODULES: &[Module] = &[
             },
             Binary { name: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
         ],
-        // Snapshotters that need libraries of the build machine.
+        // Leaves out the snapshotters that need libraries of the build machine.
         tags: "no_btrfs,no_devmapper,no_zfs",
         ..PLAIN
     },

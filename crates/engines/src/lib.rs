@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! catalog.rs   the modules, the binaries of each and the flags they are built with
-//! cache.rs     the folder for go.mod, go.sum, sources and Go version, and the binaries in it
+//! cache.rs     the cache folder of each module, and the binaries in it
 //! compile.rs   builds missing engines, under a temporary name first
 //! ```
 //!

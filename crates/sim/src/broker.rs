@@ -26,7 +26,7 @@ struct Stack {
 pub struct Broker {
     stacks: BTreeMap<StackId, Stack>,
     contents: BTreeMap<SequenceId, Arc<Content>>,
-    /// Stacks that the agent has reported to hold.
+    /// Stacks that the agent holds, as far as the broker knows.
     pub held: BTreeSet<StackId>,
     pub reports: BTreeMap<EventId, Report>,
     /// Whether the broker is unreachable: it receives nothing and acknowledges nothing.

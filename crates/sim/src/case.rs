@@ -9,7 +9,7 @@ use crate::objects::{DEFINITION, Item, key};
 use crate::rng::Rng;
 use crate::server::Meddling;
 
-/// All names that stories use: few, so that stacks and users often choose the same one.
+/// The names from which stories choose: few, so that stacks and users often choose the same one.
 const NAMES: [&str; 12] = [
     "/Namespace//shop",
     "/Namespace//yard",
@@ -25,7 +25,7 @@ const NAMES: [&str; 12] = [
     "example.com/Widget/default/large",
 ];
 
-/// Something that a user or a controller does. Stacks are numbered slots.
+/// Something that happens in a story. Stacks are named by the number of their slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Submits a deployment object for the stack in this slot; after a deletion, the slot gets a new stack.
@@ -95,7 +95,7 @@ impl Case {
     }
 }
 
-/// Returns an object that exists before Brokkr is used.
+/// Returns an act that creates an object before Brokkr is used.
 fn before(rng: &mut Rng) -> Act {
     let what = match rng.below(10) {
         0 | 1 => Meddling::CreateForAnother,

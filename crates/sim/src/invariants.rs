@@ -1,8 +1,8 @@
 //! Conditions that must hold at every step, whatever happens. The first violation ends the story.
 //!
 //! Some are checked when a step is planned, against the knowledge of this run; some when it is carried out,
-//! against the real state. While others change the same objects at the same time (`racing`), some of the
-//! latter cannot hold and are not checked.
+//! against the real state. While other clients change the same objects (`racing`), some of the conditions on
+//! the real state cannot hold and are not checked.
 
 use std::collections::BTreeMap;
 

@@ -175,7 +175,7 @@ pub fn stories(count: u64, play: impl Fn(&Case) -> Result<usize, String>) {
     println!("{} stories, {runs} runs", seeds.end - seeds.start);
 }
 
-/// Leaves out acts, and resources of acts, for as long as it still fails.
+/// Leaves out acts, and resources of acts, for as long as the story still fails.
 fn shortened(mut case: Case, play: &impl Fn(&Case) -> Result<usize, String>) -> Case {
     while let Some(shorter) =
         (0..case.acts.len()).flat_map(|at| without(&case, at)).find(|shorter| play(shorter).is_err())

@@ -56,7 +56,7 @@ impl Records {
         self.kept.remove(&stack);
     }
 
-    /// Returns the records that a new run of the agent reads, encoded and decoded as by the API server.
+    /// Returns the records as a new run of the agent reads them: encoded and decoded by the agent's own code.
     #[must_use]
     pub fn load(&self, agent: AgentId) -> Vec<Record> {
         self.kept

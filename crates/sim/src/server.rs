@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Server-side apply is not reimplemented: an object knows what our manager applied last, and whether someone has since
-//! changed a field of ours. That change is an input.
+//! changed a field of ours. Such a change is not computed: the story says when it happens ([`Meddling`]).
 
 mod others;
 mod request;
@@ -92,7 +92,7 @@ pub struct Server {
     pub version: u64,
     /// The delay of every action of a controller.
     pub pace: SignedDuration,
-    /// Whether finalizers are never removed.
+    /// Whether controllers remove no finalizers, except a definition's own.
     pub finalizers_stick: bool,
     /// Kinds that the agent has no permission to write.
     pub forbidden: BTreeSet<KindName>,

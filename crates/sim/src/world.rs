@@ -150,7 +150,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the settled state is stable: later wakes change nothing, and a complete stack writes nothing at all.
+    /// Checks that the settled state is stable: later wakes change nothing, and if all stacks are complete,
+    /// they do not even send a write.
     pub fn check_stable(&mut self) -> Checked {
         for _ in 0..10 {
             let before = (self.server.version, self.records.version());

@@ -33,7 +33,8 @@ impl Identity {
         Self { agent, session: Session { count: 1, instance }, enrolled: true, secret }
     }
 
-    /// Returns the same key with the id that the broker assigned when it joined, without a session.
+    /// Returns an identity with the same key and the id that the broker assigned when the agent joined. Its
+    /// session is not open yet.
     #[must_use]
     pub fn joined(self, agent: AgentId) -> Self {
         Self { agent, enrolled: false, ..self }

@@ -15,7 +15,8 @@ use crate::counts::Counters;
 use crate::request::Write;
 use crate::wire::RequestError;
 
-/// Error messages of clusters, which name an object: the broker has to group them.
+/// Returns a failure as clusters report it. Its message names an object, so the broker has to group messages
+/// that differ only in that name.
 fn failure(number: u64, object: impl std::fmt::Display) -> (Reason, Message) {
     let reason = match number % 4 {
         0 => Reason::Immutable { fields: vec!["spec.selector".into()] },
@@ -64,7 +65,7 @@ impl Agent {
         self.held.iter().find(|held| held.stack == target.stack_id).map(|held| held.sequence)
     }
 
-    /// Removes the stack; the next poll reports it to the broker.
+    /// Removes the stack. The next poll tells the broker that the agent no longer holds it.
     fn remove(&mut self, target: &TargetStack) -> Option<Report> {
         self.has(target)?;
         self.held.retain(|held| held.stack != target.stack_id);
@@ -75,7 +76,7 @@ impl Agent {
     }
 
     async fn deliver(&mut self, target: &TargetStack) -> Result<Vec<Report>, RequestError> {
-        // The broker must know it before the first write.
+        // Before the first write, the broker must know that the agent holds the stack.
         if self.has(target).is_none() {
             self.held.push(Held { stack: target.stack_id, sequence: SequenceId(0) });
             self.tell_holds().await?;

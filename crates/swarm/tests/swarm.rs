@@ -24,7 +24,8 @@ impl Fixture {
     async fn open() -> Result<Self> {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         files::raise()?;
-        // Agents that are added to the database are unknown for a moment: many of them look like guessed credentials.
+        // For a moment, the broker does not know the agents that are added to the database. Its rate limits
+        // would take their requests for guessed credentials.
         let fleet = Fleet::start_with(&["--rate-limits", "false"]).await?;
         let admin = Client::builder(fleet.broker.url().parse()?)
             .ca_pem(std::fs::read(fleet.broker.authority_file())?)

@@ -93,7 +93,7 @@ impl Agent {
             .arg(token_file)
             .args(["--polling-interval", &options.polling_interval])
             .args(&options.arguments)
-            // Simulated Pods never crash, so no test has to wait whether they do.
+            // Simulated Pods never crash, so no test has to wait to see whether they do.
             .env("BROKKR_STABLE_AFTER", if cluster.facts().real_nodes { "10s" } else { "0s" })
             .envs(options.environment.clone())
             .show_log(show_log);

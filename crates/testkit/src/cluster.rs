@@ -46,7 +46,7 @@ const KUBECTL_DEADLINE: Duration = Duration::from_secs(120);
 pub struct Facts {
     /// `https://127.0.0.1:PORT`
     pub url: String,
-    /// The certificate that signs the API server's, as PEM.
+    /// The certificate of the authority that signed the API server's certificate, as PEM.
     pub authority: String,
     /// The token of the user `admin`, who may do everything.
     pub admin_token: String,
@@ -188,7 +188,7 @@ impl Cluster {
         self.kubeconfig_for_by(namespace, account, None).await
     }
 
-    /// Returns a kubeconfig file for a service account; with a route, requests go through that proxy.
+    /// Returns a kubeconfig file for a service account; with a route, requests go through the route's proxy.
     pub async fn kubeconfig_for_by(
         &self,
         namespace: &str,
@@ -315,7 +315,7 @@ impl Cluster {
         Ok(self.real_nodes.as_ref().context("this cluster has no real nodes")?.network().host())
     }
 
-    /// Returns the beginning of the names of everything that the real nodes have in the kernel.
+    /// Returns the name of the real nodes' bridge, with which the names of the nodes in the kernel begin.
     pub fn kernel_name(&self) -> Result<String> {
         Ok(self.real_nodes.as_ref().context("this cluster has no real nodes")?.network().name())
     }

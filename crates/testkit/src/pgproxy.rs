@@ -28,7 +28,7 @@ pub use faults::{Fault, Matcher, When};
 use serve::Shared;
 pub use wire::{Statement, Transaction};
 
-/// The state of the whole connection, in addition to single rules.
+/// The state of the whole link between broker and PostgreSQL, in addition to rules for single statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Up,

@@ -44,7 +44,7 @@ impl Postgres {
         shared::postgres().await
     }
 
-    /// Starts a private server without fsync, which is safe for everything but power failures.
+    /// Starts a private server that does not wait for the disk: a kill may lose the last commits.
     pub async fn start() -> Result<Self> {
         Self::start_with(Durability::None).await
     }

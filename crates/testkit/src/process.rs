@@ -1,7 +1,8 @@
 //! Child processes with captured logs, none of which outlives the test that started it.
 //!
-//! Three mechanisms ensure it: the process group is killed on drop (normal end and panic); the kernel sends the parent-death
-//! signal (the test itself is killed); and the next run removes old scratch folders.
+//! Two mechanisms ensure this: the process group is killed on drop (normal end and panic), and the kernel
+//! sends the parent-death signal (when the test itself is killed). The next run removes the scratch folders
+//! of a killed test.
 //!
 //! ```text
 //! process/launch.rs    the description of a process: program, arguments, environment, user
@@ -82,7 +83,7 @@ impl Process {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Returns its exit status if it has ended by itself.
+    /// Returns its exit status if it has ended; none after [`Process::kill9`].
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
@@ -105,7 +106,7 @@ impl Process {
         self.ended(STOP_DEADLINE).await
     }
 
-    /// Waits until the process has ended by itself.
+    /// Waits until the process has ended, by itself or after a signal.
     pub async fn ended(&self, deadline: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.launch.name);
         let status = eventually(deadline, &what, async || self.exit_status()).await?;
@@ -212,7 +213,7 @@ impl Process {
     }
 }
 
-/// Signals the process group of a child, which has the child's process id.
+/// Signals the process group of a child. The id of the group is the child's process id.
 fn signal_group(child: &Child, signal: Signal) {
     if let Ok(group) = i32::try_from(child.id()) {
         // The only possible error is that the group is empty.

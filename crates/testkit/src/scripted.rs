@@ -135,7 +135,7 @@ impl ScriptedBroker {
         self.change(|script| script.truth.publish(stack, yaml))
     }
 
-    /// Deletes a stack as the real broker does: the envelope has a removal for as long as the agent holds it.
+    /// Deletes a stack as the real broker does: the envelope has a removal while the agent holds the stack.
     pub fn delete(&self, stack: &str) -> Result<SequenceId> {
         self.change(|script| script.truth.delete(stack))
     }
@@ -149,7 +149,7 @@ impl ScriptedBroker {
         self.change(|script| script.truth.set_status(status));
     }
 
-    /// Returns the stacks that the agent has reported to hold.
+    /// Returns the stacks that the agent holds, according to its last report of holds.
     pub fn holds(&self) -> Vec<StackId> {
         self.script.borrow().truth.holds.iter().flatten().copied().collect()
     }
@@ -198,8 +198,8 @@ impl ScriptedBroker {
         self.wait(&what, |script| script.handed_out.get(&sequence).is_some_and(|&count| count >= times)).await
     }
 
-    /// Waits until the agent has received a correct answer and polled again with its tag: it has processed everything
-    /// before.
+    /// Waits until the agent has received a correct answer and polled again with its tag, which means that it
+    /// has processed that answer.
     pub async fn wait_until_in_sync(&self) -> Result<()> {
         self.polls(1).await
     }

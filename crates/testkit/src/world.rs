@@ -186,7 +186,7 @@ pub fn uid_and_version(map: &ConfigMap) -> (Option<String>, Option<String>) {
     (map.metadata.uid.clone(), map.metadata.resource_version.clone())
 }
 
-/// Writes the container status that a kubelet would write to the Pod of `app=web` that has this image.
+/// Writes a container status, as a kubelet would, to the Pod with the label `app=web` and this image.
 pub async fn set_container_status(
     client: &Client,
     namespace: &str,

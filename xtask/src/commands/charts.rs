@@ -1,4 +1,4 @@
-//! `cargo xtask charts`: generates the files of the charts that are copies, so that they are maintained once.
+//! `cargo xtask charts`: generates what the charts repeat from other files, so that it is maintained once.
 //!
 //! The agent's chart contains the files of `deploy/`, the broker's chart the alerts and dashboards of `deploy/monitoring/`,
 //! because Helm can only read files inside the chart. The charts have the version of the workspace. The table of values in each

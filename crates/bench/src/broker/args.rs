@@ -20,7 +20,7 @@ pub struct BrokerArgs {
     /// Measure for this long each time.
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     pub turn: Duration,
-    /// Run this many agents that poll, and that one submission affects.
+    /// Run this many agents for the parts `polls` and `fanout`.
     #[arg(long, default_value_t = 10_000)]
     pub agents: usize,
     /// Let this many agents wait on one replica.

@@ -27,8 +27,8 @@ impl Done {
     }
 }
 
-/// Sends requests in a closed loop. `next` makes the next request of a connection, by the number of the connection and of the
-/// request; every response must have the status.
+/// Sends requests in a closed loop. `next` makes the next request from the number of the connection and the
+/// number of the request on it; every response must have the expected status.
 pub async fn closed_loop(
     broker: &Broker,
     authorities: &[u8],

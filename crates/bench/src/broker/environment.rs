@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub struct Engine {
     postgres: Postgres,
-    /// A connection outside of the databases with counted statements.
+    /// Connections to another database, so that their statements are not counted.
     watch: PgPool,
 }
 

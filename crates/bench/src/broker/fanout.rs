@@ -12,7 +12,7 @@ use super::proc::cpu_seconds;
 use crate::results::percentile;
 use crate::workload::Workload;
 
-/// The number of objects of the stack: about seven kilobytes.
+/// The number of objects of the stack; together they have about seven kilobytes.
 const OBJECTS: usize = 12;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {

@@ -123,7 +123,7 @@ async fn fill(args: &BrokerArgs, environment: &Environment<'_>) -> Result<()> {
              FROM (SELECT id, newest_sequence_id, substr(name, 7)::int % {sites} AS site FROM stacks) AS s
              JOIN (SELECT id, name, substr(name, 7)::int / {SITE} AS site FROM agents) AS a USING (site)"
         ),
-        // By name, because the shared catalogs belong to all databases.
+        // Without names, ANALYZE would include the catalogs that all databases share.
         "ANALYZE agents, stacks, stack_targets, stack_selectors, agent_holds, deployment_objects, stack_status"
             .to_owned(),
     ];

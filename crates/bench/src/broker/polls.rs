@@ -18,7 +18,7 @@ use super::proc::cpu_seconds;
 
 /// Polls per second while statements are counted: so many that single statements of timers do not matter.
 const POLLS: f64 = 3_000.0;
-/// Agents that share connections, as behind a proxy.
+/// The largest number of agents that take turns on the shared connections, as behind a proxy.
 const DIFFERENT: usize = 2_000;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {

@@ -32,7 +32,7 @@ fn stat(pid: u32) -> Result<impl Fn(usize) -> Result<f64>> {
     })
 }
 
-/// Returns a line of `/proc/PID/status`, where values are in KiB, in bytes.
+/// Returns the value of a line of `/proc/PID/status`, converted from KiB to bytes.
 pub fn memory_bytes(pid: u32, line: &str) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));

@@ -139,7 +139,7 @@ async fn bare(
     Ok(Done { answers, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// The rows of a batch: its idempotency key with the result, the events, and the status of each stack.
+/// Writes the rows of a batch: its idempotency key with the result, the events, and the status of each stack.
 async fn transaction(pool: &PgPool, agent: AgentId, reports: &[Report]) -> Result<()> {
     let ids: Vec<Uuid> = reports.iter().map(|report| report.id.0).collect();
     let stacks: Vec<Uuid> = reports.iter().map(|report| report.stack_id.0).collect();

@@ -80,7 +80,7 @@ async fn through_the_broker(
     closed_loop(&broker, &environment.authorities(), connections, args.turn, StatusCode::CREATED, next).await
 }
 
-/// As many connections as the broker has to the database, each with one transaction after the other.
+/// Runs one transaction after the other on each of as many database connections as the broker has.
 async fn bare(
     args: &BrokerArgs,
     environment: &Environment<'_>,
@@ -109,7 +109,8 @@ async fn bare(
     Ok(Done { answers, seconds: begun.elapsed().as_secs_f64() })
 }
 
-/// The rows of a submission: its idempotency key with the result, the object, the stack's newest version, the outbox, the audit log.
+/// Writes the rows of a submission: its idempotency key with the result, the object, the stack's newest
+/// version, and the entries of the outbox and the audit log.
 async fn transaction(pool: &PgPool, stack: Uuid, yaml: &[u8]) -> Result<()> {
     let digest = Sha256::digest(yaml).to_vec();
     let key = Sha256::digest(Uuid::new_v4()).to_vec();

@@ -1,4 +1,4 @@
-//! Waiting agents: the memory of each, the time to wake all, and that a change for ten wakes ten.
+//! Waiting agents: the broker's memory for each, the time to wake all, and how many a change for ten wakes.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use crate::results::percentile;
 
 /// Files of a process that are not connections of agents.
 const OTHER_FILES: usize = 500;
-/// Agents per connection, for agents beyond the limit of open files; the broker allows 64 concurrent requests.
+/// Agents per connection, for agents beyond the limit of open files; the broker allows 64 concurrent requests
+/// on each.
 const SHARED: usize = 40;
 /// Long enough for a woken agent to poll again.
 const ECHO: Duration = Duration::from_secs(2);

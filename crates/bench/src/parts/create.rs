@@ -127,7 +127,7 @@ impl Turn<'_> {
         environment.remove(stack, &self.prefix).await
     }
 
-    /// Requires that the agent sends only watches when nothing is submitted.
+    /// Counts the agent's requests, without watches, while nothing is submitted. There should be none.
     async fn leave_alone(&self, results: &mut Results) -> Result<()> {
         let mark = self.environment.cluster.audit().mark()?;
         tokio::time::sleep(self.args.quiet).await;

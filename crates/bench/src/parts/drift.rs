@@ -26,7 +26,7 @@ const OURS: &str = "bench-drift-ours";
 const BARE: &str = "bench-drift-bare";
 const UNRELATED: &str = "bench-drift-unrelated";
 const EDITORS: usize = 2;
-/// Few edits for each object, because repeated edits of one object are slowed down on purpose.
+/// Few edits for each object, because the agent delays repeated repairs of one object on purpose.
 const EDITS_PER_OBJECT: usize = 4;
 /// Every n-th time the object is deleted instead.
 const DELETIONS: usize = 5;

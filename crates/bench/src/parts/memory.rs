@@ -49,7 +49,7 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
     Ok(())
 }
 
-/// Requires that a restart without changes writes nothing.
+/// Measures a restart without changes, which should write nothing.
 async fn restart(environment: &Environment, results: &mut Results) -> Result<()> {
     let mark = environment.cluster.audit().mark()?;
     let started = jiff::Timestamp::now();

@@ -10,7 +10,8 @@ use super::Server;
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
-    /// Deletes as the API server does: at once, or marked until its finalizers are removed.
+    /// Deletes an object as the API server does: at once, or, if its finalizers or contents have to go first,
+    /// by marking it.
     pub(crate) fn begin_delete(&mut self, key: &Key) {
         let now = self.now;
         let kind = KindName::of(key);
@@ -99,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Updates the status of a definition when it is established, which is an event like any other.
+    /// Updates the status of a definition when it is established. Watches report this like any other change.
     fn show_established(&mut self, key: &Key) {
         let (now, pace) = (self.now, self.pace);
         self.change(key, |object| object.established |= object.since + pace <= now);

@@ -1,4 +1,4 @@
-//! Watches: changes reach the agent later, in order for each kind, and completely.
+//! Watches: changes reach the agent later, in order for each kind. Only a broken watch loses some.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! D6: a crash, a lost answer or a refusal at any step leads to the same final state as none.
+//! D6: a crash, a lost answer or a refusal at any step leads to the same final state as a run without
+//! faults.
 
 use brokkr_sim::objects::Item;
 use brokkr_sim::play::{stories, with_a_fault_everywhere};

@@ -115,7 +115,8 @@ fn c4_an_object_that_another_stack_wants_is_refused_and_stays_there() {
     assert_eq!(refused.map(|report| report.reason.code()), Some("OwnedByOther"));
 }
 
-/// Without a pause it would send requests without end; without a count it would never be reported.
+/// Without pauses, the agent would send requests without end; without a count of attempts, it would never
+/// report the failure.
 #[test]
 fn d2_a_write_that_never_succeeds_is_retried_with_growing_pauses_and_reported() {
     let mut scene = Scene::new();
@@ -168,7 +169,8 @@ fn d2_a_transient_error_of_the_first_write_is_retried_within_a_second_and_not_re
     let mut scene = Scene::new();
     let began = scene.world.now();
     scene.submit(&items(&[SHOP, SETTINGS]));
-    // The first write after hold, fetch, read, permission check, record, namespace and dry run.
+    // The first apply after the namespace. Before it: hold, fetch, read, permission check, record, namespace,
+    // dry run.
     scene.world.fault = Some(Fault::LostAnswer(7));
     scene.settle();
     let lost = format!("apply {SETTINGS} → Transient ApiServerUnreachable");

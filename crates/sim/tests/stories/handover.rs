@@ -9,7 +9,7 @@ const MOVED: &str = "/ConfigMap/default/moved";
 const STAYS: &str = "/ConfigMap/default/stays";
 
 /// Moves an object from the first stack to the second. `receiver_first` is the order of submission; `turns`
-/// pass after the submission of the receiver.
+/// pass after the submission to the receiver.
 fn move_it(receiver_first: bool, turns: usize) -> Scene {
     let mut scene = Scene::with(&[Item::new(MOVED, 1), Item::new(STAYS, 1)]);
     let receiver = World::stack_id(5);

@@ -50,7 +50,7 @@ async fn real_cluster() -> Result<Option<Cluster>> {
 }
 
 /// Runs the command to its end. Ctrl-C reaches it directly, because it is in the same process group; this process only
-/// has to outlive it. On SIGTERM, it kills the command.
+/// has to outlive it. On SIGTERM, this process kills the command.
 async fn run(command: &[String], directory: &std::path::Path) -> Result<ExitStatus> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

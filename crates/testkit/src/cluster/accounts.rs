@@ -15,8 +15,8 @@ pub(super) const SCHEDULER: &str = "kube-scheduler";
 pub(super) const KWOK: &str = "kwok";
 pub(super) const KUBELET: &str = "kubelet";
 
-/// Returns the token of a user in the token file. It is not a secret: the server listens only on the loopback
-/// address and exists for one test run.
+/// Returns the token of a user in the token file. It is not a secret: the server is reachable only on this
+/// machine and exists for one test run.
 pub(super) fn token(user: &str) -> String {
     format!("token-of-{user}")
 }

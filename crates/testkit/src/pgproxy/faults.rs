@@ -38,7 +38,7 @@ impl Matcher {
     }
 }
 
-/// On which side of the server's work the fault happens.
+/// Whether the fault happens before or after the server executes the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// The server has not received the statement.

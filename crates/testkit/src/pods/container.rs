@@ -13,7 +13,7 @@ use crate::port::Port;
 use crate::process::{Launch, ShowLog};
 use crate::programs::program;
 
-/// Brokkr's programs, which are the last parts of their images' names.
+/// Brokkr's programs. The name of an image ends with the name of its program.
 const PROGRAMS: [&str; 3] = ["brokkr", "brokkr-agent", "brokkr-broker"];
 /// The address of test API servers.
 const SERVER: &str = "127.0.0.1";

@@ -259,7 +259,7 @@ async fn start(run: &PodRun, site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a process that ends by itself.
+/// Waits until a process has ended, by itself or after a signal.
 async fn end_of(process: &Process, deadline: Duration) -> Result<ExitStatus> {
     let waiting = async {
         loop {

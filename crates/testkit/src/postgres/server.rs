@@ -22,7 +22,7 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 /// Whether a commit waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// fsync off. Killing the server is still safe; a power failure is not.
+    /// For servers that are not killed: a kill may lose the last commits, a power failure the whole database.
     None,
     /// As in production.
     Full,
@@ -116,7 +116,7 @@ impl Server {
         eventually(START_DEADLINE, what, async || !children.iter().any(|&child| is_alive(child))).await
     }
 
-    /// Starts it again after it was killed; it recovers what was committed.
+    /// Starts it again after it was killed; with [`Durability::Full`], it recovers all commits.
     pub async fn start_again(&self) -> Result<()> {
         self.process.start_again()?;
         self.ready().await

@@ -13,13 +13,13 @@ use nix::sys::signal::Signal;
 /// The PATH in a container.
 const CONTAINER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// When a process prints its log.
+/// When the end of a process's log is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShowLog {
-    /// When the test panics.
+    /// Only when the test panics.
     OnPanic,
-    /// When it ends. The test runner hides the output of tests that pass, so this prints the log of
-    /// tests that fail by returning an error as well.
+    /// At the end of every test, because a test can also fail by returning an error. The test runner hides
+    /// the output of tests that pass.
     Always,
 }
 
@@ -80,7 +80,7 @@ impl Launch {
         variables.into_iter().fold(self, |launch, (name, value)| launch.env(name, value))
     }
 
-    /// Clears the inherited environment, as in a container; only [`Launch::env`] applies.
+    /// Clears the inherited environment, as in a container: only a fixed PATH and [`Launch::env`] apply.
     pub fn bare(mut self) -> Self {
         self.bare = true;
         self

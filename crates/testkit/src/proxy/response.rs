@@ -46,7 +46,7 @@ impl CannedResponse {
         Self::refusal(410, "Expired", "too old resource version")
     }
 
-    /// Refuses as a busy API server, or priority and fairness, does.
+    /// Refuses as a busy API server does (API Priority and Fairness).
     pub fn too_many(retry_after: u64) -> Self {
         let body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,

@@ -74,7 +74,7 @@ impl TestServer {
     }
 }
 
-/// The list, or as a watch three events and the end.
+/// Returns the list; for a watch, three events, after which the watch ends.
 async fn things(State(written): State<Arc<AtomicUsize>>, request: axum::extract::Request) -> Body {
     if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
         let event = |name: &str| json!({"type": "ADDED", "object": {"metadata": {"name": name}}});

@@ -21,7 +21,7 @@ pub struct Truth {
     pub join_token: String,
     pub position: Position,
     pub status: AgentStatus,
-    /// The stacks that the agent has reported to hold; none before its first report.
+    /// The stacks that the agent holds, according to its last report of holds; none before the first one.
     pub holds: Option<BTreeSet<StackId>>,
     /// The highest session that was opened.
     pub session: i64,

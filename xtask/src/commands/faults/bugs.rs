@@ -141,7 +141,7 @@ fn synchronise(from: &Path, to: &Path) -> Result<()> {
                 fs::create_dir_all(folder)?;
             }
             fs::copy(&source, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
-            // A copy has the time of the original, which may be older than the build with the patch.
+            // On some systems, a copy has the original's time, which may be before the build with the patch.
             fs::File::options().append(true).open(&copy)?.set_modified(std::time::SystemTime::now())?;
         }
         wanted.insert(copy);
