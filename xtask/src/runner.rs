@@ -54,7 +54,7 @@ fn finish_build(build: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Becomes the test runner, inside the program that starts the shared engines for it.
+/// Becomes the program that starts the shared engines and then runs the test runner.
 pub fn become_engines_then(tests: &Tests<'_>, seed: Option<u64>) -> Result<()> {
     let runner = runner(cargo(), tests);
     become_built("with-engines", |command| {

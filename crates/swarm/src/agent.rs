@@ -1,8 +1,8 @@
 //! One agent: its state, and its loop of turns.
 //!
-//! A turn connects if necessary, sends pending writes, and polls. An error ends the turn and changes nothing;
-//! the next one begins after a pause: after the first error, the spread that the broker requested; after
-//! further ones, an increasing back-off.
+//! A turn opens the session if necessary, sends reports that are due, and polls. After an error, the agent
+//! connects again after a random pause: after the first error, at most the spread that the broker requested;
+//! after further ones, at most an increasing back-off, if that is longer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

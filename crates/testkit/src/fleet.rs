@@ -87,7 +87,7 @@ impl Fleet {
     // ── agents ──
 
     /// Installs an agent into the cluster, lets it join under this name and these labels, and waits until
-    /// the broker has received its polls.
+    /// the broker has received the agent's first poll.
     pub async fn join(&self, name: &str, labels: &[(&str, &str)], cluster: &Cluster) -> Result<Agent> {
         self.join_with(name, labels, cluster, &AgentOptions::default()).await
     }

@@ -108,7 +108,7 @@ impl Drop for PodRunner {
     }
 }
 
-/// The Pods, by uid.
+/// The Pods that run, and what they share.
 #[derive(Debug)]
 struct Pods {
     site: Site,

@@ -1,9 +1,10 @@
 //! `cargo xtask image`: builds static programs, and images of the broker and the agent, without a container engine.
 //!
 //! The programs are statically linked, so an image contains only the program and the certificates that it trusts: there is
-//! nothing else that could have a vulnerability or help an attacker. Since 2.34, static glibc can look names up in /etc/hosts
-//! and by DNS; a resolver of our own would serve only some of the clients (those of PostgreSQL and Kubernetes use the system's).
-//! `image/proof.rs` runs the program of a layout: no network, read-only, unprivileged user.
+//! nothing else that could have a vulnerability or help an attacker. Names are resolved by glibc, which since
+//! 2.34 can read /etc/hosts and ask DNS even if it is linked statically. A resolver of our own would not be
+//! enough, because the clients of PostgreSQL and Kubernetes use that of the system. `image/proof.rs` runs the
+//! program of an image in a sandbox: without a network, on a read-only root, as an unprivileged user.
 
 mod proof;
 

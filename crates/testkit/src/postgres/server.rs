@@ -164,8 +164,8 @@ fn children(pid: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Returns the folder with `postgres` and `initdb`: of the newest installed package, or
-/// else the one on the PATH.
+/// Returns the folder with `postgres` and `initdb`: that of the newest installed package, or else one on the
+/// PATH.
 fn programs() -> Result<PathBuf> {
     let packaged = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = packaged
