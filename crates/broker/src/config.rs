@@ -65,7 +65,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Parsed, ConfigE
     Ok(Parsed { args: Args::from_arg_matches(&matches)?, settings })
 }
 
-/// Returns the file that flags or environment name. Other errors are reported later.
+/// Returns the file that a flag or the environment names. Errors in the command line are reported later.
 fn named_file(line: &[OsString]) -> Option<PathBuf> {
     let matches = Args::command().ignore_errors(true).try_get_matches_from(line).ok()?;
     let in_subcommand = matches.subcommand().and_then(|(_, matches)| matches.get_one::<PathBuf>("config"));

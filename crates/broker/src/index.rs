@@ -19,8 +19,7 @@
 //! - a replica guarantees only its `horizon`: everything below it is in the snapshot. It sends an agent
 //!   something new only once its horizon has reached the position that the agent sent.
 //!
-//! `shown` of one replica means nothing to another, because each may contain different changes above the
-//! horizon.
+//! Two replicas with the same `shown` may still contain different changes above the horizon.
 
 mod envelope_cache;
 mod labels;
@@ -147,7 +146,7 @@ impl Index {
         self.woken.fetch_add(woken, Ordering::Relaxed);
     }
 
-    /// Replaces everything: at the start, and after the cursor became too old.
+    /// Replaces everything: at the start, and whenever the tail reloads.
     pub fn replace(&self, snapshot: Snapshot, freshness: Freshness) {
         let before = {
             let mut here = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
@@ -202,7 +201,7 @@ impl Index {
         self.mismatches.load(Ordering::Relaxed)
     }
 
-    /// Counts a mismatch; returns whether to reload now, which is done once per `at_most_every`.
+    /// Counts a mismatch; returns whether to reload now, which is the case at most once per `at_most_every`.
     pub fn record_mismatch(&self, at_most_every: Duration) -> bool {
         self.mismatches.fetch_add(1, Ordering::Relaxed);
         let mut reloaded = self.reloaded.lock().unwrap_or_else(PoisonError::into_inner);

@@ -86,9 +86,9 @@ pub struct Limits {
 struct ConnectionContext {
     router: Router,
     peer: SocketAddr,
-    /// Responses close the connection: other replicas serve now.
+    /// Once cancelled, each response closes its connection, so that clients use other replicas.
     leaving: CancellationToken,
-    /// Idle connections close.
+    /// Once cancelled, idle connections close.
     draining: CancellationToken,
 }
 

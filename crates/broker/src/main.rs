@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use brokkr_broker::commands;
 use brokkr_broker::config::{self, ConfigError};
 
-/// jemalloc returns memory to the system: after a manifest at every limit, glibc keeps hundreds of megabytes per thread.
+/// jemalloc returns memory to the system: after a manifest that reaches every limit, glibc keeps hundreds of
+/// megabytes per thread.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

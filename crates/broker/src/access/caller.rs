@@ -19,7 +19,8 @@ pub enum Caller {
 #[derive(Clone, Debug)]
 pub struct AgentCaller {
     pub id: AgentId,
-    /// The agent's key when the assertion was verified; a long poll checks that it is still the current one.
+    /// The agent's key when the assertion was verified. A long poll looks up `signed_with` again only if this
+    /// is no longer the current key.
     pub public_key: Arc<[u8]>,
     /// The key that signed the assertion: `public_key`, or the previous one during a rotation.
     pub signed_with: Arc<[u8]>,
@@ -28,7 +29,7 @@ pub struct AgentCaller {
 }
 
 impl Caller {
-    /// Returns the project that a token acts in. An agent has none: its requests belong to the project of the stack.
+    /// Returns the project that a token acts in. An agent belongs to no project; `default` stands for it.
     pub fn project(&self) -> &str {
         match self {
             Self::Token(token) => &token.project,

@@ -1,4 +1,4 @@
-//! Keys of agents that are not in the index: the previous one, and one that was registered a moment ago.
+//! Agent keys that are not in the index: the previous key, and a key that was registered a moment ago.
 //!
 //! They are read only if a signature does not match the current key, and cached for a second: forged
 //! assertions cause at most one query per second and agent.

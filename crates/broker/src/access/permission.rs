@@ -12,7 +12,8 @@ use crate::error::ApiError;
 pub enum Permission {
     /// Anyone; the handler checks the request itself.
     Public,
-    /// An API token that has this role. Auditors may read everything that is open to tokens.
+    /// An API token that has this role. Auditors may call every such route that only reads, whatever the
+    /// role.
     Token(Role),
     /// The agent that the path names.
     Agent,

@@ -20,7 +20,7 @@ pub struct EncodedEnvelope {
     pub etag: String,
 }
 
-/// The object of a stack that an agent should have, or the removal.
+/// What an agent should do about a stack: apply `object`, or carry out `removal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredObject {
     pub object: ObjectFacts,
@@ -47,7 +47,8 @@ pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> 
     let targeted_since = reasons.iter().map(|reason| reason.since).min();
     let removal = match targeted_since {
         Some(_) => None,
-        // An agent that does not hold the stack needs no removal, so no marker per agent is stored.
+        // Removals follow from the held stacks; none is stored per agent. An agent that does not hold the
+        // stack has nothing to remove.
         None if !agent.holds(stack.id) => return None,
         // A withdrawn grant freezes the stack: revoking rights must not delete anything.
         None if right == Right::Nothing => None,

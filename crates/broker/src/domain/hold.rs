@@ -9,8 +9,8 @@ pub const GAP: i64 = 1_000_000;
 /// of the same backup, with no agent contact in between, would continue from the same id. Enough for two
 /// thousand submissions a second, and for raises that are at least ten minutes apart.
 pub const GAP_PER_SECOND: i64 = 2_000;
-/// A claim that is further above the database's id is ignored: no one published that much after the backup,
-/// and a single agent must not be able to exhaust the ids.
+/// A claim that is further than this above the database's id is ignored: no one published that much after the
+/// backup, and a single agent must not be able to exhaust the ids.
 pub const MAX_PLAUSIBLE_GAP: i64 = 1_000_000_000_000;
 
 /// The nouns that users may change while on hold: those that affect no target state. Everything else, new routes

@@ -23,8 +23,8 @@ pub fn presence(last_seen: Option<Timestamp>, poll_seconds: u32, now: Timestamp)
     }
 }
 
-/// Returns how many polls an agent of this presence has missed, from (inclusive) and to (exclusive); none if
-/// it was never seen.
+/// Returns how many polls an agent of this presence has missed, as a lower bound (inclusive) and an upper
+/// bound (exclusive); none if it was never seen.
 #[must_use]
 pub fn missed(presence: Presence) -> Option<(f64, f64)> {
     // A clock that is ahead may have recorded a time in the future.

@@ -45,7 +45,7 @@ use crate::store::deployment_objects::{
 use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{LockedStack, stack_advance_on_conn};
 
-/// Checksums and size of a parsed manifest.
+/// The checksums of a parsed manifest, and its number of resources.
 pub struct Reading {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
@@ -255,8 +255,8 @@ async fn without_secrets(stored: Arc<StoredObject>) -> ApiResult<Option<String>>
     shown.await?.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
 }
 
-/// Returns whether an active agent may read the object: it is in its target state, or a version of a stack that it
-/// holds.
+/// Returns whether the agent is active and may read the object: the object is in the agent's target state, or
+/// is a version of a stack that the agent holds.
 fn may_read(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
     let snapshot = broker.index.snapshot();
     let Some(agent) = snapshot.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {

@@ -1,4 +1,4 @@
-//! The middleware around every route that authenticates the caller and checks its permission.
+//! The middleware of every route: authenticates the caller and checks its permission.
 
 use std::sync::Arc;
 

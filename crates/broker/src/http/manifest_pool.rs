@@ -1,5 +1,5 @@
-//! Parses manifests on blocking threads, two at a time: 8 MiB of YAML take a while, and a manifest at every limit
-//! takes a few hundred megabytes of memory.
+//! Parses manifests on blocking threads, two at a time: 8 MiB of YAML take a while, and a manifest that
+//! reaches every limit takes a few hundred megabytes of memory.
 
 use brokkr_api::ErrorCode;
 use tokio::sync::Semaphore;

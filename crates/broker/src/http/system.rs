@@ -1,4 +1,5 @@
-//! The installation as a whole, the hold after a restore, and stacks that need settling then.
+//! The installation as a whole, the hold after a restore, and the settlement of stacks that differ between
+//! agents and the restored database.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};

@@ -73,7 +73,7 @@ where
             }
             () = exchange.answered.notified(), if !answered => {
                 answered = true;
-                // The response was taken by hyper: it ends once the body is written.
+                // hyper has taken the whole response: now it stops as soon as the response is written.
                 Pin::new(&mut connection).graceful_shutdown();
             }
         }

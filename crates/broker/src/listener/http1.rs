@@ -191,7 +191,7 @@ where
 /// Reads available bytes; returns false at the end. Allocates only when bytes arrive.
 async fn read<S: AsyncRead + Unpin>(stream: &mut S, input: &mut BytesMut) -> bool {
     let read = std::future::poll_fn(|task| {
-        // On the stack, not in the future, which exists for each connection.
+        // On the stack: as part of the `Future`, it would take memory for each connection.
         let mut chunk = [0; CHUNK];
         let mut chunk = ReadBuf::new(&mut chunk);
         ready!(Pin::new(&mut *stream).poll_read(task, &mut chunk))?;

@@ -1,5 +1,5 @@
-//! Examples of requests and responses in the OpenAPI document. `tests/broker/examples.rs` calls every route, records them,
-//! and fails if the committed ones differ.
+//! Examples of requests and responses in the OpenAPI document. `tests/broker/examples.rs` calls every route,
+//! records the examples, and fails if the committed ones differ.
 
 use std::collections::BTreeMap;
 

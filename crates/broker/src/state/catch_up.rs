@@ -1,6 +1,6 @@
 //! Waiting until this replica has seen what a caller has already seen.
 //!
-//! A caller is never sent back in time because another replica serves it. An agent that has seen more than the
+//! A caller never goes back in time when another replica serves it. An agent that has seen more than the
 //! database contains reveals a restore; the installation is then put on hold.
 
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Broker {
         ApiError::new(ErrorCode::BRK3002, detail).retry_after(1)
     }
 
-    /// Returns the seconds since the database was last read, if polls are answered from older state.
+    /// Returns the seconds since the database was last read, if the index counts as stale.
     pub fn stale(&self) -> Option<u64> {
         let age = self.index.freshness().at.elapsed();
         (age > STALE).then_some(age.as_secs())

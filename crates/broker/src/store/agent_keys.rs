@@ -113,8 +113,8 @@ pub async fn agent_keys_revoke_on_conn(
         .await
 }
 
-/// Registers a new key for an existing agent. It may be a new installation, so its session count restarts: processes of
-/// the old one have no valid key. An abandoned agent is no longer abandoned.
+/// Registers a new key for an existing agent. The agent may have been installed anew, so its session count
+/// restarts: earlier processes have no valid key. An abandoned agent is no longer abandoned.
 pub async fn agent_keys_rejoin_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,

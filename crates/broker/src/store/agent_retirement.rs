@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::{Fetch as _, Result, Run as _};
 
-/// Removes every target of the agent: its labels and the targets that name it. Returns the stacks that named it.
+/// Removes all that makes stacks target the agent: its labels, and the targets that name it. Returns the
+/// stacks that named it.
 pub async fn agent_untarget_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,

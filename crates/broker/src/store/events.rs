@@ -60,7 +60,7 @@ pub async fn event_insert_on_conn(
 }
 
 /// The position of an event: its transaction, and its number. Transactions do not end in the order in which
-/// they began. A reader that reads in this order, and only up to the horizon, skips nothing.
+/// they began. A reader that reads in the order of positions, and only up to the horizon, skips nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventCursor {
     pub xid: u64,

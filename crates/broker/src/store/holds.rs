@@ -70,7 +70,8 @@ pub async fn holds_store_versions_on_conn(
 
 /// Records that the agent has reported since all agents were last asked. Returns false if it had before, or was not asked.
 ///
-/// Shares a lock with `restore_stack_on_conn`: either that sees what this agent holds, or this agent sees the stack.
+/// A lock keeps this and `restore_stack_on_conn` apart: either that function sees what this agent holds, or
+/// this transaction sees the stack that it creates.
 pub async fn holds_mark_reported_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<bool> {
     let open: bool = sqlx::query_scalar(
         "SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1",

@@ -88,7 +88,7 @@ pub struct BeforeRaise {
     /// Unix seconds, by the database's clock.
     pub now: i64,
     pub hold: Option<Hold>,
-    /// The highest sequence id that each agent reported, above the database's; highest first.
+    /// The highest sequence id that each agent reported, where it is above the database's; highest first.
     pub claims: Vec<(String, i64)>,
 }
 

@@ -197,7 +197,8 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64> {
     }
 }
 
-/// Terminates sessions of brokers that wait for the rest of a message in the middle of a transaction; returns their number.
+/// Terminates broker sessions that wait for the rest of a message in the middle of a transaction; returns
+/// their number.
 ///
 /// A network that goes silent between two packets of a request leaves such a session. It neither runs a statement nor is
 /// it idle, so no timeout of the server ends it, and its transaction holds back the horizon until TCP gives up. Complete

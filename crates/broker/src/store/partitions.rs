@@ -65,8 +65,8 @@ async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>> {
     .await
 }
 
-/// Drops the partitions of days before this one, and deletes rows of the default partition that were recorded before it.
-/// Returns the numbers of partitions and rows.
+/// Drops the partitions of days before this one, and deletes the rows of the default partition and of
+/// `agent_events` that were recorded before it. Returns the numbers of partitions and rows.
 pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u64)> {
     let old = partitions_before(pool, day).await?;
     for name in &old {

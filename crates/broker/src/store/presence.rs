@@ -22,8 +22,9 @@ pub struct SeenAgent {
     pub poll_seconds: u32,
 }
 
-/// Stores when agents were last seen. The return of a silent agent is recorded in the same statement; the row lock ensures
-/// that it is recorded once. Sorted, so that two replicas never deadlock.
+/// Stores when agents were last seen. The return of a silent agent is recorded in the same statement; the row
+/// lock ensures that it is recorded once. Rows are locked in the order of ids, so that two replicas never
+/// deadlock.
 pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<()> {
     let seconds = |seen: &SeenAgent| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
     sqlx::query(
@@ -75,7 +76,7 @@ pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>> {
     }
 }
 
-/// Stores refused assertions in the name of these agents. Sorted by agent.
+/// Stores refused assertions in the name of these agents. Rows are locked in the order of ids.
 pub async fn refusals_store(pool: &PgPool, refused: &[(AgentId, Refused)]) -> Result<()> {
     sqlx::query(
         "WITH refused AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[]) AS refused (id, at, because)),

@@ -1,5 +1,5 @@
-//! Projects, their quotas and their usage. The usage is the sum over a project's shards, which triggers maintain: nothing
-//! is counted by scanning, except webhooks, of which there are few.
+//! Projects, their quotas and their usage. The usage is the sum over a project's few rows in `project_usage`,
+//! which triggers maintain: nothing is counted by scanning, except webhooks, of which there are few.
 
 use brokkr_api::projects::{Project, PutQuotas, Quotas};
 use sqlx::postgres::PgRow;

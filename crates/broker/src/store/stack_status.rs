@@ -70,8 +70,8 @@ pub async fn stack_status_store_on_conn(
     .await
 }
 
-/// Stores only the conditions, where they are newer: of reports that change no state. The reports have to be about
-/// different stacks.
+/// Stores only the conditions of reports that change no state, where they are newer than the stored ones. The
+/// reports have to be about different stacks.
 pub async fn stack_status_store_conditions_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,

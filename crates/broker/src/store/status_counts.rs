@@ -1,5 +1,5 @@
-//! Counts of agents by state and error of a stack: sums of a few counters, whatever the size of the fleet. A trigger
-//! maintains them in the transaction that changes a status.
+//! Counts of agents by state and error of a stack: sums of a few counters (shards), whatever the size of the
+//! fleet. A trigger maintains them in the transaction that changes a status.
 
 use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;

@@ -6,8 +6,8 @@ use sqlx::PgPool;
 
 use super::{Result, Run as _};
 
-/// Claims the task if no replica ran it within the time. `since` is when the current series of claims began:
-/// a claim after a pause of four times that long begins a new one.
+/// Claims the task if no replica claimed it within `every`. The column `since` says when the current series
+/// of claims began: a claim after a pause of four times `every` begins a new series.
 pub async fn task_claim(pool: &PgPool, name: &str, every: Duration) -> Result<bool> {
     sqlx::query(
         "UPDATE task_claims SET since = CASE WHEN claimed_at < now() - make_interval(secs => $2 * 4) THEN now() ELSE since END,

@@ -1,4 +1,4 @@
-//! Alarms of stacks on agents that are pending or announced. An alarm without a row is quiet.
+//! Pending and announced alarms, each of a stack on an agent. An alarm without a row is quiet.
 
 use std::collections::HashMap;
 use std::time::Duration;

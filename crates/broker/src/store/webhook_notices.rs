@@ -158,7 +158,8 @@ async fn notify_on_conn(
     Ok(!new.is_empty())
 }
 
-/// Returns those of the stacks with webhooks in their project: usually none, and then this statement is the only cost.
+/// Returns the stacks that have an enabled webhook in their project: usually none, and then this statement is
+/// the only cost.
 async fn stacks_with_webhooks_on_conn(
     conn: &mut PgConnection,
     stacks: &[StackId],

@@ -159,7 +159,8 @@ impl OutboxTail {
         }
     }
 
-    /// Does the same in a read-only snapshot; returns none if the outbox does not continue from the cursor.
+    /// Makes a step in this read-only transaction; returns none if the outbox does not continue from the
+    /// cursor.
     async fn step_on_conn(
         &self,
         connection: &mut PgConnection,

@@ -34,7 +34,7 @@ pub async fn run(pool: PgPool, retention: Retention, stop: CancellationToken) {
     }
 }
 
-/// Runs once. Creates before it deletes, because that matters more.
+/// Runs once. Creates partitions before it deletes anything, because creating matters more.
 pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) -> Result<(), StoreError> {
     let today = now.to_zoned(TimeZone::UTC).date();
     for ahead in -1..=DAYS_AHEAD {

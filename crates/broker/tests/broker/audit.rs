@@ -23,7 +23,7 @@ async fn entries(caller: &Caller, query: &str) -> Result<Vec<AuditEntry>> {
     Ok(caller.get_json::<Page<AuditEntry>>(&format!("audit?{query}")).await?.items)
 }
 
-/// Waits until the chain has as many links as there are entries.
+/// Waits until the chain has at least this many links.
 async fn chained(caller: &Caller, links: i64) -> Result<AuditHead> {
     eventually(Duration::from_secs(30), "the entries to be chained", async || {
         caller.get_json::<AuditHead>("audit/head").await.is_ok_and(|head| head.number >= links)

@@ -104,7 +104,7 @@ async fn withdrawing_a_grant_freezes_held_stacks_and_needs_expect() -> Result<()
     assert_eq!(confirmed.status(), StatusCode::NO_CONTENT);
     let frozen = envelope(&agent).await?;
     assert_eq!((frozen.stacks[0].removal, frozen.stacks[0].grant.clone()), (None, Some(Grant::default())));
-    // Deleting the stack does not reach past the grant either.
+    // Without a grant, deleting the stack removes nothing either.
     assert_eq!(owner.request(Method::DELETE, "stacks/web").send().await?.status(), StatusCode::OK);
     let frozen = envelope(&agent).await?;
     assert_eq!((frozen.stacks[0].removal, frozen.stacks[0].grant.clone()), (None, Some(Grant::default())));

@@ -52,7 +52,7 @@ impl Harness {
         Self::open_with(postgres, WebhookArgs::default()).await
     }
 
-    /// Enables webhooks.
+    /// Uses these settings of webhooks.
     pub async fn open_with(postgres: Arc<Postgres>, webhooks: WebhookArgs) -> Result<Self> {
         let database =
             postgres.database_like("broker_schema", async |url| Ok(schema_migrate(url).await?)).await?;

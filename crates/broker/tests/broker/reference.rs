@@ -155,7 +155,7 @@ fn the_reference_page_of_permissions_is_current() {
     check("permissions.md", &text);
 }
 
-/// Returns whether the route only reads: auditors may call each of those that is open to tokens.
+/// Returns whether the route only reads. Auditors may call every such route with [`Permission::Token`].
 fn reads(name: &str) -> bool {
     name.starts_with("GET ")
 }

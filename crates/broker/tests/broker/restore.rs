@@ -204,7 +204,7 @@ async fn a_replica_that_is_behind_does_not_cause_a_hold() -> Result<()> {
     let answer = poll_from(&agent, harness.server.address, seen).await?;
     assert_eq!(answer.code()?, ErrorCode::BRK3002);
     assert!(!is_held(&harness.admin).await?);
-    // The database itself is checked, even if a replica believes the position.
+    // The database itself is checked: a replica that was paused cannot cause a hold.
     let hold = brokkr_broker::store::installation::installation_hold(
         &harness.server.broker.pool,
         seen,

@@ -1,5 +1,6 @@
 //! The design sizes in a real database. Ignored in ordinary runs, because filling the database takes minutes:
-//! `cargo nextest run --workspace --test broker sizes --run-ignored only`, optimised for meaningful figures.
+//! `cargo nextest run --workspace --test broker sizes --run-ignored only`. Only an optimised build gives
+//! meaningful figures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

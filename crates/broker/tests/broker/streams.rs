@@ -107,7 +107,7 @@ async fn a_stream_resumes_and_skips_nothing_that_commits_late() -> Result<()> {
     );
     drop(reader);
 
-    // At another replica, after more has happened than one read takes.
+    // At another replica, after more events than one statement reads.
     let replica = harness.replica().await?;
     let elsewhere = harness.admin.at(replica.address);
     let many: Vec<_> = (100..550).map(report).collect();

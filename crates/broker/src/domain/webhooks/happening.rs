@@ -39,7 +39,7 @@ pub struct NamedAgent {
     pub labels: Labels,
 }
 
-/// Since when, and how often it was reported.
+/// Since when a failure or drift lasts, and how often it was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lasting {
     pub since: Timestamp,

@@ -82,7 +82,8 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
         Cause::NotReady => only("check the messages of the objects, or wait"),
         Cause::NotReportedYet => only("wait; if no report arrives, check the agent's log"),
         Cause::Removing => only("wait; objects that block the removal are listed as soon as they are known"),
-        // These concern the agent itself and have their own advice, or nothing is broken.
+        // Either the cause concerns the agent itself, and `agent.rs` gives the advice, or there is none to
+        // give.
         Cause::AgentInactive
         | Cause::AgentNeverSeen
         | Cause::AgentSilent

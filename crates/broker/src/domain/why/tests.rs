@@ -469,7 +469,7 @@ fn g3_a_refusal_explains_an_agent_that_misses_polls_and_not_one_that_is_well() {
     let (agent, stack) = (agent(), stack(&["*"]));
     let refused = |at| Some(Refused { at: second(at), because: "its signature matches no key".into() });
     let ask = |seen: &AgentContact| explain(&agent, &stack, None, seen).broken.map(|broken| broken.cause);
-    // Within its polling interval, another process may have used its name.
+    // The agent polled within its interval, so another process may have used its name.
     let well = AgentContact { refused: refused(1005), ..seen(Presence::Fresh) };
     assert_eq!(ask(&well), Some(Cause::NotReportedYet));
     let evidence = explain(&agent, &stack, None, &well).evidence;

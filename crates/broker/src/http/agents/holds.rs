@@ -1,4 +1,4 @@
-//! Stacks that an agent holds. The agent reports a stack before it first writes for it.
+//! Stacks that an agent holds. The agent reports a stack here before it writes the stack's first object.
 
 use axum::extract::State;
 use brokkr_api::agents::Holds;

@@ -93,7 +93,7 @@ async fn named(broker: &Broker, caller: &Caller, stack: &str, agent: &str) -> Ap
     Ok((stack, agent))
 }
 
-/// Returns when the agent was last seen, by this replica or by one that has stored it.
+/// Returns the last contact with the agent: the latest that this replica has seen or any replica has stored.
 pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<AgentContact, StoreError> {
     let stored = presence_fetch(&broker.pool, agent.id).await?;
     let last_seen =

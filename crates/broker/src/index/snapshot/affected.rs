@@ -57,7 +57,8 @@ impl Snapshot {
         if !after.has_object() {
             return RoaringBitmap::new();
         }
-        // Agents that gain or lose the stack are affected. Agents that keep it, only if the entry differs.
+        // Agents that gain or lose the stack are affected. Agents that keep it are affected only if the entry
+        // differs.
         let (reached_before, reached_after) = (self.reach(before), self.reach(after));
         let mut kept = self.touched(before, after);
         kept &= &reached_before;

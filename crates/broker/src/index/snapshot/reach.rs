@@ -53,7 +53,7 @@ impl Snapshot {
         self.targeted(stack) & &*self.covered(&stack.grants)
     }
 
-    /// Returns the facts of the same agents.
+    /// Returns the facts of every agent that the stack reaches.
     #[must_use]
     pub fn reached(&self, stack: &StackFacts) -> Vec<&AgentFacts> {
         self.reach(stack).into_iter().map(|slot| self.at(slot)).collect()
@@ -96,7 +96,7 @@ impl Snapshot {
         found
     }
 
-    /// Returns the agents that its selectors match.
+    /// Returns the agents that the stack's selectors match.
     pub(super) fn selected(&self, stack: &StackFacts) -> RoaringBitmap {
         let mut sets = stack.selectors.iter().map(|target| self.select(&target.selector));
         let mut found = sets.next().unwrap_or_default();

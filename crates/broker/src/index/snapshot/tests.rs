@@ -45,7 +45,7 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
     stack
 }
 
-/// Changes `rounds` stacks one by one, and prints the time of each change and of each envelope after it.
+/// Changes `rounds` stacks one by one, and prints the average time of a change and of an affected envelope.
 fn measure(agents: usize, stacks: usize, rounds: usize) {
     let facts: Vec<StackFacts> = (0..stacks).map(|number| stack(number, number as i64)).collect();
     let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();

@@ -24,7 +24,7 @@ use crate::state::Broker;
 pub enum KnownEtag {
     /// In the headers of the request.
     Headers(HeaderMap),
-    /// The tag, once it equals that of the response. Headers would take memory while the poll waits.
+    /// Only the tag, once it is known to be the current one: headers would take memory while the poll waits.
     Etag(String),
 }
 
