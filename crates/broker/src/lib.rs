@@ -1,6 +1,6 @@
 //! The broker: the server that stores what should run and delivers it to each agent.
 //!
-//! A module depends only on modules below it; `tests/architecture.rs` checks this table.
+//! A module depends only on modules in its own row or below; `tests/architecture.rs` checks this.
 //!
 //! | layer, top to bottom                       | contents                                                       |
 //! |--------------------------------------------|----------------------------------------------------------------|

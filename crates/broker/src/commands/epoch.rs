@@ -14,7 +14,7 @@ use crate::store::installation::{
     installation_raise_on_conn,
 };
 
-/// The largest number of agents listed with implausible claims.
+/// How many agents with implausible claims are listed at most.
 const MAX_LISTED: usize = 10;
 
 pub async fn run(command: EpochCommand) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Explains why a stack is not healthy on an agent: the first hop that is not passed, and the evidence. A pure function,
-//! so that CLI, API and console all give the same answer.
+//! Explains why a stack is not healthy on an agent: the first hop that is not passed, and the evidence. A
+//! pure function, so that the routes of stacks and of agents give the same answer.
 //!
 //! | file     | contents                                                          |
 //! |----------|-------------------------------------------------------------------|

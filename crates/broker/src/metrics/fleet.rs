@@ -55,7 +55,7 @@ impl FleetCount {
         let mut last = self.last.lock().await;
         let now = Instant::now();
         if last.next.is_none_or(|next| next <= now) {
-            // The store counts the failure.
+            // The store counts a failed statement. The figures stay as they are, also after a timeout.
             if let Ok(Ok(figures)) = tokio::time::timeout(COUNT_TIMEOUT, fleet_count(pool)).await {
                 last.counted = Some((figures, Instant::now()));
             }

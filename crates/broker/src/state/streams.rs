@@ -24,7 +24,7 @@ const MAX_STREAMS_PER_CALLER: usize = 50;
 pub struct StreamedEvent {
     pub place: EventCursor,
     pub event: Event,
-    /// The agent's last report at that moment: read once, by the first stream that needs it, for all of them.
+    /// The agent's last report about the stack: read once, when the first stream needs it, for all of them.
     pub report: OnceCell<Option<LastReport>>,
 }
 

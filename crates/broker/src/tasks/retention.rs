@@ -1,5 +1,5 @@
-//! Creates partitions of the days ahead, drops old ones, and deletes old contents. Every replica runs it; repeating it
-//! does nothing.
+//! Creates partitions of the days ahead, drops old ones, and deletes old contents. Every replica runs it, and
+//! repeating it does nothing; contents are deleted by one replica, once an hour.
 
 use std::time::Duration;
 
