@@ -66,7 +66,7 @@ pub async fn diagnose(
     let pods: Vec<Value> = list(&format!("/api/v1/namespaces/{namespace}/pods"), PODS, &selected).await?;
     let mut evidence = Evidence { pods: &pods, ..Evidence::default() };
     match most_specific(key, &evidence) {
-        // An event tells what the probe got.
+        // An event says why the probe failed: read the events.
         Some((Specificity::Probe, _)) | None => {}
         Some((_, cause)) => return Ok(Some(cause)),
     }

@@ -94,7 +94,7 @@ impl Start {
     }
 }
 
-/// Returns the hop at which it failed; `otherwise` if the error does not show it.
+/// Returns the hop at which the start failed; `otherwise` if the error does not show it.
 fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
     let hop = error.chain().find_map(|cause| {
         if let Some(error) = cause.downcast_ref::<ClientError>() {

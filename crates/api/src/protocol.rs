@@ -112,7 +112,8 @@ pub enum Want {
     Key,
 }
 
-/// The media type that agents accept at `target-state`; any other gets the plain array with contents.
+/// The media type that agents accept at `target-state`. A request that accepts another type gets the plain
+/// array with contents.
 pub const ENVELOPE_MEDIA_TYPE: &str = "application/vnd.brokkr.target-state.v1+json";
 /// The media type of deployment objects, which are sent as the submitted bytes.
 pub const YAML_MEDIA_TYPE: &str = "application/yaml";

@@ -30,7 +30,7 @@ pub enum Transition {
     Failed,
     /// The agent repaired changes by other clients.
     Repaired,
-    /// A removal or prune is blocked, by a finalizer or by foreign objects in a namespace.
+    /// A removal or prune is blocked, for example by a finalizer; or the grant does not cover the stack.
     Blocked,
     /// All resources of the stack are gone, or were released.
     Removed,

@@ -59,7 +59,7 @@ pub struct StackStatus {
 }
 
 /// The progress of a stack on all agents. The numbers come from counters that every report updates, and from the
-/// replica's snapshot of the fleet; a request counts nothing.
+/// replica's snapshot of the fleet, so a request does not have to count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StackSummary {
     pub project: String,
@@ -114,7 +114,7 @@ pub struct SequenceCounts {
 /// An error, grouped over all agents on which it occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorGroup {
-    /// What they have in common; details that differ from cluster to cluster are left out.
+    /// The reason without the details that differ from cluster to cluster.
     #[serde(flatten)]
     pub reason: Reason,
     /// The same as a sentence.

@@ -88,7 +88,7 @@ pub enum WebhookEvent {
     DriftOver,
 }
 
-/// Selects the messages of a webhook. An absent field matches everything.
+/// Selects the messages of a webhook. An absent field other than `events` matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookFilter {

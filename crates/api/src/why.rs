@@ -126,7 +126,7 @@ pub enum Cause {
     Contested,
     /// A finalizer delays a deletion.
     Finalizer,
-    /// A removal or prune is blocked, by a finalizer or by foreign objects.
+    /// A removal or prune is blocked, and no other cause fits.
     Blocked,
     /// A prune waits for an approval.
     AwaitsApproval,

@@ -10,7 +10,7 @@ use crate::response::InvalidResponse;
 
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// Contains no credentials; URLs are stored without query.
+/// Why a call failed. An error contains no credentials, and its URL has no query.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The broker refused the request.
@@ -55,7 +55,7 @@ pub enum Stage {
     Connect,
     /// The proxy refused the connection.
     Proxy,
-    /// The certificate is not trusted.
+    /// The TLS handshake failed, usually because the certificate is not trusted.
     Tls,
     /// The certificate is not valid at this time: a clock is wrong, or it was not renewed.
     Clock,

@@ -105,7 +105,7 @@ impl Client {
         let mut url = self.base().clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(root);
-            // The URL standard removes dots and empty segments, which would address another resource.
+            // The URL standard removes dots and empty segments, so the URL would address another resource.
             segments.extend(path.iter().map(|segment| match *segment {
                 "" | "." | ".." => "%2E",
                 other => other,

@@ -88,8 +88,8 @@ fn explicit_wave(object: &Object) -> Option<i64> {
 /// Groups resources in the order of their deletion; a group is gone before the next one is deleted.
 ///
 /// This is the reverse order of the ranks, with two additions; waves are ignored. Custom resources are
-/// deleted before the workloads of the stack, because one of these may be the controller that removes their
-/// finalizers. Definitions are deleted before namespaces.
+/// deleted before workloads, because one of the workloads may be the controller that removes the finalizers
+/// of the custom resources. Definitions are deleted before namespaces.
 pub fn deletion_stages(keys: impl IntoIterator<Item = Key>) -> Vec<Vec<Key>> {
     let mut stages: BTreeMap<DeletionRank, Vec<Key>> = BTreeMap::new();
     for key in keys {

@@ -19,7 +19,7 @@ const UNREACHABLE_AFTER: Duration = Duration::from_secs(360);
 
 /// The health of the agent.
 pub(super) enum Health {
-    /// With what it waits for.
+    /// Not running yet; with what the agent has to do first.
     Starting(&'static str),
     /// The reconciler does not answer.
     Stuck,

@@ -72,7 +72,7 @@ impl ContentSource {
 }
 
 /// Returns the failure if the cache cannot be read or written. A content must be cached before it is applied,
-/// and evicted before its record is deleted.
+/// and evicted before the record of its stack is deleted.
 #[must_use]
 pub fn not_cached(error: &ContentCacheError) -> Failure {
     Failure::with_words(FailureClass::Transient, Reason::ContentNotCached, error)
@@ -93,7 +93,7 @@ async fn read(
         return Err(Failure::new(FailureClass::Permanent, Reason::ParsedDifferently));
     }
     let objects = kinds.resolve_all(cluster, &manifest).await.map_err(|error| match error {
-        // Another stack may bring its definition.
+        // Another stack may contain the definition of this kind.
         ResolveError::UnknownKind { kind } => {
             Failure::new(FailureClass::Missing, Reason::UnknownKind { kind })
         }

@@ -1,8 +1,8 @@
 //! Adapts the number of concurrent requests to the load of the API server.
 //!
-//! The limit grows by one per round of responses. If the server is overloaded, it is halved, at most once per
-//! round and never below one. After 30 seconds without overload, the configured limit applies again. A
-//! Retry-After delays all requests, not only the refused one.
+//! The limit grows by one per round of responses. When the server is overloaded, the limit is halved, at most
+//! once per round and never below one. After 30 seconds without overload, the configured limit applies again.
+//! A Retry-After delays all requests, not only the refused one.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

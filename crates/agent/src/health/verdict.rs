@@ -60,7 +60,7 @@ pub enum HealthState {
     Suspended,
     /// Being deleted.
     Terminating,
-    /// The status does not show it.
+    /// The status does not show whether it has reached that state.
     Unknown,
 }
 

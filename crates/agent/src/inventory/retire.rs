@@ -1,5 +1,5 @@
-//! E5: a record never disappears before its copy exists. Until then, the finalizer keeps a record that
-//! another client deleted. Deleting a record deletes no object; only a stored removal does.
+//! E5: if another client deletes a record, the finalizer keeps it until a copy exists. Deleting a record
+//! deletes no object; only a stored removal does.
 
 use brokkr_api::AgentId;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
@@ -35,7 +35,8 @@ pub async fn keep_one(
     Ok(copy)
 }
 
-/// Removes our finalizer from exactly this version, and deletes it unless it is already being deleted.
+/// Removes our finalizer, unless the record has changed, and deletes the record if it is not being deleted
+/// already.
 pub async fn release(api: &Api<DynamicObject>, object: DynamicObject) -> Result<(), RequestError> {
     let name = object.name_any();
     let others: Vec<&String> =

@@ -131,7 +131,7 @@ impl Records {
         objects: Vec<DynamicObject>,
     ) -> Result<Option<Record>, RecordError> {
         let Some((chosen, others)) = choose::choose(objects) else {
-            // Its shards are deleted after the next write, or by the next run.
+            // The shards of the lost record are deleted after the next write, or by the next run.
             if let Some(known) = self.known().get_mut(&stack) {
                 known.version = None;
                 known.loose.append(&mut known.shards);

@@ -48,7 +48,7 @@ impl From<Fingerprint> for String {
 }
 
 impl From<String> for Fingerprint {
-    /// Accepts the longer text of old records: its hash equals the fingerprint of today.
+    /// Also accepts the entry of an old record, which contains the text instead of its hash.
     fn from(text: String) -> Self {
         <[u8; 16]>::from_hex(&text).map_or_else(|_| Self::of(&text), Self)
     }

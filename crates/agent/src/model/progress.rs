@@ -31,7 +31,7 @@ pub struct Lookups {
     pub objects: HashMap<Key, Option<SeenObject>>,
     /// The rights that are missing; none before the check.
     pub missing_rights: Option<Vec<ObjectNote>>,
-    /// Definitions with kinds that discovery shows.
+    /// Definitions whose kinds discovery already shows.
     pub served: HashSet<Key>,
     /// Objects in a namespace, or of a definition, that are not ours: listed just before a deletion.
     pub contained: HashMap<Key, Vec<String>>,
@@ -42,7 +42,7 @@ pub struct Lookups {
 pub struct Delivery {
     pub validated: HashSet<Key>,
     pub written: HashSet<Key>,
-    /// Objects with a change to an immutable field that may be recreated.
+    /// Objects that may be recreated, because the content changes one of their immutable fields.
     pub replace: HashSet<Key>,
     /// Whether the content that was applied before was already requested.
     pub earlier_requested: bool,
@@ -89,7 +89,7 @@ pub struct Readiness {
     pub unready_since: Option<Timestamp>,
     /// Since when all objects of the stack are ready.
     pub ready_since: Option<Timestamp>,
-    /// When the record, and with it a report, was last written.
+    /// When the record, which contains the reports, was last written.
     pub reported_at: Option<Timestamp>,
 }
 

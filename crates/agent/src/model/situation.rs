@@ -18,7 +18,7 @@ pub trait Observed {
     fn seen(&self, key: &Key) -> Option<&SeenObject>;
     /// Returns whether all objects of this kind with our label are known.
     fn synced(&self, kind: &KindName) -> bool;
-    /// Returns the uid and the end of a Job that has finished and is gone since.
+    /// Returns the uid of a Job that had finished before it was deleted, and how it ended.
     fn finished(&self, key: &Key) -> Option<(&Uid, JobEnd)>;
 }
 
@@ -78,8 +78,8 @@ impl Situation<'_> {
         record
     }
 
-    /// Returns how a Job ended that has finished with the recorded content and is gone since. It is not missing,
-    /// and equal content does not run it again.
+    /// Returns how a Job ended that had finished, with the recorded content, before it was deleted. Such a
+    /// Job is not missing, and equal content does not run it again.
     #[must_use]
     pub fn finished(&self, key: &Key) -> Option<JobEnd> {
         let entry = self.record?.inventory.get(key)?;

@@ -104,7 +104,7 @@ impl Follower {
         let _permit = shared.lists.acquire().await;
         let streaming = match self.history.streaming {
             Some(known) => known,
-            // If unknown, pages work everywhere.
+            // If the version of the server is unknown, list in pages, which every server supports.
             None => {
                 let ask = || served::streams_lists(&self.source);
                 *shared.streaming.get_or_try_init(ask).await.unwrap_or(&false)

@@ -53,7 +53,7 @@ pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
 #[derive(Debug)]
 pub enum Line {
     Present(Key, SeenObject),
-    /// The object as it was at last.
+    /// With the last state of the object.
     Gone(Key, SeenObject),
     /// A bookmark: the version to resume from.
     Bookmark {

@@ -29,14 +29,14 @@ pub(super) struct Worst {
 enum Explanation {
     /// The Pods were not read since the object became unready.
     NotRead,
-    /// The Pods show no cause, or the object has none.
+    /// The Pods show no cause, or the object has no Pods.
     StatusOnly,
     /// Found in the Pods.
     Cause,
 }
 
-/// Returns how many objects are ready, and the worst of the others. If all are ready, but not for long enough, that is the
-/// worst.
+/// Returns how many objects are ready, and the worst of the others. If all are ready, but not for long
+/// enough, the worst is a workload that has to stay ready for longer.
 pub(super) fn of(situation: &Situation<'_>, content: &Content) -> (u32, Option<Worst>) {
     let (mut ready, mut worst): (u32, Option<Worst>) = (0, None);
     for key in content.objects.keys() {
@@ -76,7 +76,7 @@ fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Wo
         (Some(seen), _) if seen.is_ready(situation.now) => None,
         (_, Some(JobEnd::Complete)) => None,
         (None, Some(JobEnd::Failed)) => {
-            let message = Message::new("the job has failed, and was deleted since");
+            let message = Message::new("the job has failed, and was then deleted");
             of_status(Reason::Failed, message, HealthState::Failed)
         }
         (None, None) => of_status(Reason::Missing, Reason::Missing.message(), HealthState::Unknown),
@@ -254,7 +254,7 @@ fn is_known(record: &Record, transition: &Transition, worst: &Worst) -> bool {
         return false;
     };
     if *transition == Transition::Applied {
-        // Not in the outcome, but in the condition: the delivery itself has succeeded.
+        // The problem is in the condition, not in the outcome, because the delivery itself has succeeded.
         let ready = record.conditions.iter().find(|condition| condition.kind == ConditionKind::Ready);
         return ready.is_some_and(|ready| ready.reason.is_same_problem(&worst.reason));
     }

@@ -185,8 +185,8 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         (None, Some(Some(seen))) if seen.other_owner(situation.agent, record.stack, key).is_some() => {
             (None, None)
         }
-        // C5: another object with a name that only the earlier content has. Writing to it would make it ours, and the
-        // pending prune would delete it.
+        // C5: another client's object, with the name of one in the earlier content. Writing to it would make
+        // it ours, and a pending prune could delete it.
         (None, Some(Some(seen))) if !newest && entry.uid.as_ref() != Some(&seen.uid) => (None, None),
         (None, Some(Some(seen))) => apply(Some(seen), repair),
     }

@@ -67,7 +67,7 @@ fn is_open(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
         && !has_failed_for_good(situation, &desired.key)
 }
 
-/// A8: equal content does not run a finished Job again that is gone since.
+/// A8: equal content does not run a Job again that had finished before it was deleted.
 fn is_done(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
     !is_changed(situation, desired) && situation.finished(&desired.key).is_some()
 }
@@ -91,7 +91,7 @@ pub(super) fn objects<'a>(
     }
     let plan =
         requests(situation, stage, open.into_iter(), |desired| match existing(situation, &desired.key) {
-            // Its manifest allows that it is recreated if an immutable field changes.
+            // Its manifest allows it to be recreated if an immutable field changes.
             Some(seen) if situation.progress.delivery.replace.contains(&desired.key) => {
                 Step::Delete { key: desired.key.clone(), kind: desired.kind.clone(), uid: seen.uid.clone() }
             }

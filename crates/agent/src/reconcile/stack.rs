@@ -153,7 +153,7 @@ impl StackState {
         self.busy.contains(key)
     }
 
-    /// Returns whether its intent is known: the content is fetched, or it is to be removed.
+    /// Returns whether its intent is known: its content is fetched, or the stack is to be removed.
     #[must_use]
     pub fn has_decided(&self) -> bool {
         self.next.is_none()

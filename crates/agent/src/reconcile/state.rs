@@ -24,7 +24,7 @@ pub struct ReconcilerState {
     pub index: Index,
     pub stacks: BTreeMap<StackId, StackState>,
     claims: Claims,
-    /// Stacks with a newest content that is not fetched yet.
+    /// Stacks whose newest content is not fetched yet.
     unread: BTreeSet<StackId>,
     dirty: BTreeSet<StackId>,
 }
@@ -183,7 +183,7 @@ impl ReconcilerState {
         listed || unclaimed
     }
 
-    /// E5: creates a record again that another client deletes.
+    /// E5: a record that another client deletes is created again.
     fn on_record_changed(&mut self, change: &Change) {
         let key = match change {
             Change::Present(key, seen) if seen.deleting => key,
@@ -303,7 +303,8 @@ impl ReconcilerState {
                 finished.dropped = true;
             }
             (Step::Fetch, _) => self.update_claims(id),
-            // The object was handed over or deleted, and the watch will not report it again.
+            // Other stacks may wait until this object is handed over or deleted, and the watch may not report
+            // that.
             (Step::Apply { .. } | Step::Delete { .. }, _) => self.mark_dependents_dirty(id),
             _ => {}
         }

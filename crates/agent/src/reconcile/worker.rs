@@ -88,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Returns the writes with the identity of the grant. Without a grant, nothing is sent, whatever was
+    /// Returns the writes with the identity for this stack. If it has none, nothing is written, whatever was
     /// planned.
     fn writes(&self, target: &TargetStack) -> Result<Writes, StepResult> {
         match grant::acting(target) {

@@ -1,4 +1,4 @@
-//! A small API server inside the test: it lists, streams and watches objects of one kind, and fails on demand.
+//! A small API server inside the test: it lists, streams and watches objects, and fails on demand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
