@@ -37,7 +37,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// The delay after a failed accept, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A request to the reconciler, with the channel for its answer.
+/// A request to the reconciler: the channel to which it sends its counts.
 pub type Asked = oneshot::Sender<Counts>;
 
 /// The state that the listener shows. Clones share it.

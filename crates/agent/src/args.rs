@@ -72,7 +72,7 @@ pub struct RunArguments {
     pub log_json: bool,
 }
 
-/// The previous key stays valid for an hour: a shorter lifetime would end before the new key is known everywhere.
+/// Parses the lifetime of a key: at least an hour, because the broker accepts a replaced key for that long.
 fn key_life(text: &str) -> Result<Duration, String> {
     let life = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if life < Duration::from_secs(3600) { Err("must be at least one hour".to_owned()) } else { Ok(life) }

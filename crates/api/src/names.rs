@@ -13,7 +13,7 @@ pub type Labels = BTreeMap<String, String>;
 /// The project that exists from the start.
 pub const DEFAULT_PROJECT: &str = "default";
 
-/// The name of an agent or a stack: a DNS label of at most 63 lower-case letters, digits and `-`.
+/// The name of a resource such as an agent: a DNS label of at most 63 lower-case letters, digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct Name(String);

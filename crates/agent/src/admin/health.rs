@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::reconcile::counts::Counts;
 
-/// Polls wait for up to five minutes: a broker that has not responded for longer is unreachable.
+/// A poll waits for at most five minutes, so a broker that has not responded for six is unreachable.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(360);
 
 /// The health of the agent.

@@ -65,7 +65,7 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
     use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
     let says = |words: &str| status.message.contains(words);
     if let Some(words) = fence::refusal_message(&status.message) {
-        // Shortly after joining, the API server may not know the agent's id yet.
+        // Shortly after the agent has joined, the API server may not know its id yet.
         let class = if words.contains("not known to its fence yet") { Transient } else { Permanent };
         return (class, Reason::Fenced);
     }

@@ -147,7 +147,7 @@ impl Worker {
         StepResult::Failed(record_failure(&RecordError::Stale))
     }
 
-    /// Deletes the record last, so that it still names the remaining objects after a crash.
+    /// Deletes the record last, so that a crash leaves no cached content of a stack without a record.
     async fn drop_record(&self, target: &TargetStack) -> StepResult {
         if let Err(error) = self.content.contents.evict(target.stack_id, &[]).await {
             return StepResult::Failed(content::not_cached(&error));
