@@ -29,8 +29,17 @@ pub fn folder() -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// Returns the folder with kubectl.
+/// Returns the folder that contains kubectl.
 pub fn kubectl_folder() -> Result<PathBuf> {
+    engine_folder("kubectl")
+}
+
+/// Returns the folder that contains helm.
+pub fn helm_folder() -> Result<PathBuf> {
+    engine_folder("helm")
+}
+
+fn engine_folder(name: &str) -> Result<PathBuf> {
     let engines = brokkr_engines::locate()?;
-    Ok(engines.binary("kubectl").parent().context("kubectl has no parent folder")?.to_owned())
+    Ok(engines.binary(name).parent().with_context(|| format!("{name} is in no folder"))?.to_owned())
 }

@@ -3,4 +3,5 @@
 //! They need root: elsewhere they are skipped with a reason, except where `BROKKR_REAL_NODES` is set, as in CI.
 
 mod engine;
+mod ourselves;
 mod situations;
