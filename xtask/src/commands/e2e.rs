@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use super::engines;
+use super::{engines, image};
 use crate::runner::{Tests, become_engines_then, build};
 
-/// Run the end-to-end tests.
+/// Run the end-to-end tests. `real` runs those on real nodes, which need root and `cargo xtask image --profile dev`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only tests with this text in their names.
+    /// Run only tests with this text in their names, or `real`.
     filter: Option<String>,
     /// Replay the random choices of an earlier run, which printed this seed.
     #[arg(long)]
@@ -16,12 +16,23 @@ pub struct Args {
 }
 
 const TARGETS: &str = "e2e*";
+/// The test target on real nodes.
+const REAL: &str = "real";
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
+    if args.filter.as_deref() == Some(REAL) {
+        return run_on_real_nodes(args.seed);
+    }
     // Programs and tests in one selection; otherwise cargo builds dependencies twice, with different features.
     build(&["--workspace", "--bins", "--test", TARGETS])?;
     let filter = args.filter.as_deref();
     let tests = Tests { selection: &["--workspace", "--test", TARGETS], filters: filter.as_slice() };
     become_engines_then(&tests, args.seed)
+}
+
+fn run_on_real_nodes(seed: Option<u64>) -> Result<()> {
+    image::run_dev()?;
+    build(&["--workspace", "--bins", "--test", REAL])?;
+    become_engines_then(&Tests { selection: &["--workspace", "--test", REAL], filters: &[] }, seed)
 }

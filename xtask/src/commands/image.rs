@@ -18,13 +18,14 @@ use crate::runner::{build_static, root};
 
 /// The programs with an image; the command line has none.
 const IMAGES: [&str; 2] = ["brokkr-broker", "brokkr-agent"];
+const OUT: &str = "target/images";
 const PROGRAMS: [&str; 3] = ["brokkr-broker", "brokkr-agent", "brokkr"];
 
 /// Build static programs, and OCI images of the broker and the agent (takes minutes, longest in a release build).
 #[derive(clap::Args)]
 pub struct Args {
     /// Write the programs and the image layouts to this folder.
-    #[arg(long, default_value = "target/images")]
+    #[arg(long, default_value = OUT)]
     out: PathBuf,
     /// Build with this profile: release, measure (optimised, without link-time optimisation), or dev (for tests on real nodes).
     #[arg(long, default_value = "release")]
@@ -32,6 +33,11 @@ pub struct Args {
     /// Run the program of each layout in a sandbox: no network, read-only, unprivileged user. Needs Linux.
     #[arg(long)]
     check: bool,
+}
+
+/// Makes the images that tests on real nodes import.
+pub fn run_dev() -> Result<()> {
+    run(&Args { out: OUT.into(), profile: "dev".into(), check: false })
 }
 
 pub fn run(args: &Args) -> Result<()> {

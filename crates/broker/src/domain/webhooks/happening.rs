@@ -77,7 +77,12 @@ impl Happening {
             event_id: Some(report.id),
             reason: report.reason.clone(),
             message: report.message.clone(),
-            ..Self::to_stack(outcome(&report.transition)?, report.at, stack, report.sequence_id)
+            ..Self::to_stack(
+                outcome(&report.transition, &report.reason)?,
+                report.at,
+                stack,
+                report.sequence_id,
+            )
         })
     }
 
@@ -124,8 +129,10 @@ impl Happening {
     }
 }
 
-fn outcome(transition: &Transition) -> Option<WebhookEvent> {
+fn outcome(transition: &Transition, reason: &Reason) -> Option<WebhookEvent> {
     let event = match transition {
+        // The agent only reports what an applied version waits for.
+        Transition::Applied if !reason.is_none() => return None,
         Transition::Applied => WebhookEvent::Applied,
         Transition::Healthy => WebhookEvent::Healthy,
         Transition::Degraded => WebhookEvent::Degraded,
