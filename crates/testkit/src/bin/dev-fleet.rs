@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use brokkr_testkit::cluster::kubeconfig;
-use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, ShowLog, programs};
+use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, ShowLog, nodes, programs};
 use clap::Parser;
 use futures::future::try_join_all;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,6 +20,9 @@ struct Args {
     /// Start this many clusters, each with an agent.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=20))]
     clusters: u32,
+    /// Give each cluster this many real nodes, on which Pods really run, instead of a simulated one. Needs root.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=6))]
+    real_nodes: u8,
     /// Write the settings to this folder, which is removed at the end.
     #[arg(long, default_value = "target/dev")]
     folder: PathBuf,
@@ -42,7 +45,7 @@ async fn main() -> Result<()> {
     let settings = Settings::new(&args.folder)?;
 
     let running = tokio::select! {
-        up = start(args.clusters) => Some(up?),
+        up = start(args.clusters, args.real_nodes.into()) => Some(up?),
         _ = interrupted.recv() => None,
         _ = terminated.recv() => None,
     };
@@ -59,13 +62,19 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn start(clusters: u32) -> Result<(Fleet, Vec<Site>)> {
+async fn start(clusters: u32, real_nodes: usize) -> Result<(Fleet, Vec<Site>)> {
+    if let Some(obstacle) = nodes::obstacle().filter(|_| real_nodes > 0) {
+        bail!(obstacle);
+    }
     eprintln!("Starting PostgreSQL, a broker and {clusters} clusters …");
     let broker = async {
         let postgres = Arc::new(Postgres::start().await?);
         Fleet::start_on(postgres, ShowLog::OnPanic).await
     };
-    let clusters = try_join_all((0..clusters).map(|_| Cluster::with_workloads()));
+    let clusters = try_join_all((0..clusters).map(async |_| match real_nodes {
+        0 => Cluster::with_workloads().await,
+        nodes => Cluster::with_real_nodes(nodes).await,
+    }));
     let (fleet, clusters) = tokio::try_join!(Box::pin(broker), clusters)?;
     let mut sites = Vec::new();
     for (number, cluster) in (1..).zip(clusters) {
