@@ -111,7 +111,8 @@ impl Records {
         let name = record_name(stack_name, stack);
         let names = [wire::other_name(&name), name];
         let mut objects = Vec::new();
-        // Twice if necessary: the record may move from one name to the other meanwhile.
+        // A record that is being deleted is copied to its other name. This may happen between the two reads,
+        // so they are repeated if they find nothing.
         for _ in 0..2 {
             for name in &names {
                 let found = with_deadline(self.api.get_opt(name)).await?;

@@ -44,7 +44,7 @@ pub struct Delivery {
     pub written: HashSet<Key>,
     /// Objects that may be recreated, because the content changes one of their immutable fields.
     pub replace: HashSet<Key>,
-    /// Whether the content that was applied before was already requested.
+    /// Whether the content of the previously applied version was already requested.
     pub earlier_requested: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Readiness {
     pub unready_since: Option<Timestamp>,
     /// Since when all objects of the stack are ready.
     pub ready_since: Option<Timestamp>,
-    /// When the record, which contains the reports, was last written.
+    /// When the record was last written; a changed reason is reported only some time after that.
     pub reported_at: Option<Timestamp>,
 }
 

@@ -53,6 +53,7 @@ pub struct Record {
     pub removal: Option<brokkr_api::envelope::Removal>,
     /// The checksum in the annotations of the objects.
     pub checksum: Option<Checksum>,
+    /// The sequence id in the annotations of the objects. It changes only together with the checksum.
     pub stamp: SequenceId,
     /// The sequence id that was applied completely.
     pub applied: Option<SequenceId>,
@@ -76,7 +77,7 @@ pub struct Record {
 
 /// The Namespaces and definitions that did not exist when the agent first recorded the intent to apply a
 /// deployment object, so objects that depend on them did not exist either. If the delivery fails permanently,
-/// these Namespaces are deleted once (D1).
+/// these Namespaces are deleted, at most once per deployment object (D1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     pub sequence: SequenceId,

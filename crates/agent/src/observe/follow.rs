@@ -56,7 +56,7 @@ pub struct Follower {
 /// What a watch remembers between its phases.
 #[derive(Clone, Default)]
 pub struct WatchHistory {
-    /// Whether this kind is listed by a stream; unknown before the first list.
+    /// False once a streaming list of this kind was refused. Before that, `Shared::streaming` applies.
     streaming: Option<bool>,
     /// Failures in a row.
     failures: u32,

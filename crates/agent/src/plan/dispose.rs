@@ -75,6 +75,7 @@ fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) 
     let message = report::summary(&blockers);
     let plan = report::wait(situation, stage, patience, &Reason::WaitingForDeletion, &message, blockers);
     // No event reports the deletion of an object without our label: read it again, more often at first.
+    // `report::wait` sets a time to wake only until it reports the wait.
     let reported = plan.wake_at.is_none();
     plan.wake(Some(situation.now + if reported { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
@@ -149,8 +150,8 @@ fn dispose(
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
 }
 
-/// Returns whether we wrote this object. The uid alone is no proof, because intentions are also recorded with
-/// it.
+/// Returns whether we wrote this object. The uid alone is no proof: the uid of an existing object is recorded
+/// before our first write to it, the digest only after it.
 fn was_applied(entry: &Entry, seen: &SeenObject) -> bool {
     entry.digest.is_some() && entry.uid.as_ref() == Some(&seen.uid)
 }

@@ -1,5 +1,6 @@
-//! Digests of the facts in the index, computed by the database: it returns a few figures, however many rows there are. Each
-//! line is the same as in `domain/fingerprint.rs`, column by column.
+//! Digests of the facts in the index, computed by the database: it returns a few figures, however many rows
+//! there are. It hashes each agent and each stack as one line of text, which must equal the line of
+//! `domain/fingerprint.rs`, column by column.
 
 use std::ops::RangeInclusive;
 

@@ -140,7 +140,7 @@ async fn brokers_of_the_chart_migrate_serve_with_tls_and_are_upgraded() -> Resul
     };
     logged_in().await?;
 
-    // A broker has no token for the cluster, and keeps its certificate.
+    // The upgraded broker keeps its certificate, and its Pod has no token for the API server.
     here.install(&chart("brokkr"), 1).await?;
     here.ready(1).await?;
     assert_eq!(here.certificate().await?, authority);
