@@ -87,7 +87,7 @@ impl BrokerLink {
                                 tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
                             }
                         }
-                        // A proxy ignored If-None-Match, so nothing changed.
+                        // The same ETag: nothing changed, but a proxy ignored If-None-Match.
                         Poll::Changed { etag: tag, position, .. } if etag.as_ref() == Some(&tag) => {
                             self.position = self.position.max(position);
                             tokio::time::sleep(self.interval).await;

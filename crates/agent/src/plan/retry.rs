@@ -85,9 +85,9 @@ pub(super) fn has_failed_for_good(situation: &Situation<'_>, key: &Key) -> bool 
     situation.progress.failures.objects.get(key).is_some_and(|retry| is_final(&retry.failure))
 }
 
-/// Returns the failures to report: those that have lasted too long, although they are still retried. A
-/// missing prerequisite (a namespace that no stack contains) is reported sooner, because it rarely resolves
-/// by itself.
+/// Returns the failures to report, although they are still retried: all of them, once one has lasted too
+/// long. A missing prerequisite (a namespace that no stack contains) is reported sooner, because it rarely
+/// resolves by itself.
 #[must_use]
 pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
     if !situation.progress.failures.objects.values().any(|retry| due(report_at(retry), situation.now)) {

@@ -67,7 +67,7 @@ const INTRODUCTION_OF_ROUTES: &str = "# REST API\n\n\
 fn described(name: &str, operation: &Value) -> String {
     let summary = operation["summary"].as_str().unwrap_or_default();
     let mut text = format!("### `{name}`\n\n{}\n\n", plain(&one_line(summary)));
-    // Ends with the permission.
+    // The last paragraph of a description states the permission.
     for paragraph in operation["description"].as_str().unwrap_or_default().split("\n\n") {
         text.push_str(&format!("{}\n\n", plain(&one_line(paragraph))));
     }
