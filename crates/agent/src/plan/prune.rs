@@ -32,7 +32,8 @@ fn leftovers<'a>(record: &'a Record, content: &Content) -> BTreeMap<&'a Key, &'a
     record.inventory.iter().filter(|(key, _)| !content.objects.contains_key(*key)).collect()
 }
 
-/// Returns whether the record has objects that the content does not contain: they are being handed over.
+/// Returns whether the record has objects that the content does not contain. After a complete prune,
+/// these are objects that another stack will take over.
 pub(super) fn lingers(record: &Record, content: &Content) -> bool {
     record.inventory.len() > content.objects.len()
 }

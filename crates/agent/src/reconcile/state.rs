@@ -165,6 +165,7 @@ impl ReconcilerState {
                 }
             }
         }
+        // An object whose ownership metadata was copied from another object does not count.
         let unclaimed = changed.iter().any(|key| {
             self.index.seen(key).is_some_and(|seen| seen.names_itself)
                 && self.claims.holders(key).next().is_none()

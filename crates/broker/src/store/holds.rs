@@ -68,7 +68,8 @@ pub async fn holds_store_versions_on_conn(
     .await
 }
 
-/// Records that the agent has reported since all agents were last asked. Returns false if it had before, or was not asked.
+/// Records that the agent has reported since all agents were last asked. Returns false if this was recorded
+/// before, or if agents were never asked.
 ///
 /// A lock keeps this and `restore_stack_on_conn` apart: either that function sees what this agent holds, or
 /// this transaction sees the stack that it creates.

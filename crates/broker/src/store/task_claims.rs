@@ -1,4 +1,5 @@
-//! Periodic tasks that one replica runs for all. Running one twice does no harm; running it once only saves work.
+//! Periodic tasks that one replica runs for all. A claim only saves work: it does no harm if two replicas
+//! run the same task.
 
 use std::time::Duration;
 

@@ -87,7 +87,7 @@ impl Shared {
         let number = self.trace.begin(&request);
         let applied = self.find_rule(&request);
         if !request.is_write() {
-            // A read ends with its client.
+            // A read is dropped when its client disconnects; a write is not.
             return self.process(request, number, applied).await;
         }
         let processed = tokio::spawn(async move { self.process(request, number, applied).await });
