@@ -22,7 +22,7 @@ mod scaling;
 mod tests;
 mod verdict;
 
-pub use verdict::{Health, HealthState, JobEnd, ObjectView, SCHEDULING_GRACE, STATUS_GRACE};
+pub use verdict::{Health, HealthState, ObjectView, SCHEDULING_GRACE, STATUS_GRACE};
 use verdict::{in_grace, waiting_for_controller};
 
 use crate::resource::{Kind, RECORD_GROUP};
@@ -73,16 +73,9 @@ pub fn health(object: &ObjectView<'_>, now: Timestamp) -> Health {
     rule(object.group, object.kind).unwrap_or(custom::resource)(object, now)
 }
 
-/// Returns how a Job ended; none for a Job that has not finished, and for other kinds.
-pub fn job_end(object: &ObjectView<'_>) -> Option<JobEnd> {
-    if (object.group, object.kind) != ("batch", "Job") {
-        return None;
-    }
-    let is_true = |kind| conditions::find_true(object, kind).is_some();
-    if is_true("Failed") {
-        return Some(JobEnd::Failed);
-    }
-    is_true("Complete").then_some(JobEnd::Complete)
+/// Returns whether the object is a Job that is complete.
+pub fn is_completed(object: &ObjectView<'_>) -> bool {
+    (object.group, object.kind) == ("batch", "Job") && conditions::find_true(object, "Complete").is_some()
 }
 
 /// Returns when to evaluate the object again, if its health may change without an event.

@@ -18,7 +18,6 @@ pub mod record;
 pub mod situation;
 pub mod step;
 
-pub use crate::health::JobEnd;
 pub use brokkr_api::reason::Prerequisite;
 pub use content::{Body, Content, DesiredObject, Goal, definitions};
 pub use failure::{Cause, Failure, FailureClass, RetryState};

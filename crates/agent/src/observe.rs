@@ -26,6 +26,6 @@ mod timing;
 pub mod tracked;
 pub mod watch;
 
-pub use change::{Change, Part, Scope};
+pub use change::{Change, LastState, Part, Scope};
 pub use index::{Index, OrphanObject};
 pub use watch::Watches;

@@ -81,7 +81,7 @@ fn a_live_object_and_its_inventory_entry_cost_a_few_hundred_bytes() {
                         uid: Some(seen.uid.clone()),
                         digest: Some(Checksum::of(&number.to_be_bytes())),
                         fields: seen.fields,
-                        finished: None,
+                        completed: false,
                     };
                     inventory.insert(key.clone(), entry);
                 }

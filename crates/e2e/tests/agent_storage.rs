@@ -201,7 +201,7 @@ fn record(session: i64, entries: u32) -> Record {
             uid: Some(unique("uid").into()),
             digest: Some(Checksum::of(&number.to_be_bytes())),
             fields: None,
-            finished: None,
+            completed: false,
         };
         (key, entry)
     };
@@ -219,6 +219,7 @@ fn record(session: i64, entries: u32) -> Record {
         inventory: (0..entries).map(line).collect::<BTreeMap<_, _>>(),
         hops: Default::default(),
         outcome: None,
+        crashed: None,
         conditions: Vec::new(),
         ready: 0,
         total: entries,

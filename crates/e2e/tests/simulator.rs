@@ -289,6 +289,7 @@ fn blank(stack: StackId) -> Record {
         made: Default::default(),
         hops: Default::default(),
         outcome: None,
+        crashed: None,
         conditions: Vec::new(),
         ready: 0,
         total: 0,

@@ -212,7 +212,7 @@ impl Server {
             health: Self::health(key, object),
             later: None,
             writer: None,
-            finished: None,
+            completed: false,
         })
     }
 

@@ -33,6 +33,8 @@ fn one(pod: &Value, status: &Value) -> Option<(Specificity, Cause)> {
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             found(Specificity::Config, reason, with_words("cannot be started", message))
         }
+        // It runs again: how it ended earlier does not explain why it is not ready now.
+        _ if status.pointer("/state/running").is_some() => None,
         _ => {
             let ended = ended(status)?;
             let times = status.get("restartCount").and_then(Value::as_i64).unwrap_or(0);

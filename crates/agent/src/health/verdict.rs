@@ -64,14 +64,6 @@ pub enum HealthState {
     Unknown,
 }
 
-/// How a Job ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum JobEnd {
-    Complete,
-    Failed,
-}
-
 impl Health {
     pub(super) fn new(state: HealthState, reason: &str, message: impl AsRef<str>) -> Self {
         let message = Message::new(message.as_ref()).clipped(LONGEST_MESSAGE);

@@ -1,13 +1,13 @@
 //! An inventory, or a part of one, as bytes: JSON with a table of kinds, compressed with zstd. It is not
 //! meant for people: they read the columns that `kubectl get stacks.brokkr.io` shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Entry, Fingerprint, JobEnd, Origin, Uid};
+use crate::model::{Entry, Fingerprint, Origin, Uid};
 use crate::resource::Kind;
 
 /// The maximum size of an unpacked inventory: far above any real one.
@@ -32,9 +32,9 @@ pub enum PackError {
 struct Packed<Row> {
     kinds: Vec<Kind>,
     entries: Vec<Row>,
-    /// The few entries of Jobs that have finished, by their position.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    finished: BTreeMap<usize, JobEnd>,
+    /// The positions of the few entries that are completed Jobs.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    completed: BTreeSet<usize>,
 }
 
 /// Kind (by its index in the table), namespace, name, origin, uid, digest, fields.
@@ -46,14 +46,14 @@ pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Resu
     let mut packed = Packed {
         kinds: Vec::new(),
         entries: Vec::<Row<&str, &Uid, &Fingerprint>>::new(),
-        finished: BTreeMap::new(),
+        completed: BTreeSet::new(),
     };
     for (key, entry) in entries {
         let index = *indexes.entry(&entry.kind).or_insert_with(|| {
             packed.kinds.push(entry.kind.clone());
             packed.kinds.len() - 1
         });
-        packed.finished.extend(entry.finished.map(|end| (packed.entries.len(), end)));
+        packed.completed.extend(entry.completed.then_some(packed.entries.len()));
         packed.entries.push((
             index,
             key.namespace.as_deref(),
@@ -70,11 +70,20 @@ pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Resu
 pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<Key, Entry>, PackError> {
     let json = zstd::bulk::decompress(bytes, LARGEST).map_err(PackError::Compression)?;
     let packed: Packed<Row<String, Uid, Fingerprint>> = serde_json::from_slice(&json)?;
-    let finished = |at: usize| packed.finished.get(&at).copied();
     let entry = |(at, (index, namespace, name, origin, uid, digest, fields))| {
         let kind: &Kind = packed.kinds.get(index).ok_or(PackError::Kind)?;
         let key = Key { group: kind.group.clone(), kind: kind.kind.clone(), namespace, name };
-        Ok((key, Entry { kind: kind.clone(), origin, uid, digest, fields, finished: finished(at) }))
+        Ok((
+            key,
+            Entry {
+                kind: kind.clone(),
+                origin,
+                uid,
+                digest,
+                fields,
+                completed: packed.completed.contains(&at),
+            },
+        ))
     };
     packed.entries.into_iter().enumerate().map(entry).collect()
 }

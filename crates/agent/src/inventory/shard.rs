@@ -122,7 +122,7 @@ mod tests {
                 uid: Some(uuid::Uuid::new_v4().to_string().into()),
                 digest: Some(Checksum::of(noise.as_bytes())),
                 fields: (!number.is_multiple_of(5)).then(|| Fingerprint::of(&noise)),
-                finished: None,
+                completed: number.is_multiple_of(7),
             };
             (key.parse().unwrap(), entry)
         };

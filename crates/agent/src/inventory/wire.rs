@@ -74,6 +74,8 @@ struct Status {
     hops: Hops,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crashed: Option<SequenceId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<WireCondition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -185,6 +187,7 @@ pub fn to_object(
         message: record.outcome.as_ref().map(|outcome| outcome.message.clone()).unwrap_or_default(),
         hops: record.hops,
         outcome: record.outcome.clone(),
+        crashed: record.crashed,
         conditions: record.conditions.iter().map(WireCondition::from).collect(),
         reports: record.reports.clone(),
     };
@@ -246,6 +249,7 @@ pub fn from_object(object: DynamicObject) -> Result<Record, PackError> {
         made: spec.made,
         hops: status.hops,
         outcome: status.outcome,
+        crashed: status.crashed,
         conditions: status.conditions.into_iter().map(Condition::from).collect(),
         ready: status.ready,
         total: status.total,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::health::{Health, HealthState, JobEnd};
+use crate::health::{Health, HealthState};
 
 /// The hash of our managedFields entry. While it is unchanged, no other manager has changed our fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -136,8 +136,8 @@ pub struct SeenObject {
     pub later: Option<Box<(Timestamp, Arc<Health>)>>,
     /// The other field manager that wrote to it last, if after us, with its operation and the time.
     pub writer: Option<Arc<str>>,
-    /// How it ended, if it is a Job that has finished.
-    pub finished: Option<JobEnd>,
+    /// It is a Job that is complete.
+    pub completed: bool,
 }
 
 impl SeenObject {
@@ -152,8 +152,7 @@ impl SeenObject {
     /// A completed Job stays ready while it is deleted: its time to live is over.
     #[must_use]
     pub fn is_ready(&self, now: Timestamp) -> bool {
-        self.finished == Some(JobEnd::Complete)
-            || !self.deleting && self.health_at(now).state == HealthState::Ready
+        self.completed || !self.deleting && self.health_at(now).state == HealthState::Ready
     }
 
     /// Returns whether the object carries the ownership metadata of this stack, not a copy from another object.

@@ -12,7 +12,6 @@ use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
 use super::object::{Fingerprint, Uid};
-use crate::health::JobEnd;
 use crate::resource::Kind;
 
 /// Whether an object existed before Brokkr. A Namespace is only deleted if Brokkr created it.
@@ -36,9 +35,9 @@ pub struct Entry {
     /// Hash of our managedFields entry in the response to our last apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Fingerprint>,
-    /// How it ended, if it is a Job that has finished: it is not created again when it is gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finished: Option<JobEnd>,
+    /// It is a Job that is complete: it is not created again when it is gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub completed: bool,
 }
 
 /// The record of a stack, stored in the cluster as `stacks.brokkr.io`.
@@ -63,6 +62,8 @@ pub struct Record {
     pub made: Made,
     pub hops: Hops,
     pub outcome: Option<Outcome>,
+    /// The version in which a container crashed since the stack was last healthy.
+    pub crashed: Option<SequenceId>,
     /// The conditions of the stack.
     pub conditions: Vec<Condition>,
     pub ready: u32,
@@ -112,6 +113,7 @@ impl Record {
             made: Made::default(),
             hops: Hops::default(),
             outcome: None,
+            crashed: None,
             conditions: Vec::new(),
             ready: 0,
             total: 0,

@@ -10,7 +10,6 @@ use super::content::Goal;
 use super::object::{SeenObject, Uid};
 use super::progress::Progress;
 use super::record::{Origin, Record};
-use crate::health::JobEnd;
 use crate::resource::KindName;
 
 /// The live objects that the watches have observed.
@@ -18,8 +17,8 @@ pub trait Observed {
     fn seen(&self, key: &Key) -> Option<&SeenObject>;
     /// Returns whether all objects of this kind with our label are known.
     fn synced(&self, kind: &KindName) -> bool;
-    /// Returns the uid of a Job that had finished before it was deleted, and how it ended.
-    fn finished(&self, key: &Key) -> Option<(&Uid, JobEnd)>;
+    /// Returns the uid of a Job that was complete before it was deleted.
+    fn completed(&self, key: &Key) -> Option<&Uid>;
 }
 
 /// What a plan needs to know about the other stacks of this agent.
@@ -78,19 +77,25 @@ impl Situation<'_> {
         record
     }
 
-    /// Returns how a Job ended that had finished, with the recorded content, before it was deleted. Such a
-    /// Job is not missing, and equal content does not run it again.
+    /// Returns whether a Job was complete before it was deleted, or is being deleted. Such a Job is not missing, and equal
+    /// content does not run it again.
     #[must_use]
-    pub fn finished(&self, key: &Key) -> Option<JobEnd> {
-        let entry = self.record?.inventory.get(key)?;
-        if self.observed.seen(key).is_some_and(|seen| !seen.deleting) {
-            return None;
-        }
-        let seen = || {
-            let (uid, end) = self.observed.finished(key)?;
-            (entry.uid.as_ref() == Some(uid)).then_some(end)
+    pub fn is_completed_and_gone(&self, key: &Key) -> bool {
+        let Some((record, entry)) = self.record.and_then(|record| Some((record, record.inventory.get(key)?)))
+        else {
+            return false;
         };
-        let deleting = || self.observed.seen(key)?.finished;
-        entry.finished.or_else(deleting).or_else(seen)
+        let seen = self.observed.seen(key);
+        if seen.is_some_and(|seen| !seen.deleting) {
+            return false;
+        }
+        // Only the record knows whether this agent deleted the Job itself, for a removal or a prune.
+        let is_settled = record.removal.is_none()
+            && record.sequence == self.goal.target.sequence_id
+            && record.applied == Some(record.sequence);
+        let is_same = |uid: &Uid| entry.uid.as_ref() == Some(uid);
+        let was_seen = seen.is_some_and(|seen| seen.completed && is_same(&seen.uid))
+            || self.observed.completed(key).is_some_and(is_same);
+        entry.completed || is_settled && was_seen
     }
 }

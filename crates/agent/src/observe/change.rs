@@ -15,7 +15,7 @@ pub enum Change {
     Listed(Arc<Part>),
     Present(Key, Box<SeenObject>),
     /// The object was deleted or no longer has our label: read it before a decision.
-    Gone(Key, Uid),
+    Gone(Key, Uid, LastState),
     /// The kind is not served, so no objects of it exist. The watch is retried; a list follows once the kind
     /// is served.
     Unserved(Arc<Part>),
@@ -25,6 +25,14 @@ pub enum Change {
     Unwatched(Arc<Part>),
     /// The definition or namespace with this name changed, whatever its owner.
     PrerequisiteChanged(Prerequisite, String),
+}
+
+/// What is known about the last state of an object that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastState {
+    /// It was a Job that was complete.
+    Completed,
+    Other,
 }
 
 /// The part of a kind that one watch covers.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OnceCell, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::change::{Change, Part};
+use super::change::{Change, LastState, Part};
 use super::request::{Lines, Refusal, Source};
 use super::served;
 use super::tracked::Line;
@@ -258,13 +258,9 @@ impl Follower {
         match line {
             Line::Present(key, seen) => self.send_present(key, seen).await,
             Line::Gone(key, seen) => {
-                let uid = seen.uid.clone();
-                // The index has to know that a Job finished before it was deleted.
-                if seen.finished.is_some() {
-                    self.send_present(key.clone(), seen).await;
-                }
+                let last = if seen.completed { LastState::Completed } else { LastState::Other };
                 let change = match &self.consumer {
-                    Consumer::Index(_) => Change::Gone(key, uid),
+                    Consumer::Index(_) => Change::Gone(key, seen.uid, last),
                     Consumer::Prerequisites(prerequisite) => {
                         Change::PrerequisiteChanged(*prerequisite, key.name)
                     }

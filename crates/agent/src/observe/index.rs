@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use brokkr_manifest::Key;
 
-use super::change::{Change, Part};
-use crate::model::{JobEnd, Observed, SeenObject, Uid};
+use super::change::{Change, LastState, Part};
+use crate::model::{Observed, SeenObject, Uid};
 use crate::resource::KindName;
 
 #[derive(Clone, Default)]
@@ -22,8 +22,8 @@ struct OfKind {
     /// By `namespace/name`, without the kind, which is the same for all. Boxed, because a hash table is often
     /// half empty.
     objects: HashMap<Box<str>, Box<Known>>,
-    /// Jobs that had finished before they were deleted.
-    finished: HashMap<Box<str>, (Uid, JobEnd)>,
+    /// Jobs that were complete before they were deleted.
+    completed: HashMap<Box<str>, Uid>,
 }
 
 #[derive(Clone)]
@@ -95,16 +95,15 @@ impl Index {
                 };
                 if changed { vec![key] } else { Vec::new() }
             }
-            Change::Gone(key, uid) => {
+            Change::Gone(key, uid, last) => {
                 let Some(kind) = self.kinds.get_mut(&KindName::of(&key)) else { return Vec::new() };
                 let path = path(&key);
                 if kind.objects.get(path.as_str()).is_none_or(|known| known.seen.uid != uid) {
                     return Vec::new();
                 }
-                if let Some(known) = kind.objects.remove(path.as_str())
-                    && let Some(end) = known.seen.finished
-                {
-                    kind.finished.insert(path.into_boxed_str(), (uid, end));
+                let known = kind.objects.remove(path.as_str());
+                if last == LastState::Completed || known.is_some_and(|known| known.seen.completed) {
+                    kind.completed.insert(path.into_boxed_str(), uid);
                 }
                 vec![key]
             }
@@ -140,8 +139,8 @@ impl Index {
             let covered = part.namespace.is_none() || part.namespace.as_deref() == key.namespace.as_deref();
             let forget = covered && which(known);
             if forget {
-                if let Some(end) = known.seen.finished {
-                    kind.finished.insert(path.clone(), (known.seen.uid.clone(), end));
+                if known.seen.completed {
+                    kind.completed.insert(path.clone(), known.seen.uid.clone());
                 }
                 forgotten.push(key);
             }
@@ -153,6 +152,7 @@ impl Index {
     fn set(&mut self, key: &Key, seen: SeenObject) {
         let known = Box::new(Known { seen, reported_at: self.clock });
         let kind = self.kinds.entry(KindName::of(key)).or_default();
+        kind.completed.remove(path(key).as_str());
         kind.objects.insert(path(key).into_boxed_str(), known);
     }
 
@@ -226,9 +226,8 @@ impl Observed for Index {
             && kind.parts.values().all(|part| part.complete)
     }
 
-    fn finished(&self, key: &Key) -> Option<(&Uid, JobEnd)> {
-        let (uid, end) = self.kinds.get(&KindName::of(key))?.finished.get(path(key).as_str())?;
-        Some((uid, *end))
+    fn completed(&self, key: &Key) -> Option<&Uid> {
+        self.kinds.get(&KindName::of(key))?.completed.get(path(key).as_str())
     }
 }
 
@@ -257,7 +256,7 @@ mod tests {
                 .into(),
             later: None,
             writer: None,
-            finished: None,
+            completed: false,
         }
     }
 
@@ -270,22 +269,27 @@ mod tests {
         let mut index = Index::default();
         assert!(index.put(&key("a"), seen("two", 9)));
         assert!(index.absorb(Change::Present(key("a"), Box::new(seen("two", 8)))).is_empty());
-        assert!(index.absorb(Change::Gone(key("a"), "one".into())).is_empty());
+        assert!(index.absorb(Change::Gone(key("a"), "one".into(), LastState::Other)).is_empty());
         assert_eq!(index.seen(&key("a")).unwrap().version, 9);
-        assert_eq!(index.absorb(Change::Gone(key("a"), "two".into())), [key("a")]);
+        assert_eq!(index.absorb(Change::Gone(key("a"), "two".into(), LastState::Other)), [key("a")]);
     }
 
     #[test]
-    fn a_job_that_finished_before_it_was_deleted_is_remembered() {
+    fn a_job_that_was_complete_before_it_was_deleted_is_remembered() {
         let job: Key = "batch/Job/shop/migrate".parse().unwrap();
-        let finished = |uid| SeenObject { finished: Some(JobEnd::Complete), deleting: true, ..seen(uid, 2) };
+        let gone = |uid: &str, last| Change::Gone(job.clone(), uid.into(), last);
         let mut index = Index::default();
         index.put(&job, seen("one", 1));
-        index.absorb(Change::Gone(job.clone(), "one".into()));
-        assert_eq!(index.finished(&job), None);
-        index.put(&job, finished("two"));
-        index.absorb(Change::Gone(job.clone(), "two".into()));
-        assert_eq!(index.finished(&job), Some((&"two".into(), JobEnd::Complete)));
+        index.absorb(gone("one", LastState::Other));
+        assert_eq!(index.completed(&job), None);
+        index.put(&job, seen("two", 2));
+        assert!(index.absorb(gone("one", LastState::Completed)).is_empty(), "another Job of this name");
+        index.absorb(gone("two", LastState::Completed));
+        assert_eq!(index.completed(&job), Some(&"two".into()));
+        index.put(&job, SeenObject { completed: true, ..seen("three", 3) });
+        assert_eq!(index.completed(&job), None);
+        index.absorb(gone("three", LastState::Other));
+        assert_eq!(index.completed(&job), Some(&"three".into()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::digest::FieldsDigest;
-use crate::health::{Health, ObjectView, health, job_end, recheck_at};
+use crate::health::{Health, ObjectView, health, is_completed, recheck_at};
 use crate::intern::Interner;
 use crate::model::{Fingerprint, SeenObject};
 use crate::ownership;
@@ -188,7 +188,7 @@ impl Raw {
         };
         let later = recheck_at(&view, now).map(|at| Box::new((at, VERDICTS.intern(health(&view, at)))));
         let health = VERDICTS.intern(health(&view, now));
-        let finished = job_end(&view);
+        let completed = is_completed(&view);
         let entries = metadata.managed_fields.unwrap_or_default();
         let ours = entries.iter().find(|entry| entry.is_ours());
         let fields =
@@ -209,7 +209,7 @@ impl Raw {
             health,
             later,
             writer: last_other_writer(&entries, ours),
-            finished,
+            completed,
         }
     }
 }

@@ -52,11 +52,10 @@ pub fn absorb(
                 && what(&known) == what(&written)
                 && known.inventory.keys().eq(written.inventory.keys())
             {
-                let finished = written.inventory;
-                written.inventory = known.inventory;
+                let stored = std::mem::replace(&mut written.inventory, known.inventory);
                 for (key, entry) in &mut written.inventory {
-                    let same = finished.get(key).filter(|other| other.uid == entry.uid);
-                    entry.finished = entry.finished.or(same.and_then(|other| other.finished));
+                    let same = stored.get(key).filter(|other| other.uid == entry.uid);
+                    entry.completed |= same.is_some_and(|other| other.completed);
                 }
             }
             progress.readiness.reported_at = Some(now);
@@ -145,7 +144,7 @@ pub fn absorb(
                 entry.uid = Some(seen.uid.clone());
                 entry.fields = seen.fields;
                 entry.digest = Some(desired.digest);
-                entry.finished = None;
+                entry.completed = seen.completed;
                 entry.kind = desired.kind.clone();
             }
         }
@@ -159,8 +158,9 @@ pub fn absorb(
         (Step::FindRivals { desired, .. }, StepResult::Failed(_)) => {
             progress.repairs.rivals.insert(desired.key.clone(), Vec::new());
         }
+        // What was found earlier still counts; it is read again later.
         (Step::Diagnose { desired }, StepResult::Failed(_)) => {
-            progress.readiness.causes.insert(desired.key.clone(), (now, None));
+            progress.readiness.causes.entry(desired.key.clone()).or_insert((now, None)).0 = now;
         }
         (Step::Delete { key, .. }, StepResult::DeleteAccepted) => {
             progress.failures.objects.remove(key);

@@ -9,10 +9,12 @@ use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::report::{report, summary};
-use super::timing::{DEGRADED_AFTER, REASON_REPORTS, REPAIR_REPORTS, SLOW_ROLLOUT, STABLE_AFTER_CRASH, due};
+use super::timing::{
+    DEGRADED_AFTER, ORDINARY_START, REASON_REPORTS, REPAIR_REPORTS, SLOW_ROLLOUT, STABLE_AFTER_CRASH, due,
+};
 use super::{contest, retry};
 use crate::health::HealthState;
-use crate::model::{Content, JobEnd, Record, SeenObject, Situation};
+use crate::model::{Content, Record, SeenObject, Situation};
 use crate::resource::object_ref;
 
 /// The unready object to name in a report.
@@ -66,25 +68,20 @@ fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Wo
         let message = Reason::RepairFailed.message_with(&retry.failure.message);
         return of_status(retry.failure.reason.clone(), message, HealthState::Failed);
     }
-    match (situation.observed.seen(key), situation.finished(key)) {
-        (Some(seen), _)
-            if seen.other_owner(situation.agent, situation.goal.target.stack_id, key).is_some() =>
-        {
+    match situation.observed.seen(key) {
+        Some(seen) if seen.other_owner(situation.agent, situation.goal.target.stack_id, key).is_some() => {
             let reason = Reason::OwnedByOther { owner: None };
             of_status(reason.clone(), reason.message(), HealthState::Failed)
         }
-        (Some(seen), _) if seen.is_ready(situation.now) => None,
-        (_, Some(JobEnd::Complete)) => None,
-        (None, Some(JobEnd::Failed)) => {
-            let message = Message::new("the job has failed, and was then deleted");
-            of_status(Reason::Failed, message, HealthState::Failed)
-        }
-        (None, None) => of_status(Reason::Missing, Reason::Missing.message(), HealthState::Unknown),
-        (Some(seen), _) => {
+        Some(seen) if seen.is_ready(situation.now) => None,
+        _ if situation.is_completed_and_gone(key) => None,
+        None => of_status(Reason::Missing, Reason::Missing.message(), HealthState::Unknown),
+        Some(seen) => {
             let health = seen.health_at(situation.now);
             match cause(situation, key, seen) {
                 Some(Some((reason, message))) => {
-                    worst(reason, message, HealthState::Failed, Explanation::Cause)
+                    let state = state_with_cause(situation, &reason, health.state);
+                    worst(reason, message, state, Explanation::Cause)
                 }
                 read => {
                     let has_pods = content.objects.get(key).is_some_and(|desired| desired.kind.has_pods());
@@ -100,6 +97,17 @@ fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Wo
     }
 }
 
+/// A crash or a failed pull needs a change at once. Everything else, such as a probe that does not succeed yet, may be part of
+/// an ordinary start for a while.
+fn state_with_cause(situation: &Situation<'_>, reason: &Reason, state: HealthState) -> HealthState {
+    let lasts = situation
+        .progress
+        .readiness
+        .unready_since
+        .is_some_and(|since| due(since + ORDINARY_START, situation.now));
+    if reason.needs_a_change() || lasts { HealthState::Failed } else { state }
+}
+
 /// Returns the cause, if the Pods were read since the object became unready.
 fn cause(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<Option<(Reason, Message)>> {
     let readiness = &situation.progress.readiness;
@@ -108,7 +116,7 @@ fn cause(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<Opti
     let health = seen.health_at(situation.now);
     Some(cause.as_ref().map(|cause| {
         // A failed Job is not retried: that says more than how its last Pod ended.
-        let is_over = seen.finished == Some(JobEnd::Failed);
+        let is_over = key.kind == "Job" && health.state == HealthState::Failed;
         let reason = if is_over { &health.reason } else { &cause.reason };
         (reason.clone(), Message::new(format!("{} ({})", cause.message, health.message)))
     }))
@@ -136,8 +144,8 @@ fn stable_at(situation: &Situation<'_>) -> Timestamp {
 }
 
 fn needed_stability(situation: &Situation<'_>) -> SignedDuration {
-    let outcome = situation.record.and_then(|record| record.outcome.as_ref());
-    let has_crashed = outcome.is_some_and(|outcome| outcome.reason.is_crash());
+    let crashed = situation.record.and_then(|record| record.crashed);
+    let has_crashed = crashed == Some(situation.goal.target.sequence_id);
     if has_crashed && !situation.stable_after.is_zero() {
         situation.stable_after.max(STABLE_AFTER_CRASH)
     } else {
@@ -165,20 +173,21 @@ pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record
         unready: worst.is_some() && !is_stabilizing,
     };
     let last = record.outcome.as_ref().map(|outcome| &outcome.transition);
-    let mut changed = note_finished_jobs(situation, content, &mut next);
+    let mut changed = note_completed_jobs(situation, content, &mut next);
     changed |= match worst {
         None if last != Some(&Transition::Healthy) => {
             if next.hops.healthy.is_none() {
                 next.hops.healthy =
                     Some(next.hops.pruned.map_or(situation.now, |pruned| pruned.max(situation.now)));
             }
+            next.crashed = None;
             report(situation, &mut next, Transition::Healthy, &Reason::None, &Message::default(), Vec::new());
             true
         }
         None => record.ready != ready,
-        Some(_) if is_stabilizing => {
+        Some(worst) if is_stabilizing => {
             reported.wake_no_later_than(stable_at(situation));
-            record.ready != ready
+            report_recovery(situation, record, &mut next, &worst, &mut reported) || record.ready != ready
         }
         Some(worst) => report_unready(situation, record, &mut next, &worst, &mut reported),
     };
@@ -193,17 +202,37 @@ impl HealthReport {
     }
 }
 
-/// Records which Jobs have finished, because they may be deleted at any time. Returns whether there is a new one.
-fn note_finished_jobs(situation: &Situation<'_>, content: &Content, next: &mut Record) -> bool {
+/// Reports that a degraded stack is ready again, although it is not stable yet, so that nobody takes it for broken.
+fn report_recovery(
+    situation: &Situation<'_>,
+    record: &Record,
+    next: &mut Record,
+    worst: &Worst,
+    reported: &mut HealthReport,
+) -> bool {
+    let is_degraded = record.outcome.as_ref().is_some_and(|last| last.transition == Transition::Degraded);
+    if !is_degraded || is_known(record, &Transition::Degraded, worst) {
+        return false;
+    }
+    let since = situation.progress.readiness.ready_since.unwrap_or(situation.now);
+    let report_at = since + REASON_REPORTS;
+    if !due(report_at, situation.now) {
+        reported.wake_no_later_than(report_at);
+        return false;
+    }
+    report_worst(situation, next, Transition::Degraded, worst);
+    true
+}
+
+/// Records which Jobs are complete, because they may be deleted at any time. Returns whether there is a new one.
+fn note_completed_jobs(situation: &Situation<'_>, content: &Content, next: &mut Record) -> bool {
     let mut is_new = false;
     for key in content.objects.keys() {
+        let Some(entry) = next.inventory.get_mut(key).filter(|entry| !entry.completed) else { continue };
         let seen = situation.observed.seen(key);
-        let Some(entry) = next.inventory.get_mut(key).filter(|entry| entry.finished.is_none()) else {
-            continue;
-        };
-        let live = seen.filter(|seen| entry.uid.as_ref() == Some(&seen.uid)).and_then(|seen| seen.finished);
-        if let Some(end) = live.or_else(|| situation.finished(key)) {
-            entry.finished = Some(end);
+        let is_complete = seen.is_some_and(|seen| seen.completed && entry.uid.as_ref() == Some(&seen.uid));
+        if is_complete || situation.is_completed_and_gone(key) {
+            entry.completed = true;
             is_new = true;
         }
     }
@@ -241,11 +270,18 @@ fn report_unready(
         reported.wake_no_later_than(report_at);
         return false;
     }
+    if worst.reason.is_crash() {
+        next.crashed = Some(situation.goal.target.sequence_id);
+    }
+    report_worst(situation, next, transition, worst);
+    true
+}
+
+fn report_worst(situation: &Situation<'_>, next: &mut Record, transition: Transition, worst: &Worst) {
     let (reason, message) = (worst.reason.clone(), worst.message.clone());
     let notes = vec![ObjectNote { object: object_ref(&worst.key), reason, message }];
     let message = summary(&notes);
     report(situation, next, transition, &worst.reason, &message, notes);
-    true
 }
 
 /// Returns whether the last report already says this.
@@ -253,11 +289,6 @@ fn is_known(record: &Record, transition: &Transition, worst: &Worst) -> bool {
     let Some(last) = record.outcome.as_ref().filter(|last| last.transition == *transition) else {
         return false;
     };
-    if *transition == Transition::Applied {
-        // The problem is in the condition, not in the outcome, because the delivery itself has succeeded.
-        let ready = record.conditions.iter().find(|condition| condition.kind == ConditionKind::Ready);
-        return ready.is_some_and(|ready| ready.reason.is_same_problem(&worst.reason));
-    }
     // What the Pods showed is more specific than what the status says.
     worst.explanation == Explanation::NotRead || last.reason.is_same_problem(&worst.reason)
 }

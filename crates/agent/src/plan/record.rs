@@ -58,7 +58,7 @@ pub(super) fn intention<'a>(
             uid: None,
             digest: None,
             fields: None,
-            finished: None,
+            completed: false,
         });
         entry.kind = desired.kind.clone();
         // Another object than the applied one: only its uid is known.
@@ -70,8 +70,12 @@ pub(super) fn intention<'a>(
                 entry.origin = inherited.unwrap_or(Origin::Adopted);
             }
             entry.uid = Some(seen.uid.clone());
-            (entry.digest, entry.fields, entry.finished) = (None, None, None);
+            (entry.digest, entry.fields, entry.completed) = (None, None, false);
         }
+    }
+    // A Job that is about to be pruned runs again if a later version contains it.
+    for (key, entry) in &mut record.inventory {
+        entry.completed &= content.objects.contains_key(key);
     }
     record
 }
@@ -99,6 +103,10 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
     let mut record = situation.current_record();
     let target = &situation.goal.target;
     record.removal = target.removal;
+    // Its Jobs run again if the stack comes back before everything is removed.
+    for entry in record.inventory.values_mut() {
+        entry.completed = false;
+    }
     record.sequence = record.sequence.max(target.sequence_id);
     record.applied = None;
     record.outcome = None;

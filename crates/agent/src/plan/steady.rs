@@ -133,8 +133,8 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     if situation.busy.contains(key) || !situation.observed.synced(&entry.kind.name()) {
         return (None, None);
     }
-    // B8: a finished Job that is gone is not missing.
-    if situation.finished(key).is_some() {
+    // B8: a completed Job that is gone is not missing.
+    if situation.is_completed_and_gone(key) {
         return (None, None);
     }
     let newest = content.sequence == situation.goal.target.sequence_id;

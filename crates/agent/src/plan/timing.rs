@@ -35,6 +35,8 @@ pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
 /// How long a delivery may be under way before a report says what it waits for.
 pub const SLOW_ROLLOUT: SignedDuration = SignedDuration::from_secs(8);
+/// How long a probe may fail, an init container run or a Pod wait for a node before that counts as a failure.
+pub const ORDINARY_START: SignedDuration = SignedDuration::from_secs(15);
 /// A changed reason of the same state is reported at most this often.
 pub const REASON_REPORTS: SignedDuration = SignedDuration::from_secs(10);
 /// After a crash, workloads must be ready for this long before the stack counts as healthy again.

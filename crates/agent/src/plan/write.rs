@@ -67,9 +67,9 @@ fn is_open(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
         && !has_failed_for_good(situation, &desired.key)
 }
 
-/// A8: equal content does not run a Job again that had finished before it was deleted.
+/// A8: equal content does not run a Job again that was complete before it was deleted.
 fn is_done(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
-    !is_changed(situation, desired) && situation.finished(&desired.key).is_some()
+    !is_changed(situation, desired) && situation.is_completed_and_gone(&desired.key)
 }
 
 /// Applies objects that are not written yet. Objects that are being deleted are waited for.

@@ -372,10 +372,12 @@ impl StackState {
         if plan.unready {
             readiness.unready_since.get_or_insert(now);
             readiness.ready_since = None;
-        } else if plan.steps.is_empty() && self.in_flight == 0 {
+        } else if plan.steps.is_empty() && self.in_flight == 0 && plan.watch.is_empty() {
             readiness.unready_since = None;
             if plan.stage == Stage::Steady {
                 readiness.ready_since.get_or_insert(now);
+            } else {
+                readiness.ready_since = None;
             }
         }
         self.blocked_on.clone_from(&plan.blocked_on);

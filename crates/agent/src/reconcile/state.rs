@@ -16,7 +16,7 @@ use super::stack::{AgentContext, StackState, Surroundings};
 use crate::inventory::wire;
 use crate::model::{Goal, Observed as _, Plan, Prerequisite, Record, Step, StepResult};
 use crate::observe::index::OrphanObject;
-use crate::observe::{Change, Index};
+use crate::observe::{Change, Index, LastState};
 use crate::resource::KindName;
 
 #[derive(Clone, Default)]
@@ -154,7 +154,7 @@ impl ReconcilerState {
         self.on_record_changed(&change);
         let listed = matches!(change, Change::Listed(_) | Change::Unserved(_));
         let touched: Vec<Key> = match &change {
-            Change::Present(key, _) | Change::Gone(key, _) => vec![key.clone()],
+            Change::Present(key, _) | Change::Gone(key, ..) => vec![key.clone()],
             _ => Vec::new(),
         };
         let changed = self.index.absorb(change);
@@ -188,7 +188,7 @@ impl ReconcilerState {
     fn on_record_changed(&mut self, change: &Change) {
         let key = match change {
             Change::Present(key, seen) if seen.deleting => key,
-            Change::Gone(key, _) => key,
+            Change::Gone(key, ..) => key,
             _ => return,
         };
         if KindName::of(key) != wire::kind().name() {
@@ -281,7 +281,7 @@ impl ReconcilerState {
         if let (Step::Delete { key, uid, .. } | Step::Release { key, uid, .. }, StepResult::Gone) =
             (step, answer)
         {
-            self.index.absorb(Change::Gone(key.clone(), uid.clone()));
+            self.index.absorb(Change::Gone(key.clone(), uid.clone(), LastState::Other));
         }
         let mut finished = Finished::default();
         let Some(stack) = self.stacks.get_mut(&id) else { return finished };

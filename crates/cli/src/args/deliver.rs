@@ -107,8 +107,29 @@ pub struct WaitOptions {
     /// Stop waiting after this time
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
     pub timeout: Duration,
-    #[command(flatten)]
-    pub terms: WaitTerms,
+    // Like those of `brokkr wait`, but they need `--wait`.
+    /// Succeed once this percentage of the targeted agents is healthy
+    #[arg(long, value_name = "PERCENT", default_value = "100%", value_parser = percentage, requires = "wait")]
+    pub min_healthy: u8,
+    /// Do not wait for agents that are silent
+    #[arg(long, requires = "wait")]
+    pub ignore_silent: bool,
+    /// Stop waiting as soon as one agent has failed
+    #[arg(long, requires = "wait")]
+    pub fail_fast: bool,
+}
+
+impl WaitOptions {
+    /// Returns the options of a wait that is not part of another command.
+    pub fn with(timeout: Duration, terms: &WaitTerms) -> Self {
+        let WaitTerms { min_healthy, ignore_silent, fail_fast } = *terms;
+        Self { wait: true, timeout, min_healthy, ignore_silent, fail_fast }
+    }
+
+    pub fn terms(&self) -> WaitTerms {
+        let Self { min_healthy, ignore_silent, fail_fast, .. } = *self;
+        WaitTerms { min_healthy, ignore_silent, fail_fast }
+    }
 }
 
 /// Options that decide when a wait ends

@@ -53,7 +53,7 @@ impl Delivery<'_> {
             goal,
             &title,
             waiting.timeout,
-            &waiting.terms,
+            &waiting.terms(),
             self.printer,
         )
         .await?;
@@ -101,9 +101,9 @@ pub async fn judge(
         }
         Ending::Settled(_) => {
             let failed = failed(goal, &waited);
-            Failure::new(Exit::Failed, format!("{sequence} failed on {failed}"))
+            Failure::new(Exit::Failed, format!("version {sequence} failed on {failed}"))
         }
-        Ending::TimedOut => timed_out(stack, goal, &waited.rows, waiting),
+        Ending::TimedOut => timed_out(stack, goal, &waited, waiting),
     };
     let reasons = reasons(client, &waited.rows).await;
     let outcome = reasons.lines().fold(outcome, Failure::line);
@@ -133,9 +133,11 @@ fn failed(goal: Goal, waited: &Waited) -> String {
 }
 
 /// A failure on one agent is a failure, even if others were still pending at the timeout.
-fn timed_out(stack: &Name, goal: Goal, rows: &[StackStatus], waiting: &WaitOptions) -> Failure {
+fn timed_out(stack: &Name, goal: Goal, waited: &Waited, waiting: &WaitOptions) -> Failure {
     let time = humantime::format_duration(waiting.timeout);
-    let has_failed = rows.iter().any(|row| goal.outcome(row) == AgentOutcome::Failed);
+    let rows = &waited.rows;
+    let has_failed =
+        !waited.stuck.is_empty() || rows.iter().any(|row| goal.outcome(row) == AgentOutcome::Failed);
     let exit = if has_failed { Exit::Failed } else { Exit::Timeout };
     let failure =
         Failure::new(exit, format!("{stack} was not {} on every agent within {time}", goal_state(goal)));

@@ -44,7 +44,7 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
     match goal {
         Goal::Removed(_) => delete::judge(&stack, goal, waited, args.timeout, client, printer).await,
         goal => {
-            let waiting = WaitOptions { wait: true, timeout: args.timeout, terms: args.terms };
+            let waiting = WaitOptions::with(args.timeout, &args.terms);
             deliver::judge(name, goal, waited, &waiting, started, client, printer).await
         }
     }
@@ -106,20 +106,21 @@ pub async fn wait(
     let mut progress = ProgressLines::new(&live, goal);
     let mut rows = Vec::new();
     let mut stuck_agents = StuckAgents::default();
+    let mut stuck = BTreeSet::new();
     let mut silent_agents = SilentAgents { is_ignored: terms.ignore_silent, ..SilentAgents::default() };
     let verdict_terms = Terms { min_healthy: terms.min_healthy, fail_fast: terms.fail_fast };
     loop {
         let requested_at = Instant::now();
         // --timeout applies even if a request takes longer.
         match tokio::time::timeout_at(deadline, client.stack_status_all(&stack.to_string())).await {
-            Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows, stuck: BTreeSet::new() }),
+            Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows, stuck }),
             Ok(Ok(read)) => rows = read,
             Ok(Err(error)) if error.is_transient() => live.line(&format!("  {error}; still waiting")),
             Ok(Err(error)) => return Err(Failure::of_client("read the status while waiting", error)),
         }
         silent_agents.remove_from(&mut rows, goal, client).await?;
         progress.update(&rows);
-        let stuck = stuck_agents.update(goal, &rows);
+        stuck = stuck_agents.update(goal, &rows);
         match goal.verdict(&rows, verdict_terms, &stuck) {
             Verdict::Waiting => {}
             verdict => return Ok(Waited { ending: Ending::Settled(verdict), rows, stuck }),
@@ -170,12 +171,21 @@ impl SilentAgents {
             return Ok(());
         }
         if self.read_at.is_none_or(|read_at| read_at.elapsed() >= SUMMARY_EVERY) {
-            let query = AgentQuery { presence: Some(Presence::Silent), ..AgentQuery::default() };
-            let silent = client.agents_where(&query, usize::MAX).await.while_trying("list silent agents")?;
-            self.agents = silent.items.iter().map(|agent| agent.id).collect();
+            let mut agents = BTreeSet::new();
+            // An agent that never connected cannot be waited for either.
+            for presence in [Presence::Silent, Presence::Never] {
+                let query = AgentQuery { presence: Some(presence), ..AgentQuery::default() };
+                match client.agents_where(&query, usize::MAX).await {
+                    Ok(found) => agents.extend(found.items.iter().map(|agent| agent.id)),
+                    // The next round reads them again.
+                    Err(error) if error.is_transient() => agents.extend(&self.agents),
+                    Err(error) => return Err(Failure::of_client("list silent agents", error)),
+                }
+            }
+            self.agents = agents;
             self.read_at = Some(Instant::now());
         }
-        rows.retain(|row| goal.outcome(row) == AgentOutcome::Reached || !self.agents.contains(&row.agent_id));
+        rows.retain(|row| goal.outcome(row) != AgentOutcome::Waiting || !self.agents.contains(&row.agent_id));
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use brokkr_agent::model::Uid;
-use brokkr_agent::observe::{Change, Part};
+use brokkr_agent::observe::{Change, LastState, Part};
 use brokkr_agent::resource::KindName;
 
 use super::World;
@@ -53,7 +53,7 @@ impl World {
             let ours = |seen: &brokkr_agent::model::SeenObject| seen.agent.as_ref() == Some(&agent);
             match (news.before.filter(ours), news.after.filter(ours)) {
                 (_, Some(seen)) => queue.push_back(Change::Present(news.key, Box::new(seen))),
-                (Some(seen), None) => queue.push_back(Change::Gone(news.key, seen.uid)),
+                (Some(seen), None) => queue.push_back(Change::Gone(news.key, seen.uid, LastState::Other)),
                 (None, None) => {}
             }
         }

@@ -15,10 +15,13 @@ add_routes() {
     done
 }
 
+# Waits for a signal without a child that could be left behind.
 hold() {
     echo ready
-    sleep infinity &
-    wait $! || true
+    exec {never}<> <(:)
+    while :; do
+        read -r -t 3600 -u "$never" || true
+    done
 }
 
 network() {
@@ -66,7 +69,7 @@ node() {
         mount --make-rshared /
         for folder in /run /var/lib /var/log; do mount -t tmpfs tmpfs "$folder"; done
         # The name servers of the host are out of reach: without them, names fail at once.
-        mount --bind /dev/null /etc/resolv.conf
+        [[ ! -e /etc/resolv.conf ]] || mount --bind /dev/null /etc/resolv.conf
         exec "$0"' "$init" &
     holder=$!
     trap remove_node EXIT

@@ -83,7 +83,7 @@ impl Rig {
             Change::Listing(_) => "listing".into(),
             Change::Listed(_) => "listed".into(),
             Change::Present(key, _) => format!("present {}", key.name),
-            Change::Gone(key, uid) => format!("gone {} {uid}", key.name),
+            Change::Gone(key, uid, _) => format!("gone {} {uid}", key.name),
             Change::Unserved(_) => "unserved".into(),
             Change::Unwatchable(_, why) => format!("unwatchable {why}"),
             Change::Unwatched(_) => "unwatched".into(),
