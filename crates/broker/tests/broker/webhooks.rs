@@ -113,11 +113,17 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
         .zip(1_800_000_000..)
         .map(|(transition, second)| {
             let mut report = agent.report(stack.id, object.sequence_id, transition, second);
-            report.reason = Reason::ImagePullBackOff;
-            report.message = "Deployment shop/web: 0/3 replicas ready".into();
+            if report.transition != Transition::Applied {
+                report.reason = Reason::ImagePullBackOff;
+                report.message = "Deployment shop/web: 0/3 replicas ready".into();
+            }
             report
         })
         .collect();
+    // Only says what an applied version waits for.
+    let mut waiting = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_800_000_001);
+    waiting.reason = Reason::ReadinessProbeFailing;
+    agent.send_reports(&[waiting]).await?;
     // An agent with another label is not selected; a second replica and a repetition add nothing.
     let second = serve_all(&harness.database, None, trust.args(GRACE)?).await?;
     other

@@ -197,7 +197,7 @@ async fn brokkr_runs_in_pods_and_recovers_from_what_happens_to_them() -> Result<
     let forwarding = site.forward(forward).await?;
     site.delivers(5).await?;
     // The brokers are upgraded, one after the other.
-    let upgrade = install.replace("helm install", "helm upgrade") + " --set config.log=info,sqlx=warn";
+    let upgrade = install.replace("helm install", "helm upgrade") + " --set config.log=debug";
     site.types(&upgrade).await?;
     drop(forwarding);
     let _forwarding = site.forward(forward).await?;
