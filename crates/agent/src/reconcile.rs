@@ -42,7 +42,8 @@ pub struct Reconciler {
     worker: Worker,
     watches: Watches,
     state: ReconcilerState,
-    /// Nothing is written until the broker says that this agent is ACTIVE.
+    /// The broker says that this agent is ACTIVE, or is unreachable and said so in the last run. Nothing is
+    /// written before that.
     active: bool,
     /// A target state was received, or the agent continues without one.
     has_target_state: bool,

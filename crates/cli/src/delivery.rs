@@ -50,7 +50,7 @@ pub enum Verdict {
     Reached,
     /// Too many agents failed, and none is still waiting; or one failed, and `fail_fast` is set.
     Failed,
-    /// This newer version replaced the awaited one before that was on every agent.
+    /// This newer version replaced the awaited one, which was not on every agent yet.
     Replaced(SequenceId),
     Waiting,
 }

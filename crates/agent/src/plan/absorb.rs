@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::resource::is_prerequisite;
 
-/// The number of quick retries for a missing prerequisite; after that only an event triggers a retry.
+/// The number of quick retries for a missing prerequisite; later ones follow an event, or the time `PARKED`.
 const QUICK_TRIES: u32 = 4;
 
 /// Applies a result. `record` is the one in the cluster, as far as known.
@@ -206,7 +206,7 @@ fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> Ret
     let pause = match failure.class {
         FailureClass::Permanent if matches!(failure.reason, Reason::Forbidden { .. }) => RIGHTS_CYCLE,
         FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
-        // The event may come before the API server serves the kind: a few quick retries, then only on events.
+        // The event may come before the API server serves the kind: a few quick retries, then longer waits.
         FailureClass::Missing if attempts <= QUICK_TRIES => backoff(attempts, None) / 4,
         FailureClass::Missing => PARKED,
         FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,

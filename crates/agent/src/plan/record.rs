@@ -80,13 +80,15 @@ pub(super) fn intention<'a>(
     record
 }
 
-/// Returns whether the object is neither the recorded one nor ours, so it existed before.
+/// Returns whether the object is unknown to the record: its uid is not the recorded one, and it does not
+/// have the metadata of this stack. So this stack did not create it.
 pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen: &SeenObject) -> bool {
     entry.uid.as_ref() != Some(&seen.uid)
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
 }
 
-/// Returns the record after D1: the new namespaces are deleted or left, and are not deleted a second time.
+/// D1: returns the record after the new namespaces of a failed delivery were deleted or left in place. It no
+/// longer lists them as new, so they are not deleted a second time.
 pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     for key in std::mem::take(&mut record.made.prerequisites) {

@@ -14,7 +14,7 @@ pub const BLOCKED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 pub const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(20);
 /// How often to check a deletion that is blocked for long.
 pub const SLOW_CHECKS: SignedDuration = SignedDuration::from_secs(10);
-/// How often to read objects that no event reports.
+/// How often to check whether an object is gone, or whether another stack keeps it, if no event reports that.
 pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
 /// How long a Namespace or definition may take to become ready.
 pub const PREREQUISITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
@@ -35,7 +35,8 @@ pub const DEGRADED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
 /// How long a delivery may be under way before a report says what it waits for.
 pub const SLOW_ROLLOUT: SignedDuration = SignedDuration::from_secs(8);
-/// How long a probe may fail, an init container run or a Pod wait for a node before that counts as a failure.
+/// How long a probe may fail, an init container may run, or a Pod may wait for a node, before that counts as
+/// a failure.
 pub const ORDINARY_START: SignedDuration = SignedDuration::from_secs(15);
 /// A changed reason of the same state is reported at most this often.
 pub const REASON_REPORTS: SignedDuration = SignedDuration::from_secs(10);
