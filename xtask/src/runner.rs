@@ -28,18 +28,19 @@ pub fn build_into(target: &Path, arguments: &[&str]) -> Result<()> {
     finish_build(cargo().arg("build").args(arguments).arg("--target-dir").arg(target))
 }
 
-/// Builds statically linked programs and returns their folder. Only what runs on the target is built apart from the tests,
-/// because the linker's flags differ; build scripts and macros are shared with them.
+/// Builds statically linked programs and returns their folder. They are built apart from the tests, because the linker's
+/// flags differ.
 pub fn build_static(profile: &str, programs: &[&str]) -> Result<PathBuf> {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target.join("static");
     let mut build = cargo();
     build.args(["build", "--locked", "--profile", profile, "--target", &triple]);
     build.args(programs.iter().flat_map(|program| ["--bin", program]));
     // A target is named, so that build scripts and macros, which are shared libraries, are built without the flag.
-    // Tests import their images into nodes again and again, so their programs are stripped.
-    let flags = if profile == "dev" { " -C strip=symbols" } else { "" };
-    build.arg("--target-dir").arg(&target).env("RUSTFLAGS", format!("-C target-feature=+crt-static{flags}"));
+    build.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    // Small programs, because tests import their images into nodes again and again.
+    build.env("CARGO_PROFILE_DEV_STRIP", "true");
     finish_build(&mut build)?;
     let folder = if profile == "dev" { "debug" } else { profile };
     Ok(target.join(triple).join(folder))

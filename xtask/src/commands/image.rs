@@ -27,8 +27,7 @@ pub struct Args {
     /// Write the programs and the image layouts to this folder.
     #[arg(long, default_value = OUT)]
     out: PathBuf,
-    /// Build with this profile: release, measure (optimised, without link-time optimisation), or dev (images for tests on real
-    /// nodes, without the command line).
+    /// Build with this profile: release, measure (optimised, without link-time optimisation), or dev (for tests on real nodes).
     #[arg(long, default_value = "release")]
     profile: String,
     /// Run the program of each layout in a sandbox: no network, read-only, unprivileged user. Needs Linux.
@@ -42,12 +41,11 @@ pub fn run_dev() -> Result<()> {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let programs: &[&str] = if args.profile == "dev" { &IMAGES } else { &PROGRAMS };
-    let built = build_static(&args.profile, programs)?;
+    let built = build_static(&args.profile, &PROGRAMS)?;
     let level = if args.profile == "release" { Compression::best() } else { Compression::fast() };
     let out = root().join(&args.out);
     fs::create_dir_all(out.join("bin"))?;
-    for name in programs {
+    for name in PROGRAMS {
         let program = out.join("bin").join(name);
         fs::copy(built.join(name), &program).with_context(|| format!("cannot copy {name}"))?;
         println!("{:<40} {}", display(&program), megabytes(fs::metadata(&program)?.len()));
