@@ -9,7 +9,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use rand::RngExt as _;
 
-/// All back-offs of the agent reach their maximum delay with fewer doublings.
+/// The maximum number of doublings. All back-offs of the agent reach their maximum delay with fewer.
 const MAX_DOUBLINGS: u32 = 32;
 
 #[derive(Clone, Copy, Debug)]

@@ -103,8 +103,8 @@ impl ContentCache {
         Ok(Some(CachedContent { checksum: head.checksum, parsed_digest: head.parsed_digest, bytes }))
     }
 
-    /// Removes the cached contents of a stack, except these sequence ids. Called with none before the stack's record is
-    /// deleted, so that a crash leaves nothing behind.
+    /// Removes the cached contents of a stack, except those with these sequence ids. Before the stack's
+    /// record is deleted, this is called with an empty list, so that a crash leaves nothing behind.
     pub async fn evict(&self, stack: StackId, keep: &[SequenceId]) -> Result<(), ContentCacheError> {
         let _lock = self.locks.lock(stack).await;
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}={stack}", self.agent)).await?;

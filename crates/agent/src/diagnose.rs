@@ -19,7 +19,7 @@ use crate::execute::Cluster;
 use crate::model::{Cause, Failure};
 use crate::resource::Kind;
 
-/// The number of Pods that are read, and of ReplicaSets: the cause is usually the same for all.
+/// The maximum number of Pods, and of ReplicaSets, that are read: the cause is usually the same for all.
 const PODS: usize = 20;
 
 /// The Pods, ReplicaSets and events of a workload.

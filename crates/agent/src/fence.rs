@@ -1,4 +1,5 @@
-//! Registers the agent's id with its fence (`deploy/fence.yaml`), once, and checks that the fence is active.
+//! Registers the agent's id, once, with its fence: the admission policies that limit what the agent may write
+//! (`deploy/fence.yaml`). Also checks that the fence is active.
 //!
 //! The fence has to know which agent an account belongs to, and an agent has no id before it joins. So the agent writes
 //! its id into the fence's ConfigMap; the fence allows exactly one such write. Whether the fence is active is tested with

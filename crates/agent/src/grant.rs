@@ -12,7 +12,7 @@ use brokkr_manifest::Key;
 
 use crate::resource::object_ref;
 
-/// The agent applies the stacks of this project with its own role.
+/// The agent applies the stacks of this project with its own account, unless a grant names another one.
 pub const DEFAULT_PROJECT: &str = "default";
 
 /// The identity for requests about a stack. Only [`acting`] creates one.

@@ -1,12 +1,12 @@
 //! Pure rules that determine whether an object is ready, progressing or failed, from its last known state.
 //!
-//! The rules are those of kstatus, so that Brokkr agrees with well-known tools, with these corrections: a Job
-//! is ready when it is complete, not when it has started. A failed Pod has failed. A claim that waits for its
-//! first consumer is ready. A StatefulSet with `OnDelete` still needs its replicas. A condition of an older
-//! generation is ignored. A paused rollout is suspended, not progressing. A custom resource without a status
-//! has a grace period.
+//! The rules are those of kstatus, so that Brokkr agrees with well-known tools, with these corrections: a
+//! Job is ready when it is complete, not when it has started. A failed Pod has failed. A volume claim that
+//! waits for its first consumer is ready. A StatefulSet with `OnDelete` still needs its replicas. A
+//! condition of an older generation is ignored. A paused rollout is suspended, not progressing. A custom
+//! resource without a status is progressing during a grace period, then ready.
 //!
-//! Health is only observed: a delivery waits only for Namespaces and definitions to become ready.
+//! A delivery does not wait until its objects are ready, except for Namespaces and definitions.
 
 use brokkr_manifest::order::is_built_in;
 use jiff::Timestamp;

@@ -22,9 +22,9 @@ use crate::model::{ApplyReason, Step, StepResult};
 use crate::reconcile::counts::Counts;
 use crate::reconcile::passes::Outcome;
 
-/// Buckets in seconds. A reconciliation may wait for a namespace for days.
+/// Buckets for the duration of a reconciliation, in seconds. It may wait for a namespace for days.
 const PASSES: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
-/// Buckets in seconds. A request is abandoned after 30.
+/// Buckets for the duration of a request, in seconds. A request is abandoned after 30.
 const REQUESTS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -1,4 +1,4 @@
-//! Observes the live objects with our label: one watch per kind feeds one compact index.
+//! Observes the live objects with our label (`brokkr.io/agent`): one watch per kind feeds one compact index.
 //!
 //! Whole objects are not stored. An event is reduced to a [`SeenObject`](crate::model::SeenObject) while it
 //! is decoded: its owner, the hash of our managedFields entry, and its health.

@@ -2,7 +2,7 @@
 //!
 //! Watches select by the label; the annotations name the stack that owns the object. The `id` annotation
 //! names the resource itself, because controllers copy labels and annotations to child objects, and these
-//! must not look like ours.
+//! must not look like objects that Brokkr applied.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -17,6 +17,7 @@ pub const STACK_ID: &str = "brokkr.io/stack-id";
 pub const CHECKSUM: &str = "brokkr.io/checksum";
 pub const SEQUENCE: &str = "brokkr.io/sequence";
 pub const ID: &str = "brokkr.io/id";
+/// `keep`: a prune or removal leaves the object in the cluster.
 pub const PRUNE: &str = "brokkr.io/prune";
 /// `recreate`: the object may be deleted and created again if an immutable field changes.
 pub const REPLACE: &str = "brokkr.io/replace";

@@ -2,7 +2,7 @@
 //!
 //! It returns the requests that may be made now. Their results are absorbed, and the plan is made again. Nothing here
 //! waits, sends or reads a clock, so that `crates/sim` can simulate a crash after every step. What must survive a crash
-//! is in the record; [`Progress`](crate::model::Progress) only saves requests.
+//! is in the record; [`Progress`](crate::model::Progress) only avoids repeated requests.
 //!
 //! From top to bottom; a file imports only files below it:
 //!
@@ -16,7 +16,7 @@
 //! | `preflight`          | rights and ownership before the first write                            |
 //! | `write`              | dry runs, then server-side apply, in order                             |
 //! | `stop`               | stops a delivery, and deletes its new Namespaces                       |
-//! | `record`             | builds the record for each transition                                  |
+//! | `record`             | builds the record to write at each transition                          |
 //! | `dispose`            | how to dispose of an object that is no longer needed (B6, C5, C6)      |
 //! | `view`, `conditions` | the conditions of the stack as a whole (F5)                            |
 //! | `readiness`          | which objects are not ready, and why                                   |

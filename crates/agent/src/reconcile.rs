@@ -35,15 +35,15 @@ use state::ReconcilerState;
 pub use sweeps::Sweeps;
 pub use worker::Worker;
 
-/// The number of changes that are applied before the next plan.
+/// The maximum number of changes that are applied at once before the next plan.
 const BATCH: usize = 256;
 
 pub struct Reconciler {
     worker: Worker,
     watches: Watches,
     state: ReconcilerState,
-    /// The broker says that this agent is ACTIVE, or is unreachable and said so in the last run. Nothing is
-    /// written before that.
+    /// The broker says that this agent is ACTIVE; or the broker is unreachable, but said so in the last run.
+    /// Otherwise nothing is written.
     active: bool,
     /// A target state was received, or the agent continues without one.
     has_target_state: bool,
@@ -62,10 +62,14 @@ pub struct Reconciler {
 
 /// The channels that end at the reconciler.
 pub struct Inbox {
+    /// Messages of the broker.
     pub news: mpsc::UnboundedReceiver<BrokerMessage>,
     pub changes: mpsc::Receiver<Change>,
+    /// Executed steps with their results.
     pub answers: mpsc::UnboundedReceiver<Done>,
+    /// Reports that the broker has accepted or refused.
     pub acknowledged: mpsc::UnboundedReceiver<Vec<EventId>>,
+    /// Requests of the admin listener for the current counts.
     pub asked: mpsc::UnboundedReceiver<Asked>,
 }
 

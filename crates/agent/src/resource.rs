@@ -132,7 +132,8 @@ impl KindName {
     }
 }
 
-/// Returns whether other objects may depend on it: Namespaces and definitions, deleted only under the conditions of C6.
+/// Returns whether other objects may depend on it: Namespaces and definitions. They are deleted only if
+/// Brokkr created them and they contain no objects of others (C6).
 #[must_use]
 pub fn is_prerequisite(key: &Key) -> bool {
     matches!(

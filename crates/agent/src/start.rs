@@ -28,7 +28,8 @@ impl Start {
         Self { maps: Api::namespaced(client.clone(), namespace), admin }
     }
 
-    /// Retries until the attempt succeeds. An error that does not show its hop is attributed to `step`.
+    /// Retries until the attempt succeeds. An error that does not show at which hop it occurred (name lookup,
+    /// connection, TLS, …) is attributed to `step`.
     pub async fn retry_until_done<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         step: Hop,

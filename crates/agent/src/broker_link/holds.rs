@@ -1,4 +1,5 @@
-//! The set of stacks that this agent holds, synchronised with the broker.
+//! The set of stacks that this agent holds: objects of them may be in the cluster. Synchronised with the
+//! broker.
 //!
 //! A stack is added before the first write for it, and removed when its record is deleted. One lock covers all updates of
 //! the broker's copy, so that an older set never overwrites a newer one.

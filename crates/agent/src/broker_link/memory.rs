@@ -1,4 +1,5 @@
-//! The agent's own state between two runs: its session count, the highest position that it has seen, and its status.
+//! The agent's own state between two runs: its session count (higher in each run), the highest position
+//! (how much of the broker's database) that it has seen, and its status.
 //!
 //! Stored in one ConfigMap in the agent's namespace. A value is written only when it changes, so that an idle fleet
 //! puts no load on its API servers. If the ConfigMap is deleted while the agent runs, it is created again.

@@ -27,8 +27,8 @@ pub enum BrokerMessage {
     /// seen.
     StopWriting(&'static str),
     ResumeWriting,
-    /// The broker is unreachable or on hold and has sent no target state since this process started, and the
-    /// agent was ACTIVE before.
+    /// The broker is unreachable, or on hold after a restore of its database, and has sent no target state
+    /// since this process started; and the agent was ACTIVE in its last run.
     BrokerUnreachable,
 }
 
@@ -40,7 +40,9 @@ pub struct BrokerLink {
     pub position: Position,
     /// The agent was ACTIVE in its last run, and this run has no target state yet.
     pub may_continue_without_broker: bool,
+    /// The maximum time that a poll waits for a change.
     pub interval: Duration,
+    /// The channel to the reconciler.
     pub news: mpsc::UnboundedSender<BrokerMessage>,
     pub holds: HeldStacks,
     pub keys: Keys,
@@ -160,7 +162,7 @@ impl BrokerLink {
                 Err(error) => {
                     tracing::warn!("failed to open a session: {error:#}; retrying");
                     self.metrics.unheard();
-                    // A broker that refuses is reachable.
+                    // A broker that refuses is reachable, so the agent does not continue without it.
                     let refused = matches!(
                         error.downcast_ref(),
                         Some(ClientError::Problem { problem, .. }) if !problem.code.is_transient()

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::own_objects::{labels, tail};
 
+/// The label with the id of the stack.
 pub const CONTENT_OF: &str = "brokkr.io/content-of";
-/// The sequence id of the content. Only heads have it.
+/// The label with the sequence id of the content. Only heads have it.
 pub const SEQUENCE: &str = "brokkr.io/sequence";
 /// The list of parts. An annotation of the head, so that eviction needs only metadata.
 const CONTENT: &str = "brokkr.io/content";

@@ -9,6 +9,7 @@ pub(super) enum Specificity {
     Config,
     Memory,
     Crash,
+    /// No Pod can be created.
     Refused,
     Unschedulable,
     Mount,

@@ -1,7 +1,7 @@
 //! Classifies refusals of the API server: retry, wait for something, read again, or stop.
 //!
 //! The class decides what the plan does. The reason and the message name the source: the server's validation,
-//! its authorization, a quota, or Brokkr's own fence.
+//! its authorization, a quota, or Brokkr's own fence (its admission policies).
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! Adapts the number of concurrent requests to the load of the API server.
 //!
-//! The limit grows by one per round of responses. When the server is overloaded, the limit is halved, at most
-//! once per round and never below one. After 30 seconds without overload, the configured limit applies again.
-//! A Retry-After delays all requests, not only the refused one.
+//! The limit grows by one per round (as many responses as the limit allows requests). When the server is
+//! overloaded, the limit is halved, at most once per round and never below one. After 30 seconds without
+//! overload, the configured limit applies again. A Retry-After delays all requests, not only the refused
+//! one.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -43,7 +44,9 @@ struct ConcurrencyLimit {
     allowed: usize,
     /// Responses since the limit last changed.
     answers: usize,
+    /// When the limit was last halved.
     cut_at: Option<Instant>,
+    /// The end of the longest Retry-After: no request is sent before that time.
     held_until: Option<Instant>,
 }
 

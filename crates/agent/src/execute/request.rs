@@ -36,7 +36,7 @@ pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=m
 pub struct Cluster {
     client: Client,
     slots: Arc<RequestSlots>,
-    /// A7: requests that are queued when writes are suspended must not be sent afterwards.
+    /// Checked just before a write is sent (A7): queued writes are not sent once writes are suspended.
     may_write: Arc<AtomicBool>,
     metrics: Metrics,
 }

@@ -22,6 +22,7 @@ use crate::observe::Scope;
 use crate::resource::Kind;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+/// How long the result of a review is cached.
 const FRESH: Duration = Duration::from_secs(5);
 /// A review needs a namespace. In one that does not exist, only rules for the whole cluster apply.
 const ANY_NAMESPACE: &str = "brokkr-nowhere";

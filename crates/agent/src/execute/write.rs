@@ -80,7 +80,7 @@ impl Writes {
 
     /// Returns the body without the fields that the manifest yields to other managers.
     async fn yielding(&self, desired: &DesiredObject, body: Value) -> Result<Value, Failure> {
-        // Invalid paths were refused with the whole manifest.
+        // A manifest with invalid paths was refused as a whole.
         let paths = brokkr_manifest::yields::paths(&body).unwrap_or_default();
         if paths.is_empty() {
             return Ok(body);

@@ -135,7 +135,7 @@ fn desired(spec: &Value) -> i64 {
     spec.get("replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
-/// Quota, admission and similar reasons, which the counts do not show.
+/// Returns a verdict if Pods cannot be created, for example because of a quota: the counts do not show why.
 fn cannot_create(object: &ObjectView<'_>, missing: bool) -> Option<Health> {
     let failure = find_true(object, "ReplicaFailure").filter(|_| missing)?;
     Some(failure.progressing("ReplicaFailure", "pods cannot be created"))

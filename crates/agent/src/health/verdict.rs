@@ -90,8 +90,8 @@ impl Hash for Health {
     }
 }
 
-/// Returns whether the object is younger than `grace`. One with a creation time far in the future is not: a
-/// clock is wrong.
+/// Returns whether the object is younger than `grace`. If its creation time is far in the future, a clock is
+/// wrong, and the answer is no.
 pub(super) fn in_grace(object: &ObjectView<'_>, grace: SignedDuration, now: Timestamp) -> bool {
     object.created.is_some_and(|created| now.duration_since(created).abs() < grace)
 }

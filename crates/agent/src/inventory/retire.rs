@@ -10,7 +10,7 @@ use super::choose::is_deleting;
 use super::wire::{FINALIZER, object, other_name};
 use crate::own_objects::{RequestError, with_deadline};
 
-/// Releases the other records, and copies the chosen one if it is also being deleted.
+/// Lets the other records be deleted (see [`release`]), and copies the chosen one if it is being deleted too.
 pub async fn keep_one(
     api: &Api<DynamicObject>,
     agent: AgentId,

@@ -16,8 +16,9 @@ use kube::{Api, Client, ResourceExt as _};
 use super::shard::{Part, Shard};
 use crate::own_objects::{KEPT_BY, RequestError, labels, list, remove, tail, with_deadline};
 
+/// The label with the id of the stack.
 pub const INVENTORY_OF: &str = "brokkr.io/inventory-of";
-/// The session that wrote it.
+/// The label with the session (the run of the agent) that wrote the shard.
 const SESSION: &str = "brokkr.io/session";
 const PART: &str = "part";
 /// The maximum number of concurrent requests.

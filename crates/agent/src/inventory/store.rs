@@ -39,7 +39,7 @@ struct Known {
     version: Option<String>,
     /// The shards that this version of the record names.
     shards: Vec<Shard>,
-    /// Shards that it does not name: the record was not written, or they are not deleted yet.
+    /// Shards that it does not name, because the record was not written or these shards are not deleted yet.
     loose: Vec<Shard>,
 }
 
@@ -95,7 +95,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Returns the stacks with a record, readable or not: all of them are held.
+    /// Returns the stacks with a record, readable or not: this agent holds all of them.
     #[must_use]
     pub fn stacks(&self) -> BTreeSet<StackId> {
         self.known().iter().filter(|(_, known)| known.version.is_some()).map(|(stack, _)| *stack).collect()

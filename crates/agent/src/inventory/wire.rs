@@ -220,7 +220,7 @@ pub fn stack_of(object: &DynamicObject, agent: AgentId) -> Option<StackId> {
     serde_json::from_value(spec["stackId"].clone()).ok()
 }
 
-/// Returns session and sequence id: of two records of a stack, the higher one counts.
+/// Returns session and sequence id: of two records of a stack, the one with the higher pair counts.
 #[must_use]
 pub fn age(object: &DynamicObject) -> (i64, i64) {
     let spec = &object.data["spec"];

@@ -20,6 +20,7 @@ pub struct DesiredObject {
     pub key: Key,
     pub body: Body,
     pub digest: Checksum,
+    /// Objects are written by wave (from an annotation), and within a wave by rank (of their kind).
     pub wave: i64,
     pub rank: Rank,
     /// The kind that it defines, if it is a CustomResourceDefinition.

@@ -20,7 +20,8 @@ pub enum FailureClass {
     Transient,
     /// Fails again until the manifest or the cluster changes.
     Permanent,
-    /// A prerequisite is missing: the namespace or the kind of an object. An event resolves it, not time.
+    /// A prerequisite is missing: the namespace or the kind of an object. It is retried when an event shows
+    /// that the prerequisite exists.
     Missing,
     /// The change needs a new value for an immutable field.
     Immutable,

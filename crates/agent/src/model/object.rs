@@ -1,6 +1,6 @@
 //! A live object, reduced to what decisions need, and its owner.
 //!
-//! There may be ten thousand of these, so equal values are shared, and ids are stored in their short form.
+//! There may be ten thousand of these, so equal values are shared, and UUIDs are stored as 16 bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ enum Form {
 
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
-        // Only texts that are printed again exactly as they were.
+        // Only if the UUID is printed again exactly as this text.
         match text.parse::<Uuid>() {
             Ok(uuid) if uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text => {
                 Self(Form::Uuid(uuid.into_bytes()))
@@ -121,20 +121,25 @@ impl fmt::Debug for Uid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenObject {
     pub uid: Uid,
+    /// The resourceVersion.
     pub version: u64,
+    /// The agent and the stack that its ownership metadata names.
     pub agent: Option<Uid>,
     pub stack: Option<Uid>,
     /// Its ownership metadata names this object; it is not a copy from another one.
     pub names_itself: bool,
+    /// Its annotation `brokkr.io/prune: keep` forbids its deletion.
     pub keep: bool,
+    /// It has an ownerReference, so its owner controls its deletion.
     pub has_owner: bool,
     pub deleting: bool,
+    /// The hash of our managedFields entry; none if we own no fields.
     pub fields: Option<Fingerprint>,
     pub finalizers: Vec<String>,
     pub health: Arc<Health>,
     /// Its health after a grace period ends.
     pub later: Option<Box<(Timestamp, Arc<Health>)>>,
-    /// The other field manager that wrote to it last, if after us, with its operation and the time.
+    /// The field manager of the last write by others since our last apply, with its operation and the time.
     pub writer: Option<Arc<str>>,
     /// It is a Job that is complete.
     pub completed: bool,
@@ -149,7 +154,8 @@ impl SeenObject {
         }
     }
 
-    /// A completed Job stays ready while it is deleted: its time to live is over.
+    /// Returns whether it is ready. A completed Job stays ready while it is being deleted, because that
+    /// is normal at the end of its time to live.
     #[must_use]
     pub fn is_ready(&self, now: Timestamp) -> bool {
         self.completed || !self.deleting && self.health_at(now).state == HealthState::Ready

@@ -33,7 +33,7 @@ pub struct Lookups {
     pub missing_rights: Option<Vec<ObjectNote>>,
     /// Definitions whose kinds discovery already shows.
     pub served: HashSet<Key>,
-    /// Objects in a namespace, or of a definition, that are not ours: listed just before a deletion.
+    /// For each namespace or definition that is about to be deleted: the objects of others that it contains.
     pub contained: HashMap<Key, Vec<String>>,
 }
 
@@ -78,6 +78,7 @@ pub struct Repairs {
     pub rivals: HashMap<Key, Vec<Rival>>,
     /// Repairs since the last report of repairs.
     pub count: u32,
+    /// When repairs were last reported.
     pub reported_at: Option<Timestamp>,
 }
 
@@ -86,6 +87,7 @@ pub struct Repairs {
 pub struct Readiness {
     /// The cause, and when it was looked up.
     pub causes: HashMap<Key, (Timestamp, Option<Cause>)>,
+    /// Since when some object of the stack is not ready.
     pub unready_since: Option<Timestamp>,
     /// Since when all objects of the stack are ready.
     pub ready_since: Option<Timestamp>,
@@ -100,6 +102,7 @@ pub struct Rival {
     pub fields: Vec<String>,
 }
 
+/// The repairs of one object in quick succession, and the time of the last one.
 #[derive(Clone, Copy, Debug)]
 pub struct Fight {
     pub rounds: u32,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::object::{Fingerprint, Uid};
 use crate::resource::Kind;
 
-/// Whether an object existed before Brokkr. A Namespace is only deleted if Brokkr created it.
+/// Whether an object existed before Brokkr. A Namespace is deleted only if Brokkr created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -46,7 +46,7 @@ pub struct Record {
     pub project: String,
     pub stack: StackId,
     pub stack_name: String,
-    /// The highest sequence id that was ever intended. Never decreases.
+    /// The highest sequence id that the agent ever began to apply or to remove. Never decreases.
     pub sequence: SequenceId,
     /// Set while the stack is being removed.
     pub removal: Option<brokkr_api::envelope::Removal>,
@@ -57,12 +57,13 @@ pub struct Record {
     /// The sequence id that was applied completely.
     pub applied: Option<SequenceId>,
     pub inventory: BTreeMap<Key, Entry>,
-    /// The grant of the last write: needed while the broker is unreachable.
+    /// The grant under which the stack was last written: it applies while the broker is unreachable.
     pub grant: Option<Grant>,
     pub made: Made,
+    /// When the delivery reached each of its steps.
     pub hops: Hops,
     pub outcome: Option<Outcome>,
-    /// The version in which a container crashed since the stack was last healthy.
+    /// The sequence id of the version in which a container has crashed since the stack was last healthy.
     pub crashed: Option<SequenceId>,
     /// The conditions of the stack.
     pub conditions: Vec<Condition>,
@@ -70,7 +71,7 @@ pub struct Record {
     pub total: u32,
     /// Reports that the broker has not acknowledged yet.
     pub reports: Vec<Report>,
-    /// The session that wrote it.
+    /// The session (the run of the agent) that wrote it.
     pub session: i64,
     /// The resourceVersion to be replaced; none before the record was created.
     pub version: Option<String>,

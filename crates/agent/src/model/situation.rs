@@ -56,11 +56,12 @@ pub struct Situation<'a> {
     pub session: i64,
     pub goal: &'a Goal,
     pub record: Option<&'a Record>,
-    /// Whether the broker knows that this agent holds the stack.
+    /// Whether the broker knows that this agent holds the stack: objects of it may be in the cluster.
     pub held: bool,
     pub progress: &'a Progress,
     pub observed: &'a dyn Observed,
     pub other_stacks: &'a dyn OtherStacks,
+    /// Objects with a planned or running request.
     pub busy: &'a HashSet<Key>,
     /// How long workloads must be ready before the stack counts as healthy.
     pub stable_after: SignedDuration,
@@ -89,7 +90,7 @@ impl Situation<'_> {
         if seen.is_some_and(|seen| !seen.deleting) {
             return false;
         }
-        // Only the record knows whether this agent deleted the Job itself, for a removal or a prune.
+        // Unless the record is settled, this agent may have deleted the Job itself, for a removal or a prune.
         let is_settled = record.removal.is_none()
             && record.sequence == self.goal.target.sequence_id
             && record.applied == Some(record.sequence);

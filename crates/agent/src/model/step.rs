@@ -132,7 +132,7 @@ pub enum ApplyReason {
     /// Another client changed it, and the state of an earlier content is restored: the newest content is
     /// refused or not applied yet.
     PutBack,
-    /// A periodic check without an observed change. The object had this version before.
+    /// A periodic check without an observed change. The object had this version before the check.
     Sweep { version: u64 },
 }
 
@@ -196,7 +196,7 @@ pub struct Plan {
     pub blocked_on: BTreeSet<Prerequisite>,
     /// When to plan again even if nothing happens.
     pub wake_at: Option<Timestamp>,
-    /// What the stack waits for, for logs.
+    /// What the stack waits for, in words; none if it does not wait.
     pub waiting_for: Option<Message>,
     /// Whether an applied object is not ready.
     pub unready: bool,
@@ -229,6 +229,7 @@ impl Plan {
         Self { waiting_for: Some(what.into()), ..Self::new(stage) }
     }
 
+    /// Adds a time to plan again; the earliest one counts.
     #[must_use]
     pub fn wake(mut self, at: Option<Timestamp>) -> Self {
         self.wake_at = match (self.wake_at, at) {

@@ -28,10 +28,11 @@ const TOO_SHORT: Duration = Duration::from_secs(1);
 
 /// What all watches share.
 pub struct Shared {
-    /// Limits concurrent lists at the start.
+    /// Limits the number of concurrent lists.
     pub lists: Semaphore,
     /// A definition changed: kinds that were not served may be now.
     pub definition_changed: Notify,
+    /// Whether the API server supports streaming lists.
     pub streaming: OnceCell<bool>,
 }
 
@@ -56,7 +57,7 @@ pub struct Follower {
 /// What a watch remembers between its phases.
 #[derive(Clone, Default)]
 pub struct WatchHistory {
-    /// False once a streaming list of this kind was refused. Before that, `Shared::streaming` applies.
+    /// False once a streaming list of this kind was refused. None before: then `Shared::streaming` applies.
     streaming: Option<bool>,
     /// Failures in a row.
     failures: u32,

@@ -12,6 +12,7 @@ use crate::resource::KindName;
 #[derive(Clone, Default)]
 pub struct Index {
     kinds: HashMap<KindName, OfKind>,
+    /// Counts the applied changes.
     clock: u64,
 }
 
@@ -19,8 +20,8 @@ pub struct Index {
 #[derive(Clone, Default)]
 struct OfKind {
     parts: HashMap<Option<Arc<str>>, PartState>,
-    /// By `namespace/name`, without the kind, which is the same for all. Boxed, because a hash table is often
-    /// half empty.
+    /// By `namespace/name`, without the kind, which is the same for all. The values are boxed, because a hash
+    /// table is often half empty.
     objects: HashMap<Box<str>, Box<Known>>,
     /// Jobs that were complete before they were deleted.
     completed: HashMap<Box<str>, Uid>,
@@ -29,7 +30,8 @@ struct OfKind {
 #[derive(Clone)]
 struct Known {
     seen: SeenObject,
-    /// The clock value of its last report: a new list removes only objects with an older one.
+    /// The clock value of its last report: when a list is complete, objects that were last reported before
+    /// the list began are removed.
     reported_at: u64,
 }
 

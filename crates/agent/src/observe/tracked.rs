@@ -20,7 +20,7 @@ use crate::model::{Fingerprint, SeenObject};
 use crate::ownership;
 use crate::resource::KindName;
 
-/// The annotation of the bookmark that ends the first part of a streaming list.
+/// The annotation of the bookmark that follows the existing objects in a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Reads one object. The kind is a parameter, because the items of a list do not contain it.

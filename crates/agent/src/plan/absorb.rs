@@ -13,10 +13,10 @@ use crate::model::{
 };
 use crate::resource::is_prerequisite;
 
-/// The number of quick retries for a missing prerequisite; later ones follow an event, or the time `PARKED`.
+/// The number of quick retries for a missing prerequisite; later retries wait for an event, at most `PARKED`.
 const QUICK_TRIES: u32 = 4;
 
-/// Applies a result. `record` is the one in the cluster, as far as known.
+/// Applies the result of a step. `record` is the record in the cluster, as far as this process knows it.
 pub fn absorb(
     progress: &mut Progress,
     record: &mut Option<Record>,
@@ -43,7 +43,7 @@ pub fn absorb(
                 progress.repairs.count = 0;
                 progress.repairs.reported_at = Some(now);
             }
-            // Repairs may have run while a report was written; their inventory is newer.
+            // Repairs may have ended while the record was written: the known inventory is then newer.
             let what = |record: &Record| {
                 let made = record.made.clone();
                 (record.sequence, record.applied, record.removal, record.checksum, made)
@@ -60,7 +60,7 @@ pub fn absorb(
             }
             progress.readiness.reported_at = Some(now);
             if written.applied == Some(written.sequence) && written.removal.is_none() {
-                // Only a delivery needs these. They are two more copies of every key.
+                // Only a delivery needs these sets. Their memory is freed: each contains every key once more.
                 progress.delivery.validated = HashSet::new();
                 progress.delivery.written = HashSet::new();
             }
@@ -85,7 +85,7 @@ pub fn absorb(
         (Step::CheckRights { .. }, StepResult::RightsChecked(lacking)) => {
             progress.lookups.missing_rights = Some(lacking.clone());
         }
-        // Unknown: the writes will show whether rights are missing.
+        // The check failed: the delivery goes on, and its writes will show whether rights are missing.
         (Step::CheckRights { .. }, StepResult::Failed(_)) => {
             progress.lookups.missing_rights = Some(Vec::new());
         }
@@ -136,7 +136,7 @@ pub fn absorb(
                 if *created {
                     entry.origin = Origin::Created;
                 } else if *ours && entry.uid.is_none() {
-                    // Written by a run that ended before it recorded this: the recorded origin stays.
+                    // An earlier run wrote it, but ended before it recorded the uid: keep the origin.
                 } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
                     // Another client created or recreated it: adopted.
                     entry.origin = Origin::Adopted;
@@ -154,11 +154,11 @@ pub fn absorb(
         (Step::Diagnose { desired }, StepResult::Diagnosed(cause)) => {
             progress.readiness.causes.insert(desired.key.clone(), (now, cause.clone()));
         }
-        // Only the explanation is missing.
+        // The repair goes on: only the names of the rivals are missing in the report.
         (Step::FindRivals { desired, .. }, StepResult::Failed(_)) => {
             progress.repairs.rivals.insert(desired.key.clone(), Vec::new());
         }
-        // What was found earlier still counts; it is read again later.
+        // The cause that was found earlier still counts; the Pods are read again later.
         (Step::Diagnose { desired }, StepResult::Failed(_)) => {
             progress.readiness.causes.entry(desired.key.clone()).or_insert((now, None)).0 = now;
         }
@@ -184,9 +184,10 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
     if matches!(step, Step::Fetch) {
         progress.failures.fetch = Some(retry(progress.failures.fetch.as_ref(), failure, now));
     }
-    // Not about an object: `StackState` decides when to retry.
+    // For all other steps that are not about one object, `StackState` decides when to retry.
     let Some(key) = step.key() else { return };
-    // The object changed, or the request may have been executed: read it again before the next decision.
+    // The object has changed, or may have changed because the failed request was executed nevertheless: read
+    // the object again before the next decision.
     if failure.class == FailureClass::Conflict || matches!(step, Step::Apply { .. } | Step::Delete { .. }) {
         progress.lookups.objects.remove(key);
         progress.lookups.contained.remove(key);
@@ -206,7 +207,8 @@ fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> Ret
     let pause = match failure.class {
         FailureClass::Permanent if matches!(failure.reason, Reason::Forbidden { .. }) => RIGHTS_CYCLE,
         FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
-        // The event may come before the API server serves the kind: a few quick retries, then longer waits.
+        // The event about a new definition may come before the API server serves its kind: a few quick
+        // retries, then longer waits.
         FailureClass::Missing if attempts <= QUICK_TRIES => backoff(attempts, None) / 4,
         FailureClass::Missing => PARKED,
         FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,

@@ -21,11 +21,11 @@ use crate::model::Stage;
 pub struct ConditionInputs<'a> {
     /// The conditions of the last report.
     pub previous: &'a [Condition],
-    /// The deployment object that is desired.
+    /// The sequence id of the desired deployment object.
     pub sequence: SequenceId,
     pub content: ContentState<'a>,
     pub stage: Stage,
-    /// Failed requests, ordered by key. The first one is named.
+    /// Failed requests, ordered by key. The conditions name the first one.
     pub failures: &'a [ObjectProblem<'a>],
     /// Resources that are ready, of `total`.
     pub ready: u32,
@@ -148,7 +148,7 @@ fn in_progress(stage: Stage) -> Reason {
     }
 }
 
-/// F6: nothing of a deployment object is ready before it is applied.
+/// F6: nothing counts as ready before the whole deployment object is applied.
 fn ready(view: &ConditionInputs<'_>) -> ConditionText {
     if is_being_removed(view) {
         return no(Reason::Removing);
@@ -220,7 +220,7 @@ fn no_with(reason: Reason, message: Message) -> ConditionText {
 }
 
 impl Problem<'_> {
-    /// Returns the reason, or `otherwise` if there is none, because programs select by the reason.
+    /// Returns the reason, or `otherwise` if there is none: programs select by it, so it must not be empty.
     fn reason_or(&self, otherwise: Reason) -> Reason {
         self.reason.clone().or(otherwise)
     }

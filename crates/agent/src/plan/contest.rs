@@ -15,7 +15,7 @@ pub(super) const CONTESTED_AFTER: u32 = 6;
 /// The number of repairs of one object without delay; later ones are delayed.
 const FREE_ROUNDS: u32 = 20;
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(256));
-/// The quiet time after which earlier repairs of an object are forgotten.
+/// The time without a repair after which earlier repairs of an object are forgotten.
 pub(super) const TRUCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Returns whether an object was repaired so often, and so recently, that another manager must be changing it.
@@ -90,14 +90,14 @@ pub fn drifted<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Key
     })
 }
 
-/// Returns until when the next repair of a contested object is delayed.
+/// Returns the time until which the next repair of an object is delayed; none if it is not delayed.
 pub(super) fn slowed(fight: Option<&Fight>, now: Timestamp) -> Option<Timestamp> {
     let fight = fight.filter(|fight| fight.rounds >= FREE_ROUNDS)?;
     let until = fight.last + BACKOFF.delay(fight.rounds - FREE_ROUNDS + 1);
     (!due(until, now)).then_some(until)
 }
 
-/// Counts one more repair of an object.
+/// Counts one more repair of an object; after a truce, the count starts at one again.
 #[must_use]
 pub fn fought(fight: Option<Fight>, now: Timestamp) -> Fight {
     match fight {

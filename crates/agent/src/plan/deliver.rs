@@ -24,7 +24,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
     if stop::is_taken_back(situation, content) {
         return stop::undo(situation).unwrap_or_else(|| stop::wait_for_next_cycle(situation));
     }
-    // First, because the agent would wait forever for the watch of a kind that it may not watch.
+    // Rights are checked first: the agent would wait forever for the watch of a kind that it may not watch.
     preflight::check_rights(situation, content)
         .or_else(|| preflight::inspect_prerequisites(situation, content))
         .or_else(|| preflight::inspect_rest(situation, content))

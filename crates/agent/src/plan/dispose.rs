@@ -1,7 +1,7 @@
 //! Decides how to dispose of an object that a stack no longer needs.
 //!
-//! All deletions by prunes and removals are decided here. An object is deleted only if it is certainly ours
-//! and certainly not needed; otherwise it is left.
+//! All deletions by prunes and removals are decided here. An object is deleted only if it certainly
+//! belongs to this stack and is certainly no longer needed; otherwise it is left.
 
 use brokkr_api::envelope::Removal;
 use brokkr_api::reason::{LeftBecause, Reason};
@@ -20,7 +20,7 @@ enum Disposal {
     /// Another stack of this agent contains it now, and takes it over with its apply.
     Inherited(ObjectNote),
     Act(Step),
-    /// Deleted, but still present.
+    /// Deleted but still present, or to be deleted once the contents of the other stacks are known.
     Wait(ObjectNote),
 }
 
@@ -75,7 +75,7 @@ fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) 
     let message = report::summary(&blockers);
     let plan = report::wait(situation, stage, patience, &Reason::WaitingForDeletion, &message, blockers);
     // No event reports the deletion of an object without our label: read it again, more often at first.
-    // `report::wait` sets a time to wake only until it reports the wait.
+    // `report::wait` sets a time to wake as long as the wait is not reported yet.
     let reported = plan.wake_at.is_none();
     plan.wake(Some(situation.now + if reported { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
@@ -102,7 +102,8 @@ fn dispose(
     };
     let stack = situation.goal.target.stack_id;
     let ours = seen.belongs_to(situation.agent, stack, key) || was_applied(entry, seen);
-    // C4, C5 and B6: it belongs to another stack or agent, or it has an owner that controls its deletion.
+    // C4, C5 and B6: it belongs to another stack or agent, or it has an owner (an ownerReference) that
+    // controls its deletion.
     if !ours || seen.other_owner(situation.agent, stack, key).is_some() || seen.has_owner {
         return Disposal::Done;
     }
@@ -122,7 +123,7 @@ fn dispose(
     if seen.keep {
         return release(LeftBecause::KeepAnnotation);
     }
-    // C6: only if Brokkr created it and nothing foreign is inside.
+    // C6: a Namespace or definition is deleted only if Brokkr created it and it contains nothing of others.
     if is_prerequisite(key) {
         if entry.origin == Origin::Adopted {
             return release(LeftBecause::Preexisting);
@@ -156,7 +157,8 @@ fn was_applied(entry: &Entry, seen: &SeenObject) -> bool {
     entry.digest.is_some() && entry.uid.as_ref() == Some(&seen.uid)
 }
 
-/// Returns whether an object stays in the record because another stack has not taken it over yet.
+/// Returns whether an object stays in the record because another stack wants it, but has not taken it over
+/// yet.
 pub(super) fn lingers(situation: &Situation<'_>, key: &Key) -> bool {
     let ours = situation
         .observed

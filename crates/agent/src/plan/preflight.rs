@@ -1,4 +1,5 @@
-//! Checks rights and ownership before the first write, and records the intention.
+//! Checks rights and ownership before the first write, and records the intention: which objects the delivery
+//! is going to write.
 
 use std::sync::Arc;
 
@@ -12,12 +13,12 @@ use super::{record, report};
 use crate::model::{Content, DesiredObject, Intent, Plan, Situation, Stage, Step};
 use crate::resource::{KindName, is_prerequisite};
 
-/// Reads Namespaces and definitions first: whether they are adopted decides whether they may be deleted later.
+/// Reads Namespaces and definitions first, because only those that did not exist before may be deleted later.
 pub(super) fn inspect_prerequisites(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     inspect(situation, content.objects.values().filter(|desired| is_prerequisite(&desired.key)))
 }
 
-/// Reads existing objects before anything is written.
+/// Reads the other objects before anything is written, except those that cannot exist yet.
 pub(super) fn inspect_rest(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     inspect(situation, rest(content).filter(|desired| !presumed_absent(situation, content, desired)))
 }
@@ -31,7 +32,7 @@ fn rest(content: &Content) -> impl Iterator<Item = &Arc<DesiredObject>> + Clone 
     content.objects.values().filter(|desired| !is_prerequisite(&desired.key))
 }
 
-/// Returns whether the object cannot exist yet, because its namespace or definition comes with this delivery.
+/// Returns whether the object cannot exist yet, because this delivery creates its namespace or definition.
 fn presumed_absent(situation: &Situation<'_>, content: &Content, desired: &DesiredObject) -> bool {
     let made = |key: &Key| {
         let made =
@@ -62,7 +63,7 @@ fn inspect<'a>(
         key: desired.key.clone(),
         kind: desired.kind.clone(),
     };
-    // Refused by a dry run: its owner may be the reason.
+    // If the dry run of an object was refused, the object is read: another owner may be the reason.
     let refused: Vec<Step> =
         unknown.clone().filter(|desired| has_failed_for_good(situation, &desired.key)).map(read).collect();
     if !refused.is_empty() {
@@ -80,7 +81,7 @@ enum Claim {
 /// Returns whether this stack may take the object. If another stack of this agent no longer wants it, our
 /// apply takes it over; other owners keep theirs.
 fn claim(situation: &Situation<'_>, key: &Key) -> Claim {
-    // A record is written before the object's metadata: that stack may be about to write the object.
+    // A stack records an object before it writes it, so the holder may be about to write the object.
     if let Some(holder) = situation.other_stacks.holder(key) {
         return match holder.intent {
             Intent::LetsGo => Claim::Free,

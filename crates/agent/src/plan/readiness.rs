@@ -1,4 +1,4 @@
-//! F6: readiness is observed, not assumed. It is reported when it changes, with the nearest cause.
+//! F6: readiness is observed, not assumed. It is reported when it changes, with the most specific cause.
 //!
 //! Healthy means stable. A container that exits at once is ready for a moment, so a stack counts as healthy only after all
 //! its workloads have been ready for a while without interruption, and for longer after a crash.
@@ -29,7 +29,7 @@ pub(super) struct Worst {
 /// What is known about the cause.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Explanation {
-    /// The Pods were not read since the object became unready.
+    /// The Pods were not read since the stack became unready.
     NotRead,
     /// The Pods show no cause, or the object has no Pods.
     StatusOnly,
@@ -97,8 +97,9 @@ fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Wo
     }
 }
 
-/// A crash or a failed pull needs a change at once. Everything else, such as a probe that does not succeed yet, may be part of
-/// an ordinary start for a while.
+/// A crash or a failed image pull counts as failed at once, because only a change helps. Everything else,
+/// such as a probe that does not succeed yet, counts as failed only if it lasts longer than an ordinary
+/// start.
 fn state_with_cause(situation: &Situation<'_>, reason: &Reason, state: HealthState) -> HealthState {
     let lasts = situation
         .progress
@@ -108,7 +109,7 @@ fn state_with_cause(situation: &Situation<'_>, reason: &Reason, state: HealthSta
     if reason.needs_a_change() || lasts { HealthState::Failed } else { state }
 }
 
-/// Returns the cause, if the Pods were read since the object became unready.
+/// Returns what the Pods show: a cause or nothing. `None`: not read since the stack became unready.
 fn cause(situation: &Situation<'_>, key: &Key, seen: &SeenObject) -> Option<Option<(Reason, Message)>> {
     let readiness = &situation.progress.readiness;
     let (read, cause) = readiness.causes.get(key)?;
@@ -154,6 +155,7 @@ fn needed_stability(situation: &Situation<'_>) -> SignedDuration {
 }
 
 pub(super) struct HealthReport {
+    /// The record to write, if there is something to report.
     pub step: Option<Record>,
     pub wake_at: Option<Timestamp>,
     pub unready: bool,
@@ -265,7 +267,7 @@ fn report_unready(
         report_at = report_at.max(reported_at + REASON_REPORTS);
     }
     if !due(report_at, situation.now) {
-        // Not reported yet: it may be a repair that is under way.
+        // Not reported yet: a repair that is under way may be the cause.
         next.ready = record.ready;
         reported.wake_no_later_than(report_at);
         return false;
@@ -289,11 +291,12 @@ fn is_known(record: &Record, transition: &Transition, worst: &Worst) -> bool {
     let Some(last) = record.outcome.as_ref().filter(|last| last.transition == *transition) else {
         return false;
     };
-    // What the Pods showed is more specific than what the status says.
+    // Until the Pods are read, the reported reason stays: the status alone is less specific.
     worst.explanation == Explanation::NotRead || last.reason.is_same_problem(&worst.reason)
 }
 
-/// Repairs are reported together; a contest is reported when it begins and when it ends.
+/// Reports repairs together. A contest (another manager changes an object after every repair) is reported
+/// when it begins and when it ends.
 fn report_repairs(
     situation: &Situation<'_>,
     record: &Record,
@@ -314,6 +317,7 @@ fn report_repairs(
         Some(first) => (first.reason(), first.message()),
     };
     let free_at = situation.progress.repairs.reported_at.map(|last| last + REPAIR_REPORTS);
+    // A contest has begun or ended: reported without delay.
     let news = was_contested == contests.is_empty();
     if !news
         && (situation.progress.repairs.count == 0

@@ -1,4 +1,4 @@
-//! Builds the record for each transition.
+//! Builds the record to write at each transition of a stack, for example when it is applied or removed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{dispose, readiness};
 use crate::model::{Content, DesiredObject, Entry, Made, Origin, Record, SeenObject, Situation};
 use crate::resource::is_prerequisite;
 
-/// Returns the value of `brokkr.io/sequence`: it changes only together with the checksum.
+/// Returns the value of the annotation `brokkr.io/sequence`, which changes only together with the checksum.
 pub(super) fn stamp_sequence(record: Option<&Record>, content: &Content) -> SequenceId {
     match record {
         Some(record) if record.checksum == Some(content.checksum) => record.stamp,
@@ -21,7 +21,8 @@ pub(super) fn stamp_sequence(record: Option<&Record>, content: &Content) -> Sequ
     }
 }
 
-/// Returns the record with the union of old and new objects.
+/// Returns the record of the intention to apply this content: it lists the old and the new objects before any
+/// of them is written.
 pub(super) fn intention<'a>(
     situation: &Situation<'_>,
     content: &Content,
@@ -53,7 +54,8 @@ pub(super) fn intention<'a>(
         let seen = existing(&desired.key);
         let entry = record.inventory.entry(desired.key.clone()).or_insert_with(|| Entry {
             kind: desired.kind.clone(),
-            // Even with our metadata: without a record, it is unknown whether the object existed before.
+            // An existing object counts as adopted, even if it has our metadata: it is not in the record, so
+            // it is unknown who created it.
             origin: if seen.is_none() { Origin::Created } else { Origin::Adopted },
             uid: None,
             digest: None,
@@ -61,7 +63,7 @@ pub(super) fn intention<'a>(
             completed: false,
         });
         entry.kind = desired.kind.clone();
-        // Another object than the applied one: only its uid is known.
+        // The object was not applied yet, or it is not the one that was applied: only its uid is known.
         if let Some(seen) = seen
             && entry.uid.as_ref() != Some(&seen.uid)
         {
@@ -80,8 +82,8 @@ pub(super) fn intention<'a>(
     record
 }
 
-/// Returns whether the object is unknown to the record: its uid is not the recorded one, and it does not
-/// have the metadata of this stack. So this stack did not create it.
+/// Returns whether the object is new to the record: its uid differs from the uid in the record, and it does
+/// not have the metadata of this stack. So this stack did not create it.
 pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen: &SeenObject) -> bool {
     entry.uid.as_ref() != Some(&seen.uid)
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
@@ -172,13 +174,13 @@ pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
     let message = summary(&notes);
     // Objects that are left come first; deleted ones follow as far as the limit allows.
     let notes = [notes, gone].concat();
-    // The sequence id of the removal; for an untargeted stack it is the applied one.
+    // The sequence id of the removal; for a stack that no longer targets this agent, the applied one.
     record.sequence = record.sequence.max(situation.goal.target.sequence_id);
     report(situation, &mut record, Transition::Removed, &Reason::None, &message, notes);
     record
 }
 
-/// Returns the receipt for one deleted object; none if it never existed.
+/// Returns the note that one object is deleted; none if the object never existed.
 fn gone(key: &Key, entry: &Entry) -> Option<ObjectNote> {
     let uid = entry.uid.as_ref()?;
     Some(note(key, Reason::Gone { uid: uid.to_string() }))

@@ -1,7 +1,7 @@
 //! Builds the reports about a stack.
 //!
-//! A report is stored in the record, with its time, before it is sent. So it has the same id if it is sent
-//! again after a crash.
+//! A report is stored in the record, with its time, before it is sent. So its id, which is derived
+//! from its contents, is the same if it is sent again after a crash.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const LONGEST_NOTE: usize = 400;
 /// The maximum number of stored reports while the broker is unreachable.
 const KEPT_REPORTS: usize = 50;
 
-/// Returns the hops that the broker has announced.
+/// Returns the hops (the times of the steps of a delivery) that the broker has announced.
 pub(super) fn announced(target: &TargetStack) -> Hops {
     Hops {
         published: Some(target.published_at),

@@ -63,7 +63,7 @@ pub(super) fn requests<'a>(
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
 }
 
-/// Adds what the failure waits for: an event resolves a missing prerequisite, not time.
+/// Adds what the failure waits for: a missing prerequisite is resolved by an event, not by a later retry.
 pub(super) fn block_on_prerequisite(mut plan: Plan, failure: &Failure) -> Plan {
     plan.blocked_on.extend(waits_for(failure));
     plan
@@ -86,8 +86,8 @@ pub(super) fn has_failed_for_good(situation: &Situation<'_>, key: &Key) -> bool 
 }
 
 /// Returns the failures to report, although they are still retried: all of them, once one has lasted too
-/// long. A missing prerequisite (a namespace that no stack contains) is reported sooner, because it rarely
-/// resolves by itself.
+/// long. A missing prerequisite (such as a namespace that no stack contains) is reported sooner, because it
+/// rarely resolves by itself.
 #[must_use]
 pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
     if !situation.progress.failures.objects.values().any(|retry| due(report_at(retry), situation.now)) {

@@ -16,7 +16,7 @@ use crate::ownership::Stamp;
 
 /// How long a workload may be unready before its Pods are read.
 const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(5);
-/// The maximum number of workloads of a stack that are diagnosed.
+/// The maximum number of workloads of a stack whose Pods are read within one interval (`diagnosed_again`).
 const DIAGNOSED: usize = 3;
 /// How often the Pods of an unready workload are read again: soon at first, because the cause may change, then more and more
 /// rarely.
@@ -28,7 +28,7 @@ const SWEPT_AT_ONCE: usize = 8;
 
 pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record) -> Plan {
     if prune::lingers(record, content) {
-        // An object may have been handed over, or no stack wants it any more.
+        // An object that lingered for another stack may have been handed over, or no stack wants it any more.
         if let Some(plan) = prune::plan(situation, content) {
             return plan;
         }
@@ -156,7 +156,8 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
             checksum: content.checksum,
             sequence: record.stamp,
         };
-        // Before the repair that makes it contested, because the repair takes the fields back from the rival.
+        // The rivals are looked up before the repair that makes the object contested, because after a repair
+        // the fields are ours again, and the API server no longer names the rival.
         let contested = situation.progress.repairs.fights.get(key).is_some_and(|fight| {
             fight.rounds + 1 >= CONTESTED_AFTER && !due(fight.last + TRUCE, situation.now)
         });
@@ -192,7 +193,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     }
 }
 
-/// Returns the interval between two looks at the Pods of a workload that has been unready since then.
+/// Returns the interval at which Pods are read again while the stack is unready, here since `since`.
 fn diagnosed_again(since: Timestamp, now: Timestamp) -> SignedDuration {
     (now.duration_since(since) / 10).clamp(*DIAGNOSED_AGAIN.start(), *DIAGNOSED_AGAIN.end())
 }

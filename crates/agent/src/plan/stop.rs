@@ -55,14 +55,15 @@ fn next_cycle(situation: &Situation<'_>) -> jiff::Timestamp {
     let rights = failures
         .filter(|retry| matches!(retry.failure.reason, Reason::Forbidden { .. }))
         .map(|retry| retry.retry_at);
-    // Found before the first write.
+    // Missing rights that the check before the first write has found.
     let lacking = situation.progress.lookups.missing_rights.as_ref().filter(|lacking| !lacking.is_empty());
     let rights = rights.chain(lacking.map(|_| situation.now + RIGHTS_CYCLE));
     let cycle = situation.now + NEXT_CYCLE;
     rights.max().map_or(cycle, |again| again.min(cycle))
 }
 
-/// Returns whether namespaces of this delivery are being deleted: nothing is written before the next cycle.
+/// Returns whether namespaces of this delivery are being deleted. Then nothing is written before the next
+/// cycle.
 pub(super) fn is_taken_back(situation: &Situation<'_>, content: &Content) -> bool {
     situation
         .progress
@@ -98,6 +99,7 @@ pub(super) fn undo(situation: &Situation<'_>) -> Option<Plan> {
 enum Fate {
     /// Deleted, or left on purpose.
     Settled,
+    /// Being deleted, or a request for it has just failed: check again soon.
     Leaving,
     Act(Step),
 }

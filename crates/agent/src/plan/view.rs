@@ -33,7 +33,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
         .collect();
     let contested = contest::contests(situation);
     let drifted: Vec<&Key> = contest::drifted(situation).collect();
-    // Writing this record completes the delivery.
+    // With this record, the delivery is complete.
     let settled = record.applied == Some(situation.goal.target.sequence_id) && record.removal.is_none();
     let outcome = record.outcome.as_ref();
     let view = ConditionInputs {

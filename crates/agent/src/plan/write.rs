@@ -30,7 +30,7 @@ pub(super) fn validate(situation: &Situation<'_>, content: &Content) -> Option<P
     })
 }
 
-/// Stops the delivery on a permanent error, before the first write of an object that is not a prerequisite.
+/// Stops the delivery on a permanent error, if nothing but prerequisites has been written so far.
 pub(super) fn stop_if_invalid(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let unapplied = rest(content).all(|desired| !situation.progress.delivery.written.contains(&desired.key));
     if unapplied { stop_on_failures(situation, rest(content)) } else { None }
@@ -45,11 +45,12 @@ fn is_changed(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
     entry.and_then(|entry| entry.digest) != Some(desired.digest)
 }
 
-/// Applies all objects: first the changed ones, in order, then the new stamp on the others.
+/// Applies all objects: first the changed ones, in order, then the others, to which only the new
+/// stamp (the ownership metadata) is written.
 pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let open: Vec<_> = content.objects.values().filter(|desired| is_open(situation, desired)).collect();
     let order = |desired: &DesiredObject| (!is_changed(situation, desired), desired.wave, desired.rank);
-    // D5: a failed object does not delay later ones; one without an attempt does.
+    // D5: a failed object does not delay those after it; an object that was not tried yet does.
     let untried =
         open.iter().filter(|desired| !situation.progress.failures.objects.contains_key(&desired.key));
     let next = untried.map(|desired| order(desired)).min();

@@ -13,7 +13,9 @@ use crate::model::{Holder, Intent, OtherStacks};
 /// Keys are stored as hashes to save memory; the stacks have the keys themselves.
 #[derive(Clone, Default)]
 pub struct Claims {
+    /// Objects that are in the record of a stack, or about to be.
     held: BTreeSet<(u64, StackId)>,
+    /// Objects in the newest content of a stack.
     desired: BTreeSet<(u64, StackId)>,
     hasher: RandomState,
 }
@@ -70,6 +72,7 @@ pub struct OtherStacksView<'a> {
     pub me: StackId,
     pub claims: &'a Claims,
     pub stacks: &'a BTreeMap<StackId, StackState>,
+    /// Stacks whose newest content is not fetched yet.
     pub unread: &'a BTreeSet<StackId>,
 }
 

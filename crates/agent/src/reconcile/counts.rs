@@ -27,6 +27,7 @@ pub struct Counts {
     pub conditions: BTreeMap<(ConditionKind, ConditionStatus), i64>,
     pub objects: usize,
     pub watches: usize,
+    /// Watches without a complete list.
     pub unsynced: usize,
     pub active: bool,
     /// A target state was received, or the agent continues without one.

@@ -38,7 +38,7 @@ impl Passes {
         }
     }
 
-    /// Ends a reconciliation, once.
+    /// Ends the reconciliation of a stack, and returns its outcome; none if no reconciliation is running.
     pub fn end(&mut self, stack: StackId, outcome: Outcome, now: Instant) -> Option<(Outcome, Duration)> {
         let begun = self.begun.remove(&stack)?;
         Some((outcome, now.duration_since(begun)))

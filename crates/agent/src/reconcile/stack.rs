@@ -67,7 +67,7 @@ pub struct StackState {
     /// Objects that changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
-    /// The number of failures that are not about an object, and when to retry.
+    /// Failures in a row of steps that are not about one object: their number, and when to retry.
     retry_after_failure: Option<(u32, Timestamp)>,
 }
 

@@ -26,6 +26,7 @@ pub struct ReconcilerState {
     claims: Claims,
     /// Stacks whose newest content is not fetched yet.
     unread: BTreeSet<StackId>,
+    /// Stacks that need a new plan.
     dirty: BTreeSet<StackId>,
 }
 
@@ -57,7 +58,7 @@ impl ReconcilerState {
         self.stacks.insert(record.stack, StackState::resumed(record));
     }
 
-    /// Returns the stacks that changed since the last call.
+    /// Returns the stacks that need a new plan, and clears the set.
     pub fn take_dirty(&mut self) -> BTreeSet<StackId> {
         std::mem::take(&mut self.dirty)
     }
@@ -83,7 +84,7 @@ impl ReconcilerState {
         }
         for (id, stack) in &mut self.stacks {
             if !mentioned.contains(id) {
-                // E4: absence is never deletion. A stored removal continues.
+                // E4: a stack that the broker does not mention is not deleted. A stored removal continues.
                 stack.continue_removal();
             }
         }
@@ -238,7 +239,7 @@ impl ReconcilerState {
         }
     }
 
-    /// Checks every object once more. Returns the kinds that some stack has or wants.
+    /// Schedules a check of every object. Returns the kinds that some stack has or wants.
     pub fn sweep(&mut self) -> BTreeSet<KindName> {
         self.stacks.values_mut().for_each(StackState::sweep);
         self.mark_all_dirty();

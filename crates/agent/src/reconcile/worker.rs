@@ -122,8 +122,8 @@ impl Worker {
             return StepResult::Failed(failure);
         }
         let mut record = record.clone();
-        // If a user edited the record, only its version is newer. If a newer run of this agent wrote it, this
-        // run is superseded.
+        // If a user edited the record, only its resourceVersion is newer, and the record is overwritten. If a
+        // newer run of this agent wrote it, this run is superseded.
         for _ in 0..3 {
             match self.records.write(&record).await {
                 Ok(version) => {
