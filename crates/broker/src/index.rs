@@ -11,9 +11,10 @@
 //!
 //! # Position
 //!
-//! Notifications are read up to the horizon, but the current state is read from the whole transaction
-//! snapshot. So the index may contain some, but not all, of the changes that committed above the horizon. Two
-//! numbers keep agents from going back in time when they switch replicas:
+//! Notifications are read up to the horizon (the lowest transaction that is still open), but the current
+//! state of what changed is read from the whole transaction snapshot. So the index may contain some, but not
+//! all, of the changes that committed above the horizon. Two numbers keep agents from going back in time when
+//! they switch replicas:
 //!
 //! - responses are stamped with `shown`: the snapshot contains nothing from this transaction on;
 //! - a replica guarantees only its `horizon`: everything below it is in the snapshot. It sends an agent
@@ -50,7 +51,7 @@ pub struct Freshness {
     pub position: Position,
     /// Nothing from this transaction on is in the snapshot. Never below the horizon.
     pub shown: u64,
-    /// No transaction from this one on had begun when the database was last read.
+    /// No transaction with this id or a higher one had begun when the database was last read.
     pub ceiling: u64,
     pub at: Instant,
 }
@@ -118,7 +119,8 @@ impl Index {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the target state of an agent and its position. Computed at most once per change that affects the agent.
+    /// Returns the target state of an agent and its position. It is computed at most once after each change
+    /// that affects the agent.
     pub fn envelope(&self, agent: AgentId) -> Option<(Arc<EncodedEnvelope>, Position)> {
         // Held to the end: no change can come between computing and storing the envelope.
         let snapshot = self.snapshot();
@@ -132,7 +134,7 @@ impl Index {
         Some((computed, stamp))
     }
 
-    /// Applies changes, and wakes the agents with a changed envelope or permission.
+    /// Applies changes, and wakes the agents whose envelope changed, or whose permission to poll.
     pub fn apply(&self, changes: Changes, freshness: Freshness) {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         let slots = snapshot.apply(changes);

@@ -73,7 +73,7 @@ pub async fn connect(url: &str, connections: u32) -> Result<PgPool> {
     let options = connect_options(url)?.application_name(APPLICATION).options(SESSION);
     PgPoolOptions::new()
         .max_connections(connections)
-        // Load shedding: a request without a connection by then is refused and may be retried.
+        // Load shedding: a request that gets no connection within this time is refused and may be retried.
         .acquire_timeout(Duration::from_secs(3))
         .idle_timeout(Duration::from_secs(300))
         // A cancelled request may leave a connection to a server that no longer responds. Without a timeout,

@@ -3,9 +3,9 @@
 //! Verifying costs a signature check, so a verified assertion is cached until it expires. Whether the agent and its key
 //! still exist is looked up in the index each time.
 //!
-//! The index contains the current key. During a rotation an agent may sign with the previous key for a while, or with one
-//! that this replica does not know yet: only assertions that do not match the current key query the database
-//! (`access/keys.rs`).
+//! The index contains the current key. During a rotation an agent may sign with the previous key for a while,
+//! or with a new one that this replica does not know yet. So the database is queried (`access/keys.rs`), but
+//! only for assertions that do not match the current key.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,8 +19,8 @@ pub enum Caller {
 #[derive(Clone, Debug)]
 pub struct AgentCaller {
     pub id: AgentId,
-    /// The agent's key when the assertion was verified. A long poll looks up `signed_with` again only if this
-    /// is no longer the current key.
+    /// The agent's current key at the time when the assertion was verified. As long as this is still the
+    /// current key, a long poll does not have to look up `signed_with` again.
     pub public_key: Arc<[u8]>,
     /// The key that signed the assertion: `public_key`, or the previous one during a rotation.
     pub signed_with: Arc<[u8]>,
@@ -37,7 +37,7 @@ impl Caller {
         }
     }
 
-    /// Returns the name of the caller in keys and logs.
+    /// Returns the name of the caller in idempotency keys, in the audit log and in the broker's own logs.
     pub fn principal(&self) -> String {
         match self {
             Self::Token(token) => format!("token:{}", token.token_id),

@@ -158,7 +158,8 @@ fn refused(wait: u64, who: &[u8]) -> ApiError {
     ApiError::new(ErrorCode::BRK1006, detail).retry_after(wait + spread)
 }
 
-/// Returns the address that is counted. The owner of an IPv6 address has the whole /64 network.
+/// Returns the address that is counted. For IPv6 it stands for the whole /64 network, because one owner
+/// usually has all of it.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -47,8 +47,8 @@ pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> 
     let targeted_since = reasons.iter().map(|reason| reason.since).min();
     let removal = match targeted_since {
         Some(_) => None,
-        // Removals follow from the held stacks; none is stored per agent. An agent that does not hold the
-        // stack has nothing to remove.
+        // Removals are not stored per agent: they follow from the stacks that an agent holds. An agent that
+        // does not hold the stack has nothing to remove.
         None if !agent.holds(stack.id) => return None,
         // A withdrawn grant freezes the stack: revoking rights must not delete anything.
         None if right == Right::Nothing => None,
@@ -60,8 +60,9 @@ pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> 
     Some(DesiredObject { object, removal, right, targeted_at, released_at: targeted_at })
 }
 
-/// Returns the target state of an agent. `stacks` has to contain every stack that may reach the agent and every known
-/// stack that it holds. Other stacks, the order and duplicates do not matter.
+/// Returns the target state of an agent. `stacks` has to contain every stack that may reach the agent and
+/// every stack that the agent holds, unless the broker does not know it. Other stacks, the order and
+/// duplicates do not matter.
 #[must_use]
 pub fn envelope<'a>(
     installation: InstallationId,

@@ -16,8 +16,8 @@ pub struct ErrorGroup {
     pub reason: Reason,
 }
 
-/// Groups a report by the first reason of an object, which is closer to the cause; without one, by the reason
-/// of the report itself.
+/// Groups a report by the first reason that one of its objects has, because that is closer to the cause. If
+/// no object has a reason, groups by the reason of the report itself.
 #[must_use]
 pub fn error_group(report: &Report) -> ErrorGroup {
     let of_objects = report.objects.iter().map(|note| &note.reason).find(|reason| !reason.is_none());

@@ -76,7 +76,8 @@ pub struct StackFacts {
     pub grants: Arc<ProjectGrants>,
     /// Approved prunes of the newest object.
     pub approvals: Vec<ApprovalFacts>,
-    /// Not necessarily what an agent gets: that is [`super::targeting::released_to`].
+    /// The object that an agent gets is decided by [`super::targeting::released_to`], and need not be this
+    /// one.
     pub(super) newest: Option<ObjectFacts>,
 }
 
@@ -114,7 +115,7 @@ pub struct SelectorTarget {
     pub since: Timestamp,
 }
 
-/// The number of objects that may be pruned, for one version; on one agent, or on all.
+/// An approval: how many objects of one version may be pruned, on one agent or (with `None`) on all agents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ApprovalFacts {
     pub agent: Option<AgentId>,

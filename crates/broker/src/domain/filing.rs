@@ -102,7 +102,7 @@ fn clip(text: &mut String) {
     text.truncate(text.floor_char_boundary(LONGEST_TEXT));
 }
 
-/// Returns the newest report about each stack.
+/// Returns the newest of these reports for each stack.
 #[must_use]
 pub fn newest_of_each_stack<'a>(reports: impl Iterator<Item = &'a Filed>) -> Vec<&'a Filed> {
     let mut newest: HashMap<StackId, &Filed> = HashMap::new();

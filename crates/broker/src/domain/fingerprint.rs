@@ -1,5 +1,6 @@
-//! The facts of an agent or a stack as one line. Its digest is compared with the one that the database computes from its
-//! rows (`store/fingerprints.rs`, which has to write exactly the same line).
+//! The facts of an agent or a stack as one line of text. The digest of many such lines, computed from the
+//! index, is compared with the digest that the database computes from its rows (`store/fingerprints.rs`,
+//! which has to write exactly the same lines).
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::facts::{AgentFacts, StackFacts};
 
-/// The digest of many lines, in any order: their number, and the XOR of their hashes.
+/// The digest of many lines: their number, and the XOR of their hashes. The order of the lines does not
+/// matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     pub lines: i64,

@@ -1,9 +1,9 @@
-//! Decides what projects may do on agents. No other part of the broker decides it; the agent checks again
-//! before it writes.
+//! Decides what projects may do on agents. No other part of the broker decides this; the agent checks it
+//! again before it writes to its cluster.
 //!
-//! The project `default` may do everything until it has a grant. Every other project may do nothing without one. If several
-//! grants of a project cover an agent, the oldest determines the account; those with the same account add up, the others
-//! are ignored on that agent.
+//! The project `default` may do everything as long as it has no grant; every other project without a grant
+//! may do nothing. If several grants of a project cover an agent, the oldest determines the account that the
+//! agent acts as. Grants with the same account add up; those with another account are ignored on that agent.
 
 use std::sync::Arc;
 

@@ -2,15 +2,17 @@
 
 use http::Method;
 
-/// The gap that a raise leaves above every id that is known to be issued. It covers ids that were issued
-/// after the backup and that no agent reports.
+/// The gap that raising the epoch (`raise`) leaves above every sequence id that is known to be issued. It
+/// covers ids that were issued after the backup and that no agent reports.
 pub const GAP: i64 = 1_000_000;
-/// The gap is at least this much for each second since the database last issued an id. Otherwise two restores
-/// of the same backup, with no agent contact in between, would continue from the same id. Enough for two
-/// thousand submissions a second, and for raises that are at least ten minutes apart.
+/// The gap above the database's last id is at least this much for each second since that id was issued.
+/// Otherwise two restores of the same backup, with no agent contact in between, would continue from the same
+/// id. This is enough for two thousand submissions a second, if the epoch is raised at most once in ten
+/// minutes.
 pub const GAP_PER_SECOND: i64 = 2_000;
-/// A claim that is further than this above the database's id is ignored: no one published that much after the
-/// backup, and a single agent must not be able to exhaust the ids.
+/// A claim is the highest id that an agent reports. A claim that is further than this above the database's
+/// last id is ignored: no one published that much after the backup, and a single agent must not be able to
+/// exhaust the ids.
 pub const MAX_PLAUSIBLE_GAP: i64 = 1_000_000_000_000;
 
 /// The nouns that users may change while on hold: those that affect no target state. Everything else, new routes
@@ -46,11 +48,11 @@ pub struct DatabaseIds {
     pub epoch: i64,
     /// The highest id that it issued.
     pub sequence: i64,
-    /// When it last issued one, or was raised.
+    /// When it last issued an id, or its ids were raised.
     pub at: i64,
 }
 
-/// Returns where to continue: above everything that the database or a plausible agent knows.
+/// Returns where to continue: above every id that the database knows or that an agent plausibly claims.
 #[must_use]
 pub fn raise(database: DatabaseIds, now: i64, claims: impl IntoIterator<Item = i64>) -> Raised {
     let here = database.sequence;

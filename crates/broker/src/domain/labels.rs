@@ -1,4 +1,5 @@
-//! The labels of agents in little memory: a fleet of a million has few different ones, each stored once.
+//! The labels of agents in little memory: a fleet of a million agents has few different labels, and each is
+//! stored once.
 
 use std::collections::HashSet;
 use std::fmt;

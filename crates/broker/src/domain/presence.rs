@@ -27,7 +27,8 @@ pub fn presence(last_seen: Option<Timestamp>, poll_seconds: u32, now: Timestamp)
 /// bound (exclusive); none if it was never seen.
 #[must_use]
 pub fn missed(presence: Presence) -> Option<(f64, f64)> {
-    // A clock that is ahead may have recorded a time in the future.
+    // Larger than any real number of missed polls. The bound for fresh agents is negative, because a clock
+    // that is ahead may have recorded a time in the future.
     const EVER: f64 = 1e8;
     match presence {
         Presence::Never => None,

@@ -26,7 +26,7 @@ pub fn ends(
     }
 }
 
-/// Returns whether a token can still be replaced: an expired one cannot.
+/// Returns whether a token can still be replaced: it must be neither revoked nor expired.
 #[must_use]
 pub fn is_valid(token: &ApiToken, now: Timestamp) -> bool {
     token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > now)

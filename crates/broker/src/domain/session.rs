@@ -1,4 +1,5 @@
-//! Whether a process of an agent may still write. The highest session count wins; two with the same count both stop.
+//! Whether a process of an agent may still write. The process with the highest session count wins; two
+//! processes with the same count must both stop.
 
 use brokkr_api::ErrorCode;
 use brokkr_api::protocol::Session;
@@ -11,7 +12,8 @@ pub fn refusal(known: SessionFacts, claimed: Session) -> Option<ErrorCode> {
     if claimed.count < known.count {
         return Some(ErrorCode::BRK1004);
     }
-    // A higher count than the known one is not refused: it was opened at another replica, and wins.
+    // A session with a higher count than the known one is not refused: it was opened at another replica, and
+    // wins.
     let other = known.instance.is_some_and(|instance| instance != claimed.instance);
     (claimed.count == known.count && (known.tied || other)).then_some(ErrorCode::BRK1005)
 }

@@ -29,7 +29,7 @@ pub fn state(
     reported: Option<(SequenceId, &Transition)>,
 ) -> State {
     match (wanted, reported) {
-        // Neither targeted nor held: the last report decides.
+        // The agent should neither have nor remove the stack: the last report decides.
         (None, reported) => reported.map_or(State::Removed, |(_, transition)| state_after(transition)),
         (Some((_, Some(_))), None) => State::Removing,
         (Some((wanted, Some(_))), Some((sequence, transition))) => match transition {
@@ -52,7 +52,7 @@ pub fn state(
 fn state_after(transition: &Transition) -> State {
     match transition {
         Transition::Applied => State::Applied,
-        // A repair restores the target state; other reports say how ready it is.
+        // A repair restores the target state; other reports say whether the objects are ready.
         Transition::Healthy | Transition::Repaired => State::Healthy,
         Transition::Degraded => State::Degraded,
         Transition::Failed => State::Failed,

@@ -12,7 +12,8 @@ pub struct Reason {
     pub since: Timestamp,
 }
 
-/// Returns every reason why the agent gets the stack. Empty for a deleted stack, and outside the project's grants.
+/// Returns every reason why the agent gets the stack; none if the stack is deleted, or if its project has no
+/// grant for the agent.
 #[must_use]
 pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
     if stack.deleted || !stack.grants.cover(agent) {

@@ -114,7 +114,8 @@ fn nothing_wanted(case: &Case<'_>, evidence: &mut Vec<String>) -> Option<Broken>
     Some(advised(case, Hop::Targeted, Cause::NotTargeted, message))
 }
 
-/// After a restore, nothing else matters until it is settled.
+/// Returns what a restore of the database left unsettled, if anything. Until it is settled, no other cause
+/// matters.
 fn restored(case: &Case<'_>, wanted: SequenceId) -> Option<Broken> {
     if let Some(because) = &case.seen.hold {
         let message = format!("the broker is on hold and sends no changes to agents: {because}");
@@ -200,12 +201,12 @@ fn delivering(
             let message = format!("the agent reports {word}, which this broker does not know");
             Some(advised(case, Hop::Healthy, Cause::Other, report.message.clone().or(|| message.into())))
         }
-        // The last report of an agent that is gone may no longer be true.
+        // The last report was good, but it may no longer be true if the agent is gone.
         Transition::Healthy | Transition::Repaired | Transition::Removed => trouble
             .filter(|trouble| trouble.cause != Cause::AgentLate)
             .filter(|trouble| trouble.cause != Cause::AgentRefused || case.seen.presence != Presence::Fresh)
             .map(|trouble| Broken { hop: Hop::Reported, ..trouble })
-            // Every hop was passed, but another manager keeps changing the objects.
+            // Every hop was passed, and the agent is well; but another manager may keep changing the objects.
             .or_else(|| Some(advised(case, Hop::Applied, Cause::Contested, contest?.message.clone()))),
     }
 }

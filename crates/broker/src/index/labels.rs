@@ -161,7 +161,7 @@ impl AgentsByLabel {
     }
 }
 
-/// Stacks by one positive term of each of their selectors.
+/// Stacks by one positive term (`key=value`, `key in (…)` or `key`) of each of their selectors.
 #[derive(Debug, Default)]
 pub struct StacksBySelector {
     by_pair: HashMap<Box<str>, HashMap<Box<str>, BTreeSet<StackId>>>,

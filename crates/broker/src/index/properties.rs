@@ -316,7 +316,8 @@ proptest! {
             prop_assert_eq!(preview.lost.len(), lost(&truth, &after));
             prop_assert_eq!(preview.gained.len(), lost(&after, &truth));
             prop_assert_eq!(preview.kept.len() + preview.lost.len(), snapshot.reach(stack).len());
-            // Without the names, no fewer are lost: a name may keep an agent that no selector matches.
+            // If the stack names no agent, at least as many are lost: a name may keep an agent that no
+            // selector matches.
             prop_assert!(snapshot.lost_by_targets(stack, &[], &selectors).pairs >= lost(&truth, &after));
         }
         for project in PROJECTS {

@@ -107,14 +107,16 @@ impl Snapshot {
             .filter_map(|stack| self.stacks.get(&stack))
     }
 
-    /// Returns held stacks that are not in the snapshot: deleted ones that no agent held until now, or unknown ones.
+    /// Returns held stacks that are not in the snapshot: those that the database does not know, and deleted
+    /// ones that no agent held before.
     pub fn unknown_holds<'a>(&self, agents: impl IntoIterator<Item = &'a AgentFacts>) -> Vec<StackId> {
         let held: BTreeSet<StackId> =
             agents.into_iter().flat_map(|agent| agent.holds.iter().copied()).collect();
         held.into_iter().filter(|stack| !self.stacks.contains_key(stack)).collect()
     }
 
-    /// Applies the current state and returns the affected agents: exactly those with another envelope or permission.
+    /// Applies the current state and returns the affected agents: exactly those whose envelope changes, or
+    /// whose permission to poll.
     pub fn apply(&mut self, changes: Changes) -> RoaringBitmap {
         let mut affected = RoaringBitmap::new();
         let mut released = BTreeSet::new();
@@ -191,7 +193,7 @@ impl Snapshot {
         self.slices[usize::from(fingerprints::slice(&id.0))].insert(slot);
     }
 
-    /// Indexes what may change, except the name.
+    /// Indexes what may change about an agent, except its name.
     fn index_agent(&mut self, slot: Slot) {
         let agent = &mut self.agents[slot as usize];
         self.by_label.insert(slot, &mut agent.labels);

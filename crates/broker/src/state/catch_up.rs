@@ -22,13 +22,14 @@ pub enum Progress {
     Reached,
     /// Not within the time that a request waits.
     Behind,
-    /// A fresh snapshot knows of no such transaction: the database was restored to an earlier state.
+    /// A fresh snapshot of the database does not know the caller's position: the database was restored to an
+    /// earlier state.
     Unknown,
 }
 
 impl Broker {
-    /// Waits until this replica has seen what the caller has seen. Any token can claim to have seen the future, so
-    /// such a claim only fails the request.
+    /// Waits until this replica has seen what the caller has seen. Any token can claim to have seen a
+    /// position that does not exist yet, so such a claim only makes the request fail.
     pub async fn catch_up(&self, position: Option<Position>) -> Result<(), ApiError> {
         let Some(wanted) = position else { return Ok(()) };
         match self.progress(wanted).await {
@@ -42,7 +43,8 @@ impl Broker {
         }
     }
 
-    /// Does the same for target states: an agent that has seen more than the database contains triggers a hold.
+    /// Does the same for requests for target states. Here an agent that has seen more than the database
+    /// contains triggers a hold.
     pub async fn catch_up_for(&self, caller: &Caller, position: Option<Position>) -> Result<(), ApiError> {
         match (caller, position) {
             (Caller::Agent(agent), Some(wanted)) => match self.progress(wanted).await {

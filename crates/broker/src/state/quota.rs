@@ -1,7 +1,7 @@
 //! Quotas of a project: a request beyond them is refused, with the usage and the limit.
 //!
-//! The usage is a sum of few rows. For submissions it is cached for a second, so concurrent ones may slightly exceed the
-//! limit. For the rest it is exact.
+//! The usage is a sum of few rows. For submissions it is cached for a second, so concurrent submissions may
+//! slightly exceed the limit. For everything else it is exact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Usage {
     }
 }
 
-/// Refuses an object that was just added in this transaction, if it exceeds a quota.
+/// Called after an object was added in this transaction: fails if the project now exceeds a quota.
 pub async fn quota_check_on_conn(
     connection: &mut PgConnection,
     project: &str,

@@ -1,5 +1,5 @@
-//! Refused attempts on their way to the audit log: a bounded queue, so that a flood costs neither memory nor disk. Attempts
-//! beyond that are counted, not recorded.
+//! Refused attempts on their way to the audit log: a bounded queue, so that a flood costs neither memory nor
+//! disk. When the queue is full, attempts are counted, not recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -39,7 +39,7 @@ impl StreamedEvent {
 #[derive(Clone, Debug)]
 pub struct Streams {
     events: broadcast::Sender<Arc<StreamedEvent>>,
-    /// Everything below has been published.
+    /// Everything below this position has been published.
     published: watch::Sender<Position>,
     open: Arc<Mutex<HashMap<String, usize>>>,
 }
@@ -89,7 +89,8 @@ impl Streams {
 
     /// Subscribes to future events, and returns the position below which the caller reads the database itself.
     pub fn subscribe(&self) -> (broadcast::Receiver<Arc<StreamedEvent>>, Position) {
-        // In this order: an event published in between is received and also below the position, and is skipped.
+        // In this order, so that no event is missed. An event that is published in between is received
+        // although it is below the position; the reader skips it.
         let receiver = self.events.subscribe();
         (receiver, self.position())
     }

@@ -60,7 +60,7 @@ pub async fn agent_keys_lock_on_conn(conn: &mut PgConnection, agent: AgentId) ->
     }))
 }
 
-/// Makes this the current key; the previous one stays valid for a while.
+/// Makes `public_key` the current key; the previous one stays valid for a while.
 pub async fn agent_keys_rotate_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -79,7 +79,7 @@ pub async fn agent_keys_rotate_on_conn(
     Ok(until.to_jiff())
 }
 
-/// Requests a key rotation. A repeated request keeps the time of the first; an agent without a key is skipped.
+/// Requests a key rotation. A repeated request keeps the time of the first one; a revoked agent is skipped.
 pub async fn agent_keys_ask_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<()> {
     sqlx::query(
         "UPDATE agents SET rotation_asked_at = coalesce(rotation_asked_at, now())
@@ -114,7 +114,8 @@ pub async fn agent_keys_revoke_on_conn(
 }
 
 /// Registers a new key for an existing agent. The agent may have been installed anew, so its session count
-/// restarts: earlier processes have no valid key. An abandoned agent is no longer abandoned.
+/// restarts. This is safe, because earlier processes no longer have a valid key. If the agent was abandoned,
+/// it no longer is.
 pub async fn agent_keys_rejoin_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,

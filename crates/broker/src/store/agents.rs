@@ -71,7 +71,7 @@ macro_rules! agents {
     };
 }
 
-/// Agents that missed at least $1 polls and fewer than $2; without these, agents that were never seen.
+/// Agents that missed at least $1 polls and fewer than $2. If both are NULL: agents that were never seen.
 macro_rules! present {
     ($($rest:tt)*) => {
         concat!(

@@ -134,7 +134,7 @@ pub async fn api_token_lock_on_conn(
     .await
 }
 
-/// Sets the expiry of a token, unless it expires sooner; returns the token and its hash.
+/// Makes a token expire at this time, unless it expires sooner anyway; returns the token and its hash.
 pub async fn api_token_end_on_conn(
     conn: &mut PgConnection,
     project: &str,
@@ -156,7 +156,7 @@ pub async fn api_token_end_on_conn(
     .await
 }
 
-/// Revokes a token and returns its hash. A revoked token does not change.
+/// Revokes a token and returns its hash. A token that was revoked before is not changed.
 pub async fn api_token_revoke_on_conn(
     conn: &mut PgConnection,
     scope: TokenScope<'_>,
@@ -174,7 +174,8 @@ pub async fn api_token_revoke_on_conn(
     .await
 }
 
-/// Returns whether a valid admin token exists; locks the table, so that no other one is created meanwhile.
+/// Returns whether a valid admin token exists. Locks the table, so that none is created before the
+/// transaction ends.
 pub async fn api_token_admin_exists_on_conn(conn: &mut PgConnection) -> Result<bool> {
     sqlx::query("LOCK TABLE api_tokens IN SHARE ROW EXCLUSIVE MODE")
         .run(&mut *conn, "lock the API tokens")
@@ -187,7 +188,7 @@ pub async fn api_token_admin_exists_on_conn(conn: &mut PgConnection) -> Result<b
     .await
 }
 
-/// Deletes tokens that expired or were revoked this long ago.
+/// Deletes tokens that expired or were revoked at least this many seconds ago.
 pub async fn api_token_delete_expired(pool: &PgPool, seconds: f64) -> Result<u64> {
     sqlx::query(
         "DELETE FROM api_tokens WHERE least(expires_at, revoked_at) < now() - make_interval(secs => $1)",

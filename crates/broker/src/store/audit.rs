@@ -63,7 +63,7 @@ fn read_entry(row: PgRow) -> Result<AuditEntry, sqlx::Error> {
     })
 }
 
-/// Reads a digest; none if it was tampered with.
+/// Reads a digest; none if its length is wrong, because someone tampered with it.
 fn digest(bytes: &[u8]) -> Option<Checksum> {
     bytes.try_into().ok().map(Checksum)
 }
@@ -73,7 +73,7 @@ fn digest(bytes: &[u8]) -> Option<Checksum> {
 pub struct AuditFilter {
     /// A principal, or the name of a token.
     pub who: Option<String>,
-    /// A route, or its method and route.
+    /// A route, or a method and a route.
     pub what: Option<String>,
     pub kind: Option<AuditKind>,
     pub since: Option<Timestamp>,
@@ -113,8 +113,9 @@ pub async fn audit_list(
     .await
 }
 
-/// Returns the next entries that are not chained yet, in the order of their transactions. Only below the horizon: no
-/// entry can still commit before them.
+/// Returns the next entries that are not chained yet, in the order of their transactions. Reads only below
+/// the horizon, the lowest transaction that is still open: so no entry can commit later that belongs before
+/// them.
 pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Result<Vec<(u64, AuditEntry)>> {
     sqlx::query(
         "SELECT a.xid::text::bigint AS transaction, a.id, a.at, a.project, a.kind, a.principal, a.name, a.method,
@@ -138,7 +139,7 @@ pub struct ChainLink {
     pub audit_at: Timestamp,
 }
 
-/// Inserts links and moves the cursor past the last entry. `heads` are the last links of each project.
+/// Inserts links and moves the cursor past the last chained entry. `heads` has the last link of each project.
 pub async fn audit_chain_on_conn(
     conn: &mut PgConnection,
     links: &[ChainLink],
@@ -245,7 +246,8 @@ pub async fn audit_walk(pool: &PgPool, project: &str, after: i64, limit: i64) ->
         .collect())
 }
 
-/// Returns an entry below the cursor without a link: it was inserted later, or its link was deleted.
+/// Returns an entry that has no link although the cursor is past it: it was inserted later, or its link was
+/// deleted.
 pub async fn audit_stray(pool: &PgPool, project: &str) -> Result<Option<i64>> {
     sqlx::query_scalar(
         "SELECT a.id FROM audit a

@@ -1,4 +1,5 @@
-//! Contents that are refused on a stack since a rollback.
+//! Barred contents: a rollback bars the content that it rolls back, and the stack refuses that content until
+//! the bar is removed.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::BarredContent;

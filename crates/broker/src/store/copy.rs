@@ -1,8 +1,8 @@
-//! Reads rows of `COPY … TO STDOUT (FORMAT binary)`, for tables that are read as a whole. A row costs a fraction of what it
-//! costs in a query; with a million rows, this determines the start time.
+//! Reads rows of `COPY … TO STDOUT (FORMAT binary)`, for tables that are read as a whole. This is much
+//! cheaper per row than a query; with a million rows, it determines how long a replica takes to start.
 //!
-//! The format: a header, then per row the number of fields (16 bits) and each field as its length (32 bits, -1 is
-//! NULL) and its bytes; a count of -1 ends it. All in network byte order.
+//! The format: a header, then per row the number of fields (16 bits), and each field as its length (32 bits,
+//! -1 is NULL) and its bytes. A -1 instead of the number of fields ends the data. All in network byte order.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::TryStreamExt as _;
@@ -24,7 +24,8 @@ pub async fn copy_rows(
     let mut rest = BytesMut::new();
     let mut begun = false;
     while let Some(piece) = stream.try_next().await? {
-        // The server sends one row per message, but does not promise it: an incomplete row waits for the next message.
+        // The server sends one row per message, but does not guarantee it: an incomplete row is kept until
+        // the next message.
         rest.extend_from_slice(&piece);
         if !begun {
             let Some(body) = after_header(&rest)? else { continue };

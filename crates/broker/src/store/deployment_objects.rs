@@ -150,7 +150,8 @@ pub async fn deployment_object_fetch_content(
     .await
 }
 
-/// Returns the target of a rollback: the last version below `newest` with another content that is not barred.
+/// Returns the target of a rollback: the last version before `newest` that has a different content, which is
+/// not barred.
 pub async fn deployment_object_before_on_conn(
     conn: &mut PgConnection,
     stack: &LockedStack,

@@ -28,8 +28,8 @@ impl StoreError {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => true,
             sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-                // Connection trouble, resources, operator intervention, conflicts;
-                // lock timeout, read-only, idle timeout.
+                // The classes: connection trouble, resources, operator intervention, conflicts. The codes:
+                // lock timeout, read-only database, idle timeout.
                 ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
                     || ["55P03", "25006", "25P03"].contains(&code.as_ref())
             }),

@@ -16,7 +16,8 @@ use uuid::Uuid;
 use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::filing::Filed;
 
-/// Serialises reports of one agent over all replicas: two batches with the same stacks must not deadlock.
+/// Makes reports of one agent wait for each other, on all replicas: two batches about the same stacks must
+/// not deadlock.
 pub async fn event_lock_agent_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))")
         .bind(agent.to_string())
@@ -24,8 +25,8 @@ pub async fn event_lock_agent_on_conn(conn: &mut PgConnection, agent: AgentId) -
         .await
 }
 
-/// Inserts a batch in one statement and returns which events are new. A repeated one conflicts with its first copy,
-/// because the agent chooses id and time.
+/// Inserts a batch in one statement and returns which events are new. A repeated event conflicts with its
+/// first copy, because the agent chooses its id and time, and both are the same again.
 pub async fn event_insert_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -60,7 +61,8 @@ pub async fn event_insert_on_conn(
 }
 
 /// The position of an event: its transaction, and its number. Transactions do not end in the order in which
-/// they began. A reader that reads in the order of positions, and only up to the horizon, skips nothing.
+/// they began. So a reader reads in the order of positions, and only up to the horizon (the lowest
+/// transaction that is still open): then it skips nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventCursor {
     pub xid: u64,
@@ -170,8 +172,8 @@ macro_rules! events_below {
 
 /// Returns up to `limit` events, newest first, plus one if there are more.
 ///
-/// An event that commits while a caller reads page by page may belong to a page that was already read. The stream
-/// contains it.
+/// If a caller reads page by page, an event that commits meanwhile may belong to a page that was already
+/// read, and is missed. The event stream contains it.
 pub async fn event_list(
     pool: &PgPool,
     project: &str,

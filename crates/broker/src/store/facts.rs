@@ -1,5 +1,5 @@
-//! The facts of agents and stacks that the index needs, read as sets: the changed ones after a notification, and all of
-//! them at the start (`all`).
+//! The facts of agents and stacks that the index needs, read as sets: after a notification those that
+//! changed, and at the start of a replica all of them (`all`).
 
 mod all;
 

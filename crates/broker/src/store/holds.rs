@@ -72,7 +72,7 @@ pub async fn holds_store_versions_on_conn(
 /// before, or if agents were never asked.
 ///
 /// A lock keeps this and `restore_stack_on_conn` apart: either that function sees what this agent holds, or
-/// this transaction sees the stack that it creates.
+/// this transaction sees the stack which that function created.
 pub async fn holds_mark_reported_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<bool> {
     let open: bool = sqlx::query_scalar(
         "SELECT holds_reported < (SELECT holds_request FROM installation) FROM agents WHERE id = $1",

@@ -10,7 +10,7 @@ use sqlx::PgPool;
 
 use super::{Columns as _, Fetch as _, Result};
 
-/// The largest number of reports returned per object, oldest first: a conflict may cause thousands.
+/// At most this many reports are returned per object, the oldest ones: a conflict may cause thousands.
 const REPORTS: i64 = 50;
 
 /// Returns up to `limit` objects that the agent reported on, newest first, plus one if there are more.

@@ -1,4 +1,4 @@
-//! Idempotency keys: the first result of a request, stored in its transaction.
+//! Idempotency keys: each keeps the first result of its request, stored in the transaction of that request.
 
 use sqlx::{PgConnection, PgPool};
 

@@ -18,7 +18,7 @@ pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallationState {
     pub epoch: i64,
-    /// No transaction from this one on had begun.
+    /// No transaction with this id or a higher one had begun when the snapshot was taken.
     pub ceiling: u64,
     pub hold: Option<Hold>,
     /// How often all agents were asked to report what they hold.
@@ -53,8 +53,8 @@ pub async fn installation_state(pool: &PgPool) -> Result<InstallationState> {
 /// Puts the installation on hold if this database cannot have issued the position, and asks all agents to report what they
 /// hold. Returns the hold in force, if any.
 ///
-/// The statement checks this in its own snapshot, which is younger than the request: a replica that is merely behind, or
-/// was paused, cannot cause a false alarm.
+/// The statement compares the position with its own snapshot, which is younger than the request: a replica
+/// that is merely behind, or was paused, cannot cause a false alarm.
 pub async fn installation_hold(pool: &PgPool, seen: Position, because: &str) -> Result<Option<Hold>> {
     sqlx::query(
         "UPDATE installation SET held_since = now(), held_because = $3, holds_request = holds_request + 1
@@ -126,14 +126,15 @@ pub async fn installation_before_raise_on_conn(conn: &mut PgConnection) -> Resul
     Ok(BeforeRaise { database: DatabaseIds { epoch, sequence, at }, now, hold, claims })
 }
 
-/// Raises the epoch, continues ids above `sequence`, ends the hold, asks all agents to report, and records it.
+/// Raises the epoch, continues sequence ids above `raised.sequence`, ends the hold, asks all agents to report
+/// what they hold, and records the raise.
 pub async fn installation_raise_on_conn(
     conn: &mut PgConnection,
     before: &BeforeRaise,
     raised: &Raised,
     by: &str,
 ) -> Result<()> {
-    // A rollback does not undo this; it only leaves another gap in the ids.
+    // A rollback of the transaction does not undo this; it only leaves another gap in the ids.
     sqlx::query("SELECT setval('deployment_object_sequence', $1)")
         .bind(raised.sequence)
         .run(&mut *conn, "advance the sequence")

@@ -16,9 +16,9 @@ pub struct StoredJoinToken {
     pub id: TokenId,
     pub agent_name: String,
     pub labels: Labels,
-    /// The agent that exists and gets a new key.
+    /// The existing agent that gets a new key by this token; none if a new agent joins.
     pub rejoins: Option<AgentId>,
-    /// The key and agent that used it.
+    /// The key and the agent that the token was used for.
     pub used: Option<(Vec<u8>, AgentId)>,
 }
 

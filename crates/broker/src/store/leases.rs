@@ -41,8 +41,9 @@ pub async fn lease_take_on_conn(
     Ok(token.map(|token| Lease { name, token }))
 }
 
-/// Fences a transaction: the first statement of every transaction of the holder. Returns false if another replica took
-/// over; then roll back. Otherwise extends the lease, and no replica takes over before the transaction ends.
+/// Fences a transaction: has to be the first statement of every transaction of the holder. Returns false if
+/// another replica took over; the caller then rolls back. Otherwise it extends the lease, and no replica
+/// takes over before the transaction ends.
 pub async fn lease_hold_on_conn(conn: &mut PgConnection, lease: Lease, seconds: f64) -> Result<bool> {
     sqlx::query(
         "UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $3)

@@ -1,8 +1,9 @@
 //! The outbox: notifications that say what changed, read by transaction id.
 //!
-//! Ids and transaction ids are both assigned before the commit, so a cursor `id > last` skips rows that commit late
-//! (measured: 7 to 32 % lost). `pg_snapshot_xmin` is the lowest transaction that is still open: everything below it has
-//! ended and is visible. A reader that stops there skips nothing. The price is lag behind open transactions, never loss.
+//! Ids and transaction ids are both assigned before the commit, so a reader that continues at `id > last`
+//! skips rows that commit late (measured: 7 to 32 % lost). The horizon, `pg_snapshot_xmin`, is the lowest
+//! transaction that is still open: everything below it has ended and is visible. A reader that stops there
+//! skips nothing. The price is that it lags behind open transactions; it never loses a row.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub enum OutboxNotification {
 }
 
 impl OutboxNotification {
-    /// Returns none for a kind of a newer version.
+    /// Returns none for a kind that only a newer version knows.
     fn read(kind: &str, key: Uuid) -> Option<Self> {
         match kind {
             "agent" => Some(Self::Agent(AgentId(key))),
@@ -52,7 +53,7 @@ pub struct OutboxSnapshot {
     pub epoch: i64,
     /// Every transaction below this one has ended.
     pub horizon: u64,
-    /// No transaction from this one on had begun.
+    /// No transaction with this id or a higher one had begun.
     pub ceiling: u64,
     /// By the database's clock.
     pub now: Timestamp,
@@ -137,7 +138,8 @@ pub async fn outbox_read_on_conn(
     Ok(notifications.filter(|notification| seen.insert(*notification)).collect())
 }
 
-/// Returns the notifications from `horizon` on that are already visible. The index may or may not contain their changes.
+/// Returns the notifications of transactions from `horizon` on that are already visible. The index may or may
+/// not contain the changes that they announce.
 pub async fn outbox_above_on_conn(
     conn: &mut PgConnection,
     horizon: u64,
@@ -150,8 +152,8 @@ pub async fn outbox_above_on_conn(
     Ok(rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key)).collect())
 }
 
-/// Returns the highest transaction from `horizon` on with a visible notification. With `keys`, only
-/// notifications of these keys count and, with `grants`, those of any grant.
+/// Returns the highest transaction from `horizon` on that has a visible notification. With `keys`, only
+/// notifications of these keys count; with `grants`, those of any grant count as well.
 pub async fn outbox_highest_on_conn(
     conn: &mut PgConnection,
     horizon: u64,
@@ -178,7 +180,7 @@ pub async fn outbox_transaction_id_on_conn(conn: &mut PgConnection) -> Result<u6
         .map(i64::cast_unsigned)
 }
 
-/// Deletes rows below the horizon, in small batches with short locks.
+/// Deletes the rows of transactions below `horizon`, in small batches with short locks.
 pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64> {
     let mut deleted = 0;
     loop {
@@ -200,9 +202,10 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64> {
 /// Terminates broker sessions that wait for the rest of a message in the middle of a transaction; returns
 /// their number.
 ///
-/// A network that goes silent between two packets of a request leaves such a session. It neither runs a statement nor is
-/// it idle, so no timeout of the server ends it, and its transaction holds back the horizon until TCP gives up. Complete
-/// requests arrive at once: no other session waits like that for seconds.
+/// Such a session is left when a network goes silent between two packets of a request. It neither runs a
+/// statement nor is idle, so no timeout of the server ends it, and its transaction holds back the horizon
+/// until TCP gives up. The packets of a request normally arrive at once: no other session waits for seconds
+/// in this way.
 pub async fn outbox_terminate_abandoned(pool: &PgPool, silent: Duration) -> Result<i64> {
     sqlx::query_scalar(
         "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity

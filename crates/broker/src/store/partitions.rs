@@ -1,9 +1,10 @@
 //! Daily partitions of the events: created ahead of need, and dropped by retention.
 //!
-//! An event belongs to the partition of its own time, so that a late repetition conflicts with its first copy. Clocks of
-//! agents may be wrong: an event of a day without a partition goes to the default partition. No event is refused for its
-//! time, and none is lost: rows of the default partition move when their partition is created, and the others are kept
-//! as long as all events, counted from when they were recorded.
+//! An event belongs to the partition of its own time, so that a copy that arrives late conflicts with the
+//! first one. Clocks of agents may be wrong: an event of a day without a partition goes to the default
+//! partition. No event is refused for its time, and none is lost: when a partition is created, its rows move
+//! there from the default partition. Rows that stay in the default partition are kept as long as other
+//! events, but counted from when they were recorded.
 
 use jiff::civil::Date;
 use sqlx::{AssertSqlSafe, Connection as _, PgPool};
@@ -23,7 +24,7 @@ pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool> {
     let (name, next) = (name(day), day.tomorrow().unwrap_or(day));
     let mut conn = pool.acquire().await.doing(ACTION)?;
     let mut transaction = conn.begin().await.doing(ACTION)?;
-    // Writers must not wait long for this; it is retried soon.
+    // Writers must not wait long for this transaction; if it gives up, it is retried soon.
     sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1112690259)")
         .run(&mut *transaction, ACTION)
         .await?;

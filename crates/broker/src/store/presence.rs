@@ -48,8 +48,8 @@ pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<()> {
     .await
 }
 
-/// Marks the agents that have been silent for too long, and records each once. Only time in which a broker was running
-/// counts: after an outage of the broker itself, agents get the chance to reconnect first.
+/// Marks the agents that have been silent for too long, and records each once. Only time in which a broker
+/// was running counts: after an outage of the broker itself, agents first get the chance to reconnect.
 pub async fn presence_mark_silent(pool: &PgPool) -> Result<Vec<AgentId>> {
     let mut silent = Vec::new();
     loop {

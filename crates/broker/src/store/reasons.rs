@@ -1,11 +1,12 @@
-//! Groups of errors: the reasons behind the digests in status and counts.
+//! Groups of errors: status and counts contain only the digest of a reason; this table has the reason itself.
 
 use sqlx::PgConnection;
 
 use super::{Result, Run as _};
 use crate::domain::filing::Filed;
 
-/// Stores the error groups of these reports. An old group is renewed, so that it is not deleted before it is counted.
+/// Stores the error groups of these reports. The time of an old group is renewed, so that it is not
+/// deleted as unused before the report is counted.
 pub async fn reason_insert_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<()> {
     let groups: Vec<_> =
         filed.iter().filter_map(|filed| Some((filed.project.as_str(), filed.group.as_ref()?))).collect();

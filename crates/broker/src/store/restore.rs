@@ -208,7 +208,7 @@ pub struct ReportedStack {
     pub stack_name: String,
 }
 
-/// Reads project and name of the stack as reported by the agent with the newest version.
+/// Reads project and name of the stack, as reported by the agent that has the newest version of it.
 pub async fn restore_reported_on_conn(
     conn: &mut PgConnection,
     stack: StackId,

@@ -57,7 +57,7 @@ pub async fn schema_migrate(url: &str) -> Result<(), SchemaError> {
     }
 }
 
-/// Runs on a separate connection, so that its locks end with it.
+/// Runs the migrations on a separate connection, so that its locks are released when the connection ends.
 async fn attempt(url: &str) -> Result<(), SchemaError> {
     let options = connect_options(url)?.application_name("brokkr-broker migrate").options(LOCK_TIMEOUT);
     let mut conn = PgConnection::connect_with(&options).await.doing("connect to the database")?;

@@ -15,8 +15,8 @@ use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::filing::Filed;
 use crate::domain::status::LastReport;
 
-/// Stores reports that are newer than the stored ones: by sequence id, then by time. Hops of the same object accumulate.
-/// The reports have to be about different stacks.
+/// Stores each report that is newer than the stored one: by sequence id, then by time. Hops of the same
+/// object accumulate. The given reports have to be about different stacks.
 pub async fn stack_status_store_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -70,8 +70,8 @@ pub async fn stack_status_store_on_conn(
     .await
 }
 
-/// Stores only the conditions of reports that change no state, where they are newer than the stored ones. The
-/// reports have to be about different stacks.
+/// Stores only the conditions of reports that change no state, unless the stored conditions are newer. The
+/// given reports have to be about different stacks.
 pub async fn stack_status_store_conditions_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -95,7 +95,7 @@ pub async fn stack_status_store_conditions_on_conn(
     .await
 }
 
-/// Returns agents that ever reported about the stack, sorted by name, after a name.
+/// Returns the agents after a name, sorted by name, that ever reported about the stack.
 pub async fn stack_status_reporters(
     pool: &PgPool,
     project: &str,
@@ -178,7 +178,7 @@ pub async fn stack_status_of_agent(
 
 type NamedReport = (String, AgentId, Option<LastReport>);
 
-/// Returns agents with this last transition, sorted by name, after a name.
+/// Returns the agents after a name, sorted by name, whose last report about the stack has this transition.
 pub async fn stack_status_by_transition(
     pool: &PgPool,
     project: &str,
@@ -202,7 +202,7 @@ pub async fn stack_status_by_transition(
     .await
 }
 
-/// Returns all agents, sorted by name, after a name, each with its last report about the stack, if any.
+/// Returns the agents after a name, sorted by name, each with its last report about the stack, if any.
 pub async fn stack_status_walk(
     pool: &PgPool,
     project: &str,

@@ -173,7 +173,7 @@ pub async fn stack_labels(
     Ok(labels.into_iter().map(|labels| labels.0).collect())
 }
 
-/// Locks the stack's row: because of this, the order of sequence ids within a stack is the order of commits.
+/// Locks the stack's row. Because of this lock, sequence ids within a stack are in the order of commits.
 pub async fn stack_lock_on_conn(
     conn: &mut PgConnection,
     project: &str,

@@ -109,8 +109,8 @@ pub async fn error_group_list(
         .collect())
 }
 
-/// Deletes counts that add up to zero, and unused reasons. Locks every shard meanwhile, so that nothing is added between
-/// reading and deleting.
+/// Deletes counts that add up to zero, and unused reasons. Locks every shard, so that nothing is counted
+/// between reading and deleting.
 pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64> {
     let mut transaction = pool.begin().await.doing("begin to delete empty counts")?;
     sqlx::query("SELECT pg_advisory_xact_lock(1112690258, shard) FROM generate_series(0, 15) AS shard")

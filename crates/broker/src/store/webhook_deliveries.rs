@@ -16,7 +16,7 @@ pub struct ClaimedDelivery {
     pub webhook: WebhookId,
     pub id: DeliveryId,
     pub body: Vec<u8>,
-    /// Including this one.
+    /// The number of attempts, including this one.
     pub attempts: u32,
     claim: Uuid,
 }
@@ -29,8 +29,8 @@ pub enum DeliveryOutcome {
     GiveUp,
 }
 
-/// Claims messages that are due: at most `each` per webhook, none for webhooks that are busy here, so that a receiver that
-/// hangs does not delay others. Concurrent claims get different messages.
+/// Claims messages that are due: at most `each` per webhook, and none for the webhooks in `busy`, so that a
+/// receiver that hangs does not delay others. Concurrent claims get different messages.
 pub async fn webhook_delivery_claim(
     pool: &PgPool,
     busy: &[WebhookId],

@@ -25,7 +25,7 @@ use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedSt
 /// Alarms checked at once.
 const ALARMS: i64 = 200;
 
-/// Writes a message for every webhook of the project that subscribes to it. Returns whether there is any.
+/// Writes a message for every webhook of the project that subscribes to it. Returns whether any was written.
 pub async fn webhook_notify_on_conn(
     conn: &mut PgConnection,
     project: &str,
@@ -35,8 +35,8 @@ pub async fn webhook_notify_on_conn(
     notify_on_conn(conn, project, &listeners, std::slice::from_ref(happening)).await
 }
 
-/// Does the same for new reports of an agent. Also updates alarms: a failure that lasts is announced once, and once more
-/// when it is over.
+/// Writes the messages for new reports of an agent. Also updates alarms: a failure that lasts is announced
+/// once, and once more when it is over.
 pub async fn webhook_notify_reports_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,

@@ -116,7 +116,7 @@ pub async fn webhook_list(
     .await
 }
 
-/// Changes a webhook. Enabling or disabling it clears an earlier reason.
+/// Changes a webhook. Enabling or disabling it clears the reason for which the broker disabled it earlier.
 pub async fn webhook_patch_on_conn(
     conn: &mut PgConnection,
     project: &str,

@@ -1,9 +1,9 @@
 //! Chains the audit log asynchronously, so that writers do not wait for each other.
 //!
-//! Waits for: a timer (1 s). One replica at a time does it, under a lease; each transaction carries the
-//! lease's fencing token, so that a replica that was paused cannot fork the chain. Entries are read below the
-//! horizon of open transactions, like the outbox: none is skipped. The heads are logged once a minute: a copy
-//! of the log elsewhere reveals whether the chain was rewritten.
+//! Waits for: a timer (1 s). One replica at a time does this, under a lease; each transaction checks the
+//! lease's fencing token, so that a replica that was paused cannot fork the chain. Like the outbox, entries
+//! are read only below the lowest open transaction, so that none is skipped. The heads are logged once a
+//! minute: if someone rewrites the chain, a copy of the log elsewhere reveals it.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub async fn run(pool: PgPool, stop: CancellationToken) {
     if let Some(lease) = lease
         && let Ok(mut connection) = pool.acquire().await
     {
-        // Otherwise the next replica waits until it expires.
+        // Without this, the next replica would have to wait until the lease expires.
         let _ = lease_release_on_conn(&mut connection, lease).await;
     }
 }
@@ -115,7 +115,7 @@ async fn log_heads(pool: &PgPool, logged: &mut HashMap<String, i64>) {
 pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Result<AuditVerdict, StoreError> {
     let mut verdict =
         AuditVerdict { project: project.to_owned(), links: 0, last: None, broken: None, next: None };
-    // The predecessor of the first link; unknown if retention dropped it.
+    // The hash of the link before the first one to verify; unknown if that link is gone.
     let mut previous = if after == 0 { Some(ROOT) } else { None };
     if after > 0 {
         previous = audit_walk(pool, project, after - 1, 1).await?.first().map(|link| link.hash);
@@ -143,7 +143,8 @@ pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Resu
                 }
                 seen_entry = true;
             } else if seen_entry {
-                // Retention removes the oldest entries. After the first existing one, none may be missing.
+                // The oldest entries may have been removed. After the first entry that exists, none may be
+                // missing.
                 verdict.broken = broken("the entry is missing");
             }
             if verdict.broken.is_some() {

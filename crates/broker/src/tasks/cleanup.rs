@@ -1,8 +1,9 @@
 //! Deletes expired rows. Every replica does it; repeating it does nothing.
 //!
-//! An outbox row expires an hour after it became readable, which is not when it was written: as long as a transaction is
-//! open anywhere on the server, rows that committed after it are above the horizon. So the horizon is recorded in each
-//! round, and only rows below an old one are deleted.
+//! An outbox row expires an hour after it became readable. That may be long after it was written: as long as
+//! a transaction is open anywhere on the server, rows that committed after its start stay above the horizon.
+//! So each round records the horizon, and only rows below a horizon that was recorded an hour ago are
+//! deleted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::store::join_tokens::join_token_delete_expired;
 use crate::store::outbox::{outbox_delete_below, outbox_snapshot};
 
 const EVERY: Duration = Duration::from_secs(60);
-/// How long rows can be read. A tail that is further behind reloads everything.
+/// How long outbox rows stay readable. A tail that is further behind reloads everything.
 const READABLE: Duration = Duration::from_secs(3600);
 const KEY_SECONDS: f64 = 24.0 * 3600.0;
 /// How long expired and revoked tokens are still listed.
@@ -39,7 +40,8 @@ pub async fn run(pool: PgPool, stop: CancellationToken) {
 
 async fn clean_up(pool: &PgPool, horizons: &mut Horizons) -> Result<(), StoreError> {
     let snapshot = outbox_snapshot(pool).await?;
-    // After the query: rows below the horizon were readable by now at the latest.
+    // Taken after the query, so that it is not earlier than the moment when rows below the horizon became
+    // readable.
     let now = Instant::now();
     horizons.record(now, snapshot.epoch, snapshot.horizon);
     let rows = match horizons.readable_long_enough(now) {

@@ -1,8 +1,9 @@
 //! Applies changes to the index.
 //!
-//! Waits for: a timer (200 ms), or a commit of this replica. After a commit it reads every 10 ms until the horizon has
-//! passed that transaction, for a second at most; then the timer continues. A notification only says *what* changed; the
-//! current state is read in the same snapshot, so repeated notifications do no harm.
+//! Waits for: a timer (200 ms), or a commit of this replica. After a commit it reads every 10 ms until the
+//! horizon has passed the committed transaction, but for a second at most; then the timer continues. A
+//! notification only says *what* changed; the current state is read in the same snapshot, so repeated
+//! notifications do no harm.
 
 mod load;
 mod verify;
@@ -34,7 +35,7 @@ const FAST_TICKS_FOR: Duration = Duration::from_secs(1);
 /// The server ends a statement after 30 s. One that takes longer than this has lost its server.
 const READ_TIMEOUT: Duration = Duration::from_secs(40);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Rows are kept for an hour. With a cursor that is nearly as old, everything is reloaded.
+/// Outbox rows are kept for an hour. If the cursor is nearly that old, everything is reloaded.
 const OLDEST_CURSOR: SignedDuration = SignedDuration::from_mins(50);
 /// A horizon that does not move for this long is logged.
 const STALLED: SignedDuration = SignedDuration::from_secs(30);
@@ -192,7 +193,8 @@ impl OutboxTail {
         Ok(Some(Cursor { snapshot, moved: moved(&cursor, &snapshot) }))
     }
 
-    /// Reads the current state of everything that changed, and the highest transaction above the horizon that it shows.
+    /// Reads the current state of everything that changed, and the highest transaction above the horizon
+    /// whose changes this state may contain.
     async fn read(
         &self,
         connection: &mut PgConnection,

@@ -1,7 +1,7 @@
 //! Marks agents that no longer poll.
 //!
-//! Waits for: a timer (15 s). One replica does it for all, so that a large fleet is not read by each. If two do it, each
-//! agent is still marked once.
+//! Waits for: a timer (15 s). One replica does this for all, so that not every replica reads a large fleet.
+//! Should two do it at once, each agent is still marked once.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Sends messages to webhooks.
 //!
-//! Waits for: a commit of this replica that wrote a message, the end of a send, the next due time, and ten seconds at
-//! most, because other replicas write messages, too. Each round updates alarms, claims messages that are due and sends
-//! each in its own task, outside any transaction. If the sender dies, the message is due again when its lease ends, with
-//! the same `webhook-id`.
+//! Waits for the first of: a commit of this replica that wrote a message, the end of a send, the next due
+//! time, and ten seconds, because other replicas write messages, too. Each round updates alarms, claims
+//! messages that are due and sends each in its own task, outside any transaction. If the sending replica
+//! dies, the message is due again when its lease ends, with the same `webhook-id`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

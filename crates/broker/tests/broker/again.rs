@@ -1,4 +1,5 @@
-//! A poll that repeats the previous one on its connection byte for byte is not parsed again, but evaluated again.
+//! A poll that repeats the previous one on its connection byte for byte is not parsed again; its answer is
+//! determined anew.
 
 use std::time::Duration;
 
@@ -15,8 +16,9 @@ use crate::harness::{Agent, Caller, Harness, Polled, YAML, polled};
 struct RepeatedPoll(RequestBuilder);
 
 impl RepeatedPoll {
-    /// Sends the poll until the listener recognises it as a repetition. The first one is parsed, unless it
-    /// waits: the listener itself answers a poll that waits.
+    /// Sends the poll until the listener recognises it as a repetition. The first one has to be parsed. This
+    /// is not checked for a poll that waits: the listener itself answers it, so its response has no request
+    /// id in any case.
     async fn settled(agent: &Agent, etag: &str, wait: Option<u64>) -> Result<Self> {
         let poll = agent.poll_request().header("if-none-match", etag);
         let same = Self(match wait {
@@ -28,7 +30,8 @@ impl RepeatedPoll {
         Ok(same)
     }
 
-    /// Repeats the poll until it uses the connection of the previous one: a fast client may open another.
+    /// Repeats the poll until it is sent on the connection of the previous one: a fast client may open
+    /// another connection.
     async fn recognised(&self) -> Result<()> {
         eventually(Duration::from_secs(10), "the repeated poll to be recognised", async || {
             let response = self.sent().await?;
@@ -44,7 +47,7 @@ impl RepeatedPoll {
     }
 }
 
-/// Only a parsed request has a request id.
+/// Only the response to a request that was parsed has a request id.
 fn was_parsed(polled: &Polled) -> bool {
     polled.headers.contains_key(header::REQUEST_ID)
 }

@@ -71,7 +71,7 @@ async fn a_new_key_is_valid_at_once_and_the_previous_one_for_a_while() -> Result
     Ok(())
 }
 
-/// Nothing new is sent to a peer that did not announce it.
+/// The broker uses a new capability only with an agent that announced it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_did_not_announce_key_rotation_is_not_asked_for_a_new_key() -> Result<()> {
     let harness = Harness::open().await?;

@@ -19,7 +19,7 @@ use crate::harness::{Agent, Harness, YAML, read};
 
 type Counted = Vec<(StackId, i64, String, Vec<u8>, i64)>;
 
-/// Returns the maintained counts, and the counts of the rows.
+/// Returns the maintained counts, and the same counts computed from the rows.
 async fn both(connection: &mut PgConnection) -> Result<(Counted, Counted)> {
     let rows = |sql| sqlx::query_as::<_, (uuid::Uuid, i64, String, Vec<u8>, i64)>(sql);
     let maintained = rows(
@@ -53,7 +53,7 @@ fn random_report(agent: &Agent, stacks: &[StackId], random: &mut SmallRng) -> Re
     let transition = transitions.choose(random).expect("transitions").clone();
     let second = 1_700_000_000 + random.random_range(0..20);
     let mut report = agent.report(stack, SequenceId(random.random_range(1..4)), transition, second);
-    // Two groups; the number must not split the second one.
+    // Two error groups: the random number in the second reason must not split that group.
     report.reason = match random.random_bool(0.5) {
         true => Reason::CrashLoopBackOff,
         false => Reason::PruneNeedsApproval { delete: random.random_range(51..100), total: 100 },
@@ -87,7 +87,8 @@ async fn counters_match_the_rows_after_random_reports_at_two_replicas_at_once() 
                 let count = random.random_range(1..6);
                 let mut reports: Vec<Report> =
                     (0..count).map(|_| random_report(&agent, &stacks, &mut random)).collect();
-                // Twice in one batch, and the same batch at both replicas at the same time.
+                // The first report is twice in the batch, and both replicas get the same batch at the same
+                // time.
                 reports.extend(reports.first().cloned());
                 let body = json!({ "reports": reports });
                 let send = |address| {
@@ -113,7 +114,7 @@ async fn counters_match_the_rows_after_random_reports_at_two_replicas_at_once() 
     let (maintained, counted) = both(&mut connection).await?;
     assert_eq!(maintained, counted);
     assert!(maintained.len() > 10, "{maintained:?}");
-    // Changes by other code are counted too, and compacting does not change the sums.
+    // Changes by other statements are counted, too, and compacting does not change the sums.
     sqlx::query("DELETE FROM stack_status WHERE stack_id = $1")
         .bind(stacks[0].0)
         .execute(&mut connection)

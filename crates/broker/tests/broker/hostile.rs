@@ -17,8 +17,8 @@ use tokio_rustls::TlsConnector;
 use crate::fleet::Fleet;
 use crate::harness::token;
 
-/// The largest growth of memory: two manifests that reach every limit are parsed at a time, and the allocator
-/// keeps their memory for a while.
+/// The largest growth of memory: the broker parses two manifests at a time, each of which may reach every
+/// limit, and the allocator keeps their memory for a while.
 const MEMORY: usize = 200 * 1024 * 1024;
 
 /// A client at another address that sends requests continuously and measures their duration.

@@ -35,7 +35,8 @@ async fn a_change_wakes_exactly_the_polls_of_affected_agents() -> Result<()> {
     eventually(SOON, "all four to wait", async || index.waiting() == 4).await?;
     assert_eq!(index.woken(), 0);
 
-    // The same targets again, an agent's annotations, labels that no selector uses, and a stack without agents.
+    // None of these affects an agent: the same targets again, an agent's annotations, labels that no selector
+    // uses, and a stack without agents.
     harness.target("web", json!({ "selectors": ["env=prod"] })).await?;
     for patch in [json!({ "annotations": { "a": "b" } }), json!({ "labels": { "env": "test", "site": "x" } })]
     {
@@ -50,7 +51,7 @@ async fn a_change_wakes_exactly_the_polls_of_affected_agents() -> Result<()> {
     harness.admin.send(Method::PATCH, "agents/shop-4", &patch).await?.error_for_status()?;
     let fourth = waits.pop().expect("four").await??;
     assert_eq!(fourth.envelope()?.stacks.len(), 1);
-    // It is counted after it was woken.
+    // A poll is counted only after it was woken, so the count may be late.
     eventually(SOON, "only the agent with changed labels to be counted", async || index.woken() == 1).await?;
 
     harness.submit("web", &format!("{YAML}# two\n")).await?;
@@ -132,7 +133,7 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
             cursor = tail.check(cursor, 0..=255).await?;
             assert_eq!(index.mismatches(), 1, "it stays correct");
         } else {
-            // The tail does not reload again this soon by itself.
+            // So soon after a reload, the tail does not reload again by itself.
             cursor = tail.load().await?;
         }
     }

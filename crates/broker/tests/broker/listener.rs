@@ -41,7 +41,8 @@ async fn tls_serves_both_versions_of_http_and_a_stalled_handshake_ends() -> Resu
 async fn idle_connections_are_closed() -> Result<()> {
     let harness = Harness::open().await?;
     let address = harness.server.address;
-    // Silent; the beginning of the HTTP/2 preface; headers that never end.
+    // A connection that is silent, one that sends only the beginning of the HTTP/2 preface, and one with
+    // headers that never end.
     let openings: [&[u8]; 3] = [b"", b"P", b"GET /livez HTTP/1.1\r\nhost: a\r\nx: "];
     let closings = openings.map(|bytes| async move {
         let started = Instant::now();
@@ -86,7 +87,8 @@ async fn a_fast_peer_keeps_its_connection() -> Result<()> {
     Ok(())
 }
 
-/// Two requests in one packet are both answered; the second response may be the last.
+/// Two requests in one packet are both answered; the broker may close the connection after the second
+/// response.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_in_one_packet_are_all_answered() -> Result<()> {
     let harness = Harness::open().await?;

@@ -60,7 +60,7 @@ async fn hang_at(database: &Database, step: i64) -> Result<PgConnection> {
     )))
     .execute(&mut connection)
     .await?;
-    // The statements above do not count.
+    // The statements above, which set up the trigger, must not count as steps.
     sqlx::query("SELECT setval('fault.step', 1, false)").execute(&mut connection).await?;
     Ok(connection)
 }
@@ -143,7 +143,7 @@ async fn a_migrator_behind_a_lock_gives_up_and_tries_again() -> Result<()> {
     let scratch = Scratch::new("migrator")?;
     let process = Process::start(migrator(&database), scratch.path())?;
     let mut connection = database.connect().await?;
-    // The start of the transaction that waits: another one after each attempt.
+    // When the waiting transaction began: each attempt of the migrator is a new transaction.
     let waits = "SELECT xact_start::text FROM pg_stat_activity WHERE datname = current_database()
                  AND application_name = 'brokkr-broker migrate' AND wait_event_type = 'Lock'";
     let mut attempts = std::collections::BTreeSet::new();

@@ -40,7 +40,7 @@ async fn metrics_are_documented_and_their_number_does_not_depend_on_the_fleet() 
 
     let mut exported: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    // Absent until a statement has failed.
+    // This metric is absent until a statement has failed.
     exported.insert("brokkr_statements_failed");
     let page = include_str!("../../../../docs/metrics.md");
     let documented: BTreeSet<&str> =

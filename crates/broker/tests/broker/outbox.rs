@@ -219,8 +219,8 @@ async fn only_rows_below_the_horizon_are_deleted_however_many_there_are() -> Res
     Ok(())
 }
 
-/// A session that has sent half of a request: it is executed, and the server waits for the rest. It only reads: a write
-/// transaction would delay every test on this server.
+/// A session that has sent only the first messages of a request: the server executes these, and waits for the
+/// rest. The session only reads: a write transaction would delay every test on this server.
 async fn abandoned_session(port: u16, database: &str) -> Result<TcpStream> {
     let text =
         |parts: &[&str]| parts.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect::<Vec<u8>>();

@@ -28,7 +28,7 @@ async fn the_first_admin_token_is_printed_once_and_only_a_migrated_database_is_s
     let database = postgres.database().await?;
     let served = broker(&database, &["serve", "--listen", "127.0.0.1:0"]).await?;
     assert!(served.stderr.contains("brokkr-broker migrate"), "{}", served.stderr);
-    // Twice, and at the same time.
+    // Two migrations at the same time.
     let (one, two) = tokio::join!(broker(&database, &["migrate"]), broker(&database, &["migrate"]));
     one?.ok()?;
     two?.ok()?;
@@ -78,7 +78,7 @@ async fn acknowledged_submissions_survive_kill_9() -> Result<()> {
             }
         };
         let killing = async {
-            // While submissions are running, on machines of any speed.
+            // Kills the broker while submissions are running, however fast this machine is.
             eventually(SOON, "submissions to flow", async || {
                 acknowledged_count.load(Ordering::Relaxed) >= (round + 1) * 5
             })

@@ -91,7 +91,7 @@ async fn e4_an_agent_with_a_higher_position_puts_all_replicas_on_hold_and_a_rais
     eventually(SOON, "the other replica to hold", async || is_held(&other).await.unwrap_or(false)).await?;
     let third = harness.replica().await?;
     for address in [harness.server.address, replica.address, third.address] {
-        // With the current envelope, and without any: the agent gets nothing new.
+        // Whether or not the request names the current envelope, the agent gets nothing new.
         for request in [
             agent.poll_request_at(address).header("if-none-match", &known.etag),
             agent.poll_request_at(address),
@@ -204,7 +204,8 @@ async fn a_replica_that_is_behind_does_not_cause_a_hold() -> Result<()> {
     let answer = poll_from(&agent, harness.server.address, seen).await?;
     assert_eq!(answer.code()?, ErrorCode::BRK3002);
     assert!(!is_held(&harness.admin).await?);
-    // The database itself is checked: a replica that was paused cannot cause a hold.
+    // The check uses the state of the database, not that of the replica: a replica that was paused cannot
+    // cause a hold.
     let hold = brokkr_broker::store::installation::installation_hold(
         &harness.server.broker.pool,
         seen,
@@ -449,7 +450,7 @@ async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the
     let settlements = entries.items.iter().filter(|entry| entry.path.ends_with("/settlement"));
     assert_eq!(settlements.count(), 1, "the settlement is audited");
 
-    // Not twice, and not over a stack that exists.
+    // A stack cannot be recreated twice, nor if a stack of its id or name exists.
     let again = aftermath.settle("shop", json!({ "kind": "recreate" })).await?;
     assert_eq!(refused(again).await?, ErrorCode::BRK3006);
     let known = aftermath.settle("web", json!({ "kind": "recreate" })).await?;
@@ -475,7 +476,7 @@ async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the
 async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     let aftermath = Aftermath::open().await?;
     let shop = aftermath.held[1].clone();
-    // It was away while everything was settled.
+    // This agent was away while the stacks were settled.
     let mut late = aftermath.harness.agent("shop-2", json!({})).await?;
     let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
     assert_eq!(settled.targets, 1);

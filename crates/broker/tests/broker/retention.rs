@@ -59,8 +59,8 @@ async fn events_are_in_the_partition_of_their_day_and_are_dropped_with_it() -> R
     assert_eq!(partition_drop_before(pool, oldest).await?, (1, 0));
     let events: Page<Event> = harness.admin.get_json("events").await?;
     assert_eq!(events.items.len(), 2, "the day of 40 days ago is gone");
-    // An event that comes after its partition was dropped is kept as long as others, from when it was
-    // recorded.
+    // An event that arrives after its partition was dropped is kept as long as others, counted from when it
+    // was recorded.
     let late = agent.report(stack.id, SequenceId(1), Transition::Applied, old);
     agent.send_reports(&[late]).await?;
     assert_eq!(partition_drop_before(pool, oldest).await?, (0, 0));

@@ -42,7 +42,8 @@ const FILL: [&str; 7] = [
      FROM (SELECT id, row_number() OVER () AS n FROM agents) a
      CROSS JOIN generate_series(1, $3) k
      JOIN stacks s ON s.newest_sequence_id = 1 + (a.n + k * 3000) % $2",
-    // Names the tables, because other tests use the shared catalogs, too.
+    // Names the tables: otherwise ANALYZE would include the catalogs that all databases share, and other
+    // tests use them at the same time.
     "ANALYZE agents, stacks, stack_targets, stack_selectors, agent_holds, deployment_objects, stack_status",
 ];
 

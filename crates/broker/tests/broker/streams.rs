@@ -89,7 +89,7 @@ async fn a_stream_resumes_and_skips_nothing_that_commits_late() -> Result<()> {
     assert_eq!(other.event().await?.1.id, report(1).id);
     drop(reader);
 
-    // One event gets its position first and commits last; in between, another one commits.
+    // One event gets its position first but commits last; another one commits in between.
     let mut late = harness.database.connect().await?;
     sqlx::query("BEGIN").execute(&mut late).await?;
     let insert = "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
@@ -107,7 +107,7 @@ async fn a_stream_resumes_and_skips_nothing_that_commits_late() -> Result<()> {
     );
     drop(reader);
 
-    // At another replica, after more events than one statement reads.
+    // Resumes at another replica, behind by more events than one statement reads.
     let replica = harness.replica().await?;
     let elsewhere = harness.admin.at(replica.address);
     let many: Vec<_> = (100..550).map(report).collect();

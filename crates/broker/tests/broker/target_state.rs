@@ -154,7 +154,7 @@ async fn held_stacks_become_removals_and_targets_again() -> Result<()> {
 
     agent.hold(&[]).await?;
     assert!(agent.poll().await?.envelope()?.stacks.is_empty());
-    // It turns out to hold the deleted stack after all: the removal is there again.
+    // The agent turns out to hold the deleted stack after all: the removal is in its envelope again.
     agent.hold(&[web.id]).await?;
     assert_eq!(agent.poll().await?.envelope()?.stacks[0].removal, Some(Removal::Deleted));
     Ok(())
@@ -250,7 +250,8 @@ async fn a_replica_that_is_behind_waits_and_reports_it() -> Result<()> {
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let replica = harness.replica().await?;
-    // If an agent sends the position of a write on this replica, the other replica serves it that write too.
+    // If an agent sends the position of a write on this replica, the answer of the other replica contains
+    // that write.
     for count in 0..20 {
         let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
         let response = request.body(format!("{YAML}# {count}\n")).send().await?;

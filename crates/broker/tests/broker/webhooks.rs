@@ -120,11 +120,12 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
             report
         })
         .collect();
-    // Only says what an applied version waits for.
+    // No message is sent for this report: it only says what an applied version is waiting for.
     let mut waiting = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_800_000_001);
     waiting.reason = Reason::ReadinessProbeFailing;
     agent.send_reports(&[waiting]).await?;
-    // An agent with another label is not selected; a second replica and a repetition add nothing.
+    // None of these adds a message: a report of an agent that the filter does not select, and the same
+    // reports once more, at a second replica.
     let second = serve_all(&harness.database, None, trust.args(GRACE)?).await?;
     other
         .send_reports(&[other.report(stack.id, object.sequence_id, Transition::Failed, 1_800_000_000)])
@@ -181,7 +182,7 @@ async fn owners_change_webhooks_and_viewers_see_them_without_secrets() -> Result
         let code = refused(owner.send(Method::PATCH, "webhooks/chat", &json!({ "url": url })).await?).await?;
         assert_eq!(code, ErrorCode::BRK2016, "{url}");
     }
-    // Disabled: no message is stored for it.
+    // The webhook is disabled: no message is stored for it.
     let off: Webhook =
         read(owner.send(Method::PATCH, "webhooks/chat", &json!({ "enabled": false })).await?).await?;
     assert!(!off.enabled);

@@ -1,5 +1,5 @@
-//! G3: troubleshooting from one place. Is the agent active, is it targeted, what did it report, what blocks
-//! it.
+//! G3: troubleshooting from one place: whether the agent is active, whether the stack targets it, what it
+//! reported, and what blocks the stack.
 
 use anyhow::{Context as _, Result};
 use brokkr_api::agents::AgentStatus;
@@ -68,7 +68,7 @@ async fn g3_from_nothing_submitted_to_healthy_the_first_broken_hop_is_reported()
     let why = explain(&harness, "web", "shop-1").await?;
     assert_eq!((why.broken, why.state), (None, State::Healthy));
 
-    // Deleted, and something blocks it.
+    // The stack is deleted, and something blocks its removal.
     agent.hold(&[stack.id]).await?;
     let marker = harness.delete("web").await?;
     assert_eq!(broken(&explain(&harness, "web", "shop-1").await?), Some((Hop::Pruned, Cause::Removing)));

@@ -7,8 +7,9 @@
 //!     └─────────────────┴────────────────────────────────────────────┘
 //! ```
 //!
-//! A failure lasts until a good transition is reported. Drift is over when nothing had to be repaired for the
-//! grace period; a single repair does not count as lasting drift. All times are the broker's own.
+//! A failure lasts until a good transition is reported. Drift is announced once repairs have gone on for the
+//! grace period, and is over when nothing had to be repaired for as long; a single repair is never announced.
+//! All times are by the broker's clock.
 
 use std::time::Duration;
 
@@ -98,7 +99,7 @@ pub fn step(
                 (Alarm::Pending(episode), None)
             }
         }
-        // Drift that is not repeated does not last, however long ago it was.
+        // A failure lasts without further reports. Drift does not: it has to be repaired again.
         (Alarm::Pending(episode), Meaning::Nothing) if kind == AlarmKind::Failure && lasted(episode) => {
             (Alarm::Announced(episode), Some(Notice::Raised(episode)))
         }

@@ -1,7 +1,8 @@
 //! When a message is retried: soon at first, then over about three days, then never. With jitter, so that a recovering
 //! receiver is not flooded.
 //!
-//! A table instead of `backon`: the attempts are stored and survive restarts, and the schedule is documented step by step.
+//! A table instead of a library such as `backon`: the attempts are stored and survive restarts, and the
+//! schedule is documented step by step.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ const MAX_WAIT: Duration = Duration::from_secs(24 * HOUR);
 /// The largest jitter, as a share of the wait.
 const JITTER: f64 = 0.2;
 
-/// Returns how long to wait after this number of failed attempts; none to give up. `random` is from 0 to 1, `retry_after`
-/// is the header of the receiver.
+/// Returns how long to wait after this number of failed attempts; none to give up. `random` is from 0 to 1;
+/// `retry_after` is the wait that the receiver asked for in its `Retry-After` header.
 #[must_use]
 pub fn backoff(attempts: u32, random: f64, retry_after: Option<Duration>) -> Option<Duration> {
     let after = attempts.checked_sub(1)?;

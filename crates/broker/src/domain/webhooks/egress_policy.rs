@@ -1,8 +1,8 @@
 //! Where messages may go. A project chooses the URL, and the broker runs in the operator's network: without a policy,
 //! webhooks would allow server-side request forgery.
 //!
-//! The policy checks the URL when it is stored and before each attempt, and every address that the name resolves to when
-//! connecting. One refused address refuses all of them.
+//! The policy checks the URL when it is stored and before each attempt. When connecting, it checks every
+//! address that the host name resolves to: if one is refused, all are.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -62,7 +62,7 @@ impl EgressPolicy {
         }
         match url.host().ok_or(Refusal::NotAnAddress)? {
             Host::Domain("") => Err(Refusal::NotAnAddress),
-            // Checked when it is resolved.
+            // A name is checked when it is resolved.
             Host::Domain(_) => Ok(()),
             Host::Ipv4(address) => self.address(address.into()),
             Host::Ipv6(address) => self.address(address.into()),
@@ -90,7 +90,8 @@ impl EgressPolicy {
     }
 }
 
-/// Returns the v4 address embedded in a v6 address: mapped, or translated by NAT64 with the well-known prefix.
+/// Returns the IPv4 address that an IPv6 address contains (IPv4-mapped, or NAT64 with the well-known prefix);
+/// otherwise the address itself.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -101,7 +102,7 @@ fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Excludes the registry of special-purpose addresses.
+/// Returns false for special-purpose addresses, as IANA lists them.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),

@@ -95,7 +95,7 @@ mod tests {
         ] {
             assert_eq!(wants(&filter, &failed), wanted, "{filter:?}");
         }
-        // Not about an agent: a webhook that filters by agent does not get it.
+        // The message is not about an agent: a webhook that filters by agent does not get it.
         let submitted = Happening { agent: None, ..happening(WebhookEvent::ObjectSubmitted) };
         assert!(wants(&WebhookFilter::default(), &submitted));
         for filter in [

@@ -22,7 +22,7 @@ pub struct Happening {
     pub event_id: Option<EventId>,
     pub reason: Reason,
     pub message: Message,
-    /// For alerts.
+    /// Set only for alerts: messages that a failure or drift lasts or is over.
     pub lasting: Option<Lasting>,
 }
 
@@ -131,7 +131,8 @@ impl Happening {
 
 fn outcome(transition: &Transition, reason: &Reason) -> Option<WebhookEvent> {
     let event = match transition {
-        // The agent only reports what an applied version waits for.
+        // `Applied` with a reason says what a version that was applied earlier is still waiting for: no new
+        // outcome.
         Transition::Applied if !reason.is_none() => return None,
         Transition::Applied => WebhookEvent::Applied,
         Transition::Healthy => WebhookEvent::Healthy,

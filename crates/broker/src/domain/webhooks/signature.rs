@@ -1,5 +1,5 @@
-//! Signatures by the Standard Webhooks specification: HMAC-SHA256 over `id.timestamp.body`, one for each valid secret, so
-//! that receivers can switch to a new one when they are ready.
+//! Signatures by the Standard Webhooks specification: HMAC-SHA256 over `id.timestamp.body`. A message has one
+//! signature for each valid secret, so that receivers can switch to a new secret when they are ready.
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
-//! Encrypts secrets that have to be read again. They are bound to their webhook: neither a copy of the database nor a row
-//! copied to another webhook reveals them.
+//! Encrypts the secrets of webhooks, which the broker has to read again for signing (a hash would not do).
+//! Each is bound to its webhook: neither a copy of the database nor a row copied to another webhook reveals a
+//! secret.
 
 use std::fmt;
 

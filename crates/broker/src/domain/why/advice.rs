@@ -133,7 +133,8 @@ fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
     }
 }
 
-/// A grant may name an account to act as; otherwise the agent's own role counts.
+/// Returns what to do about a missing permission in the cluster. If a grant names an account to act as, that
+/// account needs the permission; otherwise the agent's own role does.
 fn forbidden(report: Option<&LastReport>) -> String {
     let found = report.and_then(|report| {
         reasons(report).find_map(|reason| match reason {

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use super::super::facts::AgentFacts;
 
-/// Seconds after which a refusal is ignored, because it may have been fixed since.
+/// Seconds after which a refusal is ignored, because its cause may have been fixed since.
 const RECENT: i64 = 600;
 
-/// When an agent last polled or was refused: not in the index.
+/// When an agent last polled or was refused. The index does not contain this.
 #[derive(Clone, Debug)]
 pub struct AgentContact {
     pub presence: Presence,
@@ -30,8 +30,8 @@ pub struct Refused {
 }
 
 impl AgentContact {
-    /// Returns the refusal if it explains missed polls. Any process can use the agent's name, so it counts
-    /// only if the agent had already missed a poll.
+    /// Returns the refusal if it explains missed polls. Any process can use the agent's name, so a refusal
+    /// counts only if the agent itself had already missed a poll at that time.
     fn refused_instead(&self) -> Option<&Refused> {
         let poll = i64::from(self.poll_seconds);
         let missed = |refused: &&Refused| {

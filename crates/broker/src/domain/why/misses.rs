@@ -5,7 +5,7 @@ use brokkr_api::selector::{Requirement, Selector};
 
 use super::super::facts::{AgentFacts, StackFacts};
 
-/// The largest number of listed selectors that nearly match; the nearest comes first.
+/// How many of the selectors that nearly match are listed; the nearest comes first.
 pub(super) const NEAR_MISSES: usize = 3;
 
 /// Returns each selector with its unmet requirements, the nearest first.
@@ -53,7 +53,8 @@ fn key(requirement: &Requirement) -> &str {
     }
 }
 
-/// Returns the command that labels the agent so that the nearest selector matches; none if no value is named.
+/// Returns the command that labels the agent so that the nearest selector matches; none if that selector
+/// requires a label without naming a value.
 pub(super) fn labelling(agent: &AgentFacts, stack: &StackFacts) -> Option<String> {
     let (missing, _) = misses(agent, stack).into_iter().next()?;
     let changes: Option<Vec<String>> = missing

@@ -14,7 +14,7 @@ use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::ProjectGrants;
 
 impl Snapshot {
-    /// Returns whether the agent's envelope or permission changes.
+    /// Returns whether the agent's envelope or its permission to poll changes.
     pub(super) fn affected_by_agent(&self, before: Option<&AgentFacts>, after: &AgentFacts) -> bool {
         let Some(before) = before else { return true };
         let labelled = AgentFacts {
@@ -80,7 +80,7 @@ impl Snapshot {
         recipients & &self.active
     }
 
-    /// Returns the agents of targets that only one of the two has.
+    /// Returns the agents that match a target which only one of the two versions of the stack has.
     fn touched(&self, before: &StackFacts, after: &StackFacts) -> RoaringBitmap {
         let selectors = symmetric_difference(before.selectors.iter(), after.selectors.iter());
         let targets = symmetric_difference(before.targets.iter(), after.targets.iter());

@@ -34,7 +34,7 @@ pub struct Retargeting {
 }
 
 impl Snapshot {
-    /// Returns the losses of an agent with other labels.
+    /// Returns the losses if the agent gets other labels.
     #[must_use]
     pub fn lost_by_labels(&self, agent: &AgentFacts, labels: LabelSet) -> Losses {
         let after = AgentFacts { labels, ..agent.clone() };
@@ -48,8 +48,8 @@ impl Snapshot {
         losses
     }
 
-    /// Returns the losses of a stack with other targets. Agents that are no longer named are not counted: leaving out a name
-    /// is deliberate.
+    /// Returns the losses if the stack gets other targets. Agents that are named now and would not be any
+    /// more are not counted: leaving out a name is deliberate.
     #[must_use]
     pub fn lost_by_targets(&self, stack: &StackFacts, agents: &[AgentId], selectors: &[Selector]) -> Losses {
         let selected = self.selected(stack) & &*self.covered(&stack.grants);
@@ -59,7 +59,7 @@ impl Snapshot {
         losses
     }
 
-    /// Returns the losses of a project with other grants.
+    /// Returns the losses if the project gets other grants.
     #[must_use]
     pub fn lost_by_grants(&self, project: &str, after: &ProjectGrants) -> Losses {
         let before = self.project_grants(project);

@@ -21,7 +21,7 @@ use crate::domain::webhooks::signature::{self, WebhookSecret, signatures};
 pub const TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a receiver may take for the body of its response.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes read of a response, so that an ordinary one ends cleanly.
+/// How many bytes of a response are read: enough that an ordinary response is read to its end.
 const READ_BYTES: usize = 64 * 1024;
 /// Bytes of a response that are stored.
 const STORED_BYTES: usize = 1024;
@@ -161,7 +161,7 @@ async fn first_bytes(mut response: Response) -> String {
             }
         }
     };
-    // The bytes that were read by then are enough.
+    // If the time is over, the bytes that were read so far are enough.
     let _ = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     String::from_utf8_lossy(&kept).replace('\0', "\u{fffd}")
 }

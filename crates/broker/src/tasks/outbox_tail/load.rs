@@ -21,8 +21,8 @@ use crate::store::outbox::{
 use crate::store::{Doing as _, StoreError};
 
 impl OutboxTail {
-    /// Loads everything in one snapshot. The tail then continues from its horizon; changes above the horizon that are
-    /// already loaded are simply applied again.
+    /// Loads everything in one snapshot. The tail then continues from the horizon of this snapshot; changes
+    /// above the horizon that are already loaded are simply applied again.
     pub async fn load(&self) -> Result<Cursor, StoreError> {
         let started = Instant::now();
         let mut transaction =
@@ -62,7 +62,7 @@ impl OutboxTail {
     }
 }
 
-/// Disables the statement timeout, which would only make a long load start over, forever.
+/// Disables the statement timeout: with it, a long load would be interrupted and start over, forever.
 async fn disable_statement_timeout(connection: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SET LOCAL statement_timeout = 0")
         .execute(connection)

@@ -1,8 +1,9 @@
 //! Every minute the whole index is compared with the database: a slice at a time, by digest.
 //!
-//! Both digests are of one database snapshot. The tail first applies everything below its horizon; then index and database
-//! can differ only in objects with notifications above the horizon, and these are left out on both sides. Any other
-//! difference is a bug or a manual change of the database: it is logged as an error, and everything is reloaded.
+//! Both digests describe the same database snapshot. The tail first applies everything below the horizon;
+//! then index and database can differ only in objects that have notifications above the horizon, and these
+//! are left out on both sides. Any other difference is a bug or a manual change of the database: it is logged
+//! as an error, and everything is reloaded.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -18,7 +19,7 @@ use crate::store::{Doing as _, StoreError};
 
 /// The time in which everything is compared once.
 const ROUND: Duration = Duration::from_secs(60);
-/// The approximate number of agents in one comparison; the tail waits until it is done.
+/// The approximate number of agents in one comparison. The tail applies nothing while it compares.
 const BATCH: usize = 4096;
 const SLICES: usize = 256;
 /// The shortest time between two reloads: if a reload does not help, the next one will not help either.
@@ -44,7 +45,8 @@ impl Rounds {
         let first = self.next;
         let last = (first + many).min(SLICES) - 1;
         self.next = (last + 1) % SLICES;
-        // A delay is not made up for: the database may be slow for a reason.
+        // After a delay, comparisons do not run faster to make up for it: the database may be slow for a
+        // reason.
         let share = u32::try_from(last + 1 - first).unwrap_or(1);
         self.due = now + ROUND * share / 256;
         let byte = |slice: usize| u8::try_from(slice).unwrap_or(u8::MAX);

@@ -1,5 +1,6 @@
-//! Normalizes values that differ between runs of the tour: each id, time, digest and secret is replaced by a value of
-//! a fixed sequence, the same one in the whole tour, so that an id in one response is found again in another.
+//! Normalizes values that differ between runs of the tour: each id, time, digest and secret is replaced by a
+//! value of a fixed sequence. A value has the same replacement in the whole tour, so that an id in one
+//! response is found again in another.
 //!
 //! Ids and digests are numbered as they appear; times keep their order, a second apart. Times far in the future, such
 //! as the expiry of a token, keep their distance.
@@ -46,7 +47,7 @@ enum Era {
     /// Before the tour: created with the database.
     Before,
     During,
-    /// This many steps after the response that it was first in.
+    /// In the future: this many steps after the response in which the time first appeared.
     After(i64),
 }
 
@@ -78,7 +79,8 @@ impl Normal {
             let second = match era {
                 Era::Before => before.next(),
                 Era::During => during.next(),
-                // Rounded: some times are truncated to the second, so two of the same moment may differ.
+                // Rounded to steps: some times are truncated to the second, so two texts of the same moment
+                // may differ.
                 Era::After(steps) => Some(START + steps * STEP),
             };
             normal.times.insert(time, at(second.unwrap_or(START)));

@@ -48,7 +48,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts recording: earlier times in the database are older than every example.
+    /// Starts recording. A time before this moment was created with the database, not by the tour.
     pub fn start() -> Self {
         let routes = router::table().iter().map(|route| route.name).collect();
         Self { routes, started: Timestamp::now(), exchanges: Mutex::default() }

@@ -46,7 +46,7 @@ async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_pass
     let over = receiver.got(2).await?.remove(1).json();
     assert_eq!(over["type"], "alert.failure_over");
     assert_eq!((&over["data"]["count"], &over["data"]["since"]), (&json!(5), &raised["data"]["since"]));
-    // A second episode sends a new alert, so none was sent in between.
+    // The next message is the alert of a second episode, so none was sent in between.
     agent.send_reports(&[report(Transition::Blocked)]).await?;
     receiver.got(3).await?;
     assert_eq!(receiver.kinds(), ["alert.failure", "alert.failure_over", "alert.failure"]);

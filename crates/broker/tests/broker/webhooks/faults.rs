@@ -135,7 +135,7 @@ async fn row_48_a_name_that_changes_its_address_does_not_bypass_the_policy() -> 
     let receiver = trust.receiver(Answer::Status(200)).await?;
     let url = format!("https://receiver.test:{}/", receiver.port);
     let inside: IpAddr = "127.0.0.1".parse()?;
-    // Used as a public address on which nothing listens.
+    // Plays the role of a public address; nothing listens there.
     let outside: IpAddr = "127.0.0.2".parse()?;
     let send = async |allowed: IpAddr, answers: &[&[IpAddr]]| -> Result<(SendOutcome, usize)> {
         let lookup =
