@@ -83,7 +83,7 @@ impl Folder {
         config.current_context = Some(name.to_owned());
         let mut credentials: Credentials = self.read(CREDENTIALS)?;
         credentials.tokens.insert(name.to_owned(), token.expose_secret().to_owned());
-        // The token first: a context without one would fail later.
+        // The token first: a stored context without a token would fail later.
         self.write(CREDENTIALS, &credentials)?;
         self.write(CONFIG, &config)
     }
@@ -102,7 +102,7 @@ impl Folder {
         config.current_context = config.current_context.filter(|current| current != name);
         let mut credentials: Credentials = self.read(CREDENTIALS)?;
         credentials.tokens.remove(name);
-        // The context first: a token without one is never used.
+        // The context first: a token that remains without a context is never used.
         self.write(CONFIG, &config)?;
         self.write(CREDENTIALS, &credentials)
     }

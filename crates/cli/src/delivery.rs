@@ -66,7 +66,8 @@ impl Goal {
         }
     }
 
-    /// Decides whether the wait ends. `stuck` are agents on which nothing will change by itself: they count as failed.
+    /// Decides whether the wait ends. `stuck` lists agents on which nothing will change by itself; they count
+    /// as failed.
     pub fn verdict(self, rows: &[StackStatus], terms: Terms, stuck: &BTreeSet<AgentId>) -> Verdict {
         let outcome = |row: &StackStatus| match self.outcome(row) {
             AgentOutcome::Waiting if stuck.contains(&row.agent_id) => AgentOutcome::Failed,

@@ -19,7 +19,7 @@ const CI_VARIABLES: [&str; 7] = [
 /// A work tree on a slow file system must not hold up a deployment.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the commit from the CI environment, or that of the work tree which contains the manifests. Returns none if the
+/// Returns the commit from the CI environment, or else of the work tree that contains the manifests. Returns none if the
 /// manifests have uncommitted changes: then no commit describes them.
 pub async fn commit(content: &Content) -> Option<String> {
     let variables = CI_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
@@ -52,7 +52,7 @@ async fn from_work_tree(folder: &Path, paths: &[PathBuf]) -> Option<String> {
     if !changed.is_empty() {
         return None;
     }
-    // A file that Git ignores shows no change either.
+    // Git shows no change of a file that it ignores, although no commit contains the file.
     if git(folder, ["ls-files", "--"], paths).await?.is_empty() {
         return None;
     }

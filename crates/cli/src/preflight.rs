@@ -20,7 +20,7 @@ mod project;
 
 /// Tokens that expire within this time are reported.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// Names in a reason; the rest are counted.
+/// A reason lists at most this many names; it only counts the others.
 const NAMED: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,7 +66,7 @@ pub type Fetched<T> = Result<T, FetchError>;
 /// Why data could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchError {
-    /// The caller is not allowed to.
+    /// The caller is not allowed to read it.
     NotAllowed {
         why: String,
     },
@@ -122,7 +122,7 @@ pub struct Fleet {
     pub revoked: Vec<String>,
 }
 
-/// A number, and the first names.
+/// The number of agents, and the names of the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     pub number: u64,
@@ -136,7 +136,7 @@ pub struct WebhookHealth {
     /// Why the broker disabled it.
     pub disabled_because: Option<String>,
     pub dead: usize,
-    /// There are more dead letters.
+    /// Whether there are more dead letters than were counted.
     pub more: bool,
 }
 
@@ -145,7 +145,7 @@ pub struct WebhookHealth {
 pub struct AuditProgress {
     pub links: i64,
     pub broken: Option<BrokenLink>,
-    /// Verified to its end.
+    /// Whether the chain was verified to its end.
     pub is_complete: bool,
 }
 

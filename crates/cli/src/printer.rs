@@ -204,7 +204,7 @@ impl Printer {
     pub async fn prompt_secret(self, question: &str) -> Option<SecretString> {
         let _echo_off = EchoOff::new()?;
         let answer = self.prompt(question).await;
-        // The newline that ended the input was not shown either.
+        // The echo was off, so the newline that ended the input was not shown: print it.
         self.say("");
         answer.filter(|answer| !answer.is_empty()).map(Into::into)
     }

@@ -64,7 +64,7 @@ impl Signer {
         if let Some((assertion, expires)) = state.last.as_ref() {
             let left = expires - now;
             // More than the full lifetime left means that the clock was moved back: the broker would refuse
-            // it.
+            // this assertion.
             if (RENEW_SECONDS..=ASSERTION_SECONDS).contains(&left) {
                 return Ok(assertion.clone());
             }

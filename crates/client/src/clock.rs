@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use http::{HeaderMap, header};
 use jiff::{SignedDuration, Timestamp};
 
-/// `Date` has whole seconds, and responses take time: smaller differences are ignored.
+/// Differences up to this are ignored, because `Date` has whole seconds and responses take time.
 const TOLERANCE_SECONDS: i64 = 2;
 
 /// The offset of the broker's clock.

@@ -87,7 +87,7 @@ impl Client {
         self.call(Method::GET, path).accept(JSON)
     }
 
-    /// Returns a write with a new idempotency key, which retries repeat.
+    /// Returns a write with a new idempotency key. Retries send the same key.
     pub(crate) fn write(&self, method: Method, path: &[&str]) -> Call {
         self.call(method, path).accept(JSON).idempotent(&IdempotencyKey::generate())
     }

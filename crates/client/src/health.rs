@@ -5,7 +5,7 @@ use brokkr_api::health::Health;
 use crate::response::InvalidResponse;
 use crate::{Client, Result};
 
-/// The maximum size of a response; the metrics of the largest installation have a fraction of it.
+/// The maximum size of a response; even the metrics of the largest installation are much smaller.
 const METRICS_BYTES: usize = 16 * 1024 * 1024;
 
 impl Client {

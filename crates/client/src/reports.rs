@@ -22,7 +22,7 @@ impl Client {
     }
 }
 
-/// Returns the report for a broker that stores no details. Its id does not depend on them.
+/// Returns the report for a broker that stores no details. The id of a report does not depend on its details.
 fn without_details(report: &Report) -> Report {
     let mut report = report.clone();
     report.reason = report.reason.without_details();

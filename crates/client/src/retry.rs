@@ -33,7 +33,8 @@ impl IdempotencyKey {
 
 type Notice = Arc<dyn Fn(Retry<'_>) + Send + Sync>;
 
-/// How long failed requests are retried. By default they are not, because an agent has its own schedule.
+/// How long failed requests are retried. By default they are not retried, because an agent has its own
+/// schedule.
 #[derive(Clone, Default)]
 pub struct RetryPolicy {
     limit: Duration,

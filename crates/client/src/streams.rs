@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message<T> {
     Item(T),
-    /// The last event id is from before a restore: events in between must be read as a list.
+    /// The last event id is from before a restore: the events since then must be read as a list.
     Reset,
 }
 

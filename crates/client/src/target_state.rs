@@ -100,8 +100,8 @@ impl Client {
             };
         }
         let (envelope, etag) = self.envelope_of(&answer, agent)?;
-        // The agent fetches contents next. Another replica must catch up first, because it may not know them
-        // yet.
+        // The agent fetches contents next. Another replica must catch up first: it may not know these
+        // contents yet.
         self.remember_written(position);
         Ok(Poll::Changed { envelope: Box::new(envelope), etag, position, spread, wants })
     }

@@ -24,7 +24,7 @@ impl Client {
         self.send(self.write(Method::DELETE, &["join-tokens", &token.to_string()])).await.map(|_| ())
     }
 
-    /// Returns the secret, which is not shown again.
+    /// Creates an API token. Returns its secret, which is not shown again.
     pub async fn create_api_token(&self, wanted: &CreateApiToken) -> Result<NewApiToken> {
         self.send(self.write(Method::POST, &["api-tokens"]).json(wanted)?).await?.json()
     }

@@ -1,12 +1,12 @@
 //! Every call of every client and its outcome, checked afterwards against the database.
 //!
-//! A client without a conclusive response does not know the outcome: it repeats the request with the same key until it does.
+//! A client without a conclusive response repeats the request with the same key until it knows the outcome.
 //! Each attempt is recorded. The check is a pure function; its own tests plant violations that it must find.
 //!
 //! ```text
 //! history/record.rs   operations, attempts, outcomes; and the states that were served to agents
 //! history/truth.rs    the final state, read from the database and from every replica
-//! history/check.rs    the numbered invariants between the two
+//! history/check.rs    the numbered invariants between history and final state
 //! ```
 
 mod check;

@@ -142,7 +142,7 @@ impl RealNodes {
     }
 }
 
-/// A process that holds something of the kernel, and removes it at its end.
+/// A process that holds resources of the kernel, such as namespaces, and removes them when it ends.
 fn holder(name: &str, arguments: &[String]) -> Launch {
     Launch::new(name, "/bin/bash")
         .args(["-c", include_str!("nodes/sandbox.sh"), "sandbox"])

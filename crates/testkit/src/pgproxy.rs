@@ -8,7 +8,7 @@
 //! pgproxy/serve.rs    the listener, and the two directions of one connection
 //! ```
 //!
-//! It does not support TLS: a broker in a test requests it, is refused, and continues without.
+//! It does not support TLS: a broker in a test requests it, is refused, and continues without TLS.
 
 mod faults;
 mod serve;

@@ -1,6 +1,6 @@
 //! Runs Brokkr's own Pods as a kubelet would.
 //!
-//! In a test cluster, kwok only reports that Pods run. A [`PodRunner`] really runs those with an image of Brokkr's programs: each
+//! In a test cluster, kwok only reports that Pods run. A [`PodRunner`] really runs the Pods with an image of Brokkr: each
 //! container becomes a process with the Pod's arguments, environment, files and ServiceAccount. So a chart is tested with
 //! exactly the permissions that it grants.
 //!

@@ -1,4 +1,4 @@
-//! Free ports on the loopback address, leased so that concurrent tests never use the same.
+//! Free ports on the loopback address, leased so that two concurrent tests never use the same port.
 //!
 //! They are below the range that the kernel uses for outgoing connections, so that an engine that is killed and started
 //! again finds its port free.

@@ -13,7 +13,8 @@
 //! proxy/serve.rs      the listener, and how one request is processed
 //! ```
 //!
-//! A *write* continues without its client: a process that is killed while its request is held has still sent it.
+//! A *write* continues without its client: if a process is killed while its request is held, the request was
+//! still sent.
 
 mod faults;
 mod request;

@@ -1,7 +1,8 @@
 //! The rule engine of the fault proxies: it decides which requests meet which fault, and gives a test the
 //! handle with which it observes and ends the fault.
 //!
-//! The engine does not know the protocol: [`Matcher`] is generic over the request (`R`), [`Rules`] over the fault (`A`) too.
+//! The engine does not know the protocol: [`Matcher`] is generic over the request (`R`), [`Rules`] over `R`
+//! and the fault (`A`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,8 @@ use crate::eventually::{Attempt, eventually};
 
 type Test<R> = Arc<dyn Fn(&R) -> bool + Send + Sync>;
 
-/// Selects requests. Every match counts unless limited by [`Matcher::nth`], [`Matcher::first`] or [`Matcher::from`].
+/// Selects requests. The fault applies to every match, unless limited by [`Matcher::nth`],
+/// [`Matcher::first`] or [`Matcher::from`].
 pub struct Matcher<R> {
     test: Test<R>,
     first: usize,

@@ -1,6 +1,6 @@
 //! Engines that all tests of a run share.
 //!
-//! A run has many processes (cargo-nextest starts one per test), so another process owns its engines: `cargo xtask test` and
+//! A run has many processes (cargo-nextest starts one per test), so a separate process owns the engines: `cargo xtask test` and
 //! `cargo xtask e2e` start them once, write their addresses to a file, and pass its path in [`VARIABLE`]. A test process
 //! without such a file starts engines of its own, shares them among its tests, and stops them after the last one.
 

@@ -107,7 +107,7 @@ pub struct WaitOptions {
     /// Stop waiting after this time
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
     pub timeout: Duration,
-    // Like those of `brokkr wait`, but they need `--wait`.
+    // The same options as of `brokkr wait`, but here they need `--wait`.
     /// Succeed once this percentage of the targeted agents is healthy
     #[arg(long, value_name = "PERCENT", default_value = "100%", value_parser = percentage, requires = "wait")]
     pub min_healthy: u8,

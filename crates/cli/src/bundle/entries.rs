@@ -53,7 +53,7 @@ pub struct BundledStack {
     sequence_id: Option<SequenceId>,
     created_at: Timestamp,
     targets: StackTargets,
-    /// None beyond the first stacks (`MOST_WITH_SUMMARY`), or if it could not be read.
+    /// None if it could not be read, or was not requested: only the first `MOST_WITH_SUMMARY` stacks have one.
     summary: Option<StackSummary>,
 }
 

@@ -50,7 +50,7 @@ pub async fn run(args: Join, global: &Global, printer: Printer) -> Result {
     };
     let joined = install::install(&args, &kubectl, &server, &manifests, &client, printer).await;
     if joined.is_err() {
-        // An unused token is only a risk.
+        // Nobody needs the unused token any more, and it could be stolen.
         client.revoke_join_token(token.id).await.ok();
     }
     let (agent, took) = joined?;
@@ -162,7 +162,7 @@ fn print(args: &Join, token: &JoinToken, broker: &Url, manifests: &str, printer:
     Ok(())
 }
 
-/// Explains an error of kubectl: missing permissions, or another one.
+/// Explains an error of kubectl: missing permissions, or another error.
 fn refused(args: &Join, server: &str, error: ProgramError) -> Failure {
     let output = error.to_string();
     let forbidden = forbidden(&output);

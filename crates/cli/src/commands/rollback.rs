@@ -44,7 +44,7 @@ async fn confirm(args: &Rollback, client: &Client, printer: Printer) -> Result<O
             !version.is_deletion_marker && version.checksum != newest.checksum && !is_barred(version)
         }),
     };
-    // Nothing to show: the broker decides, and says why if it refuses.
+    // There is nothing to show. The broker decides, and says why if it refuses.
     let Some(to) = to else { return Ok(args.to) };
     let agents = count(usize::try_from(targeted).unwrap_or(usize::MAX), "agent");
     let described = |version: &DeploymentObject| match &version.message {

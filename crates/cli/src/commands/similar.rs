@@ -27,7 +27,7 @@ pub async fn suggest(failure: Failure, client: &Client) -> Failure {
                 .map(|it| it.name.to_string())
                 .collect(),
         };
-        // If this name exists, another one was not found.
+        // If this name exists, the broker did not find some other resource.
         if !known.contains(name) {
             similar.extend(nearest(name, &known).into_iter().map(ToOwned::to_owned));
         }

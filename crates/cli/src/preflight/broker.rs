@@ -40,7 +40,7 @@ pub fn version(data: &PreflightData) -> Check {
 pub fn replicas(data: &PreflightData) -> Check {
     let troubles: Vec<String> = data.replicas.iter().filter_map(trouble).collect();
     let Finding(verdict, reason, next) = match (&data.reached, data.replicas.len()) {
-        // Reported by another check.
+        // The check `broker` reports this.
         (Err(_), _) | (_, 0) => not_fetched(&FetchError::Skipped),
         _ if !troubles.is_empty() => {
             let reason = listed(troubles.iter().map(String::as_str), troubles.len() as u64);

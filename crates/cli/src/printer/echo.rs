@@ -1,4 +1,4 @@
-//! Turns off the echo of the terminal for as long as the value lives.
+//! A value that turns off the echo of the terminal for as long as it lives.
 //!
 //! Not `rpassword`: it prints the prompt before it turns the echo off, so the start of a token that is pasted
 //! at the prompt is shown (decision 0014).

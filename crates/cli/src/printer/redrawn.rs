@@ -29,7 +29,7 @@ impl Redrawn {
             return Ok(true);
         }
         if self.height > 0 {
-            // Without anstream, which would remove the escape sequence where colours are off.
+            // Not through anstream, which would remove the escape sequence if colours are off.
             write!(std::io::stdout(), "\u{1b}[{}A\u{1b}[J", self.height).ok();
         }
         let is_open = self.printer.offer(&text)?;

@@ -87,7 +87,7 @@ impl ControlPlane {
             token: &facts.admin_token,
         };
         kubeconfig::write(&facts.admin_kubeconfig, &[context])?;
-        // Readers open it before the server has written its first line.
+        // Create the log: readers open it before the server has written its first line.
         fs::write(&facts.audit_log, "")?;
 
         let api_server = api_server(engines, scratch, &authority, &etcd_url, secure, front)?;
@@ -187,9 +187,10 @@ fn api_server(
         .flag("token-auth-file", scratch.write("tokens.csv", accounts::token_file())?)
         .flag("audit-policy-file", scratch.write("audit-policy.yaml", AUDIT_POLICY)?)
         .flag("audit-log-path", scratch.join("audit.log"))
-        // Megabytes. After a rotation the log would look as if there had been no requests.
+        // In megabytes, so large that the log is never rotated: a new, empty log would look as if there had
+        // been no requests.
         .flag("audit-log-maxsize", "1000000")
-        // No delay for clients: the processes of the tests have already ended.
+        // At its end, the server need not wait for clients: the processes of the tests have already ended.
         .flag("shutdown-delay-duration", "0s"))
 }
 

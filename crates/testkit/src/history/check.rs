@@ -63,8 +63,8 @@ fn acknowledged_objects_exist(history: &History, truth: &Truth, violation: &mut 
     }
 }
 
-/// S4: a key has one result, and two keys never have the same object, except deletions: deleting a stack
-/// again returns the same deletion marker.
+/// S4: an idempotency key has one result, and two keys never have the same object. Deletions are an
+/// exception: deleting a stack again returns the same deletion marker.
 fn one_result_per_key(history: &History, violation: &mut ReportViolation<'_>) {
     let mut key_of: HashMap<SequenceId, &Operation> = HashMap::new();
     for operation in &history.operations {

@@ -41,9 +41,9 @@ pub enum Acknowledgement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Acknowledged(Acknowledgement),
-    /// Permanently: nothing was done, and nothing will be.
+    /// Refused permanently: nothing was done, and nothing will be done.
     Refused(String),
-    /// It may have been done, or not, or may be done later.
+    /// The change may have been made or not, or may be made later.
     Unknown(String),
 }
 

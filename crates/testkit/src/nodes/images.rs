@@ -1,4 +1,4 @@
-//! Images for real nodes. No registry is in reach, so that they are imported from archives.
+//! Images for real nodes. No registry is in reach, so the images are imported from archives.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -35,7 +35,7 @@ impl Network {
         let (number, lease) = lease()?;
         let mut arguments =
             vec!["network".to_owned(), bridge(number), format!("{}/24", address(number, 0, 1))];
-        // Any node knows the Services.
+        // The route to Services leads to the first node; any node could forward to them.
         arguments.extend([network(number, 1), address(number, 0, 2).to_string()]);
         for at in 0..nodes {
             arguments.extend(route_to_pods(number, at));
@@ -91,7 +91,7 @@ fn lease() -> Result<(u8, File)> {
     fs::create_dir_all(&leases).context("cannot create the folder of network leases")?;
     for number in 0..CLUSTERS {
         let lease = File::create(leases.join(number.to_string()))?;
-        // The lease of a killed test is free before its bridge is gone.
+        // After a test is killed, its lease may be free before its bridge is gone.
         if lease.try_lock().is_ok() && !fs::exists(format!("/sys/class/net/{}", bridge(number)))? {
             return Ok((number, lease));
         }
@@ -123,7 +123,7 @@ fn route_to_pods(number: u8, at: usize) -> [String; 2] {
     [pods(number, at), node(number, at).to_string()]
 }
 
-/// Nodes are at most [`MAX_NODES`].
+/// Converts the number of a node, which always fits: there are at most [`MAX_NODES`].
 fn small(number: usize) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }

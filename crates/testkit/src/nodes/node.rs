@@ -45,7 +45,8 @@ impl Node {
         fs::create_dir_all(&folder)?;
         let (sandbox, first) = sandbox(engines, network, at, &name, &folder).await?;
         let program = |program: &str| {
-            // Not by `--no-fork`: the program has to be in the namespace itself, not only its children. It dies with nsenter.
+            // nsenter forks (no `--no-fork`), so that the program itself is in the PID namespace, and not
+            // only its children. The program dies with nsenter, because of `--pdeathsig`.
             Launch::new(format!("{name}-{program}"), "/usr/bin/nsenter")
                 .args(["--target", &first, "--mount", "--pid", "--net", "--"])
                 .args(["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"])
@@ -76,7 +77,7 @@ impl Node {
             .flag("hostname-override", &name)
             .flag("proxy-mode", "nftables")
             .flag("cluster-cidr", network.pods(at))
-            // The kernel's limits belong to the host.
+            // 0 leaves the limits unchanged: they belong to the kernel of the host.
             .flag("conntrack-max-per-core", "0")
             .flag("conntrack-tcp-timeout-established", "0")
             .flag("conntrack-tcp-timeout-close-wait", "0");

@@ -21,7 +21,7 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::scratch::Scratch;
 
-/// A kubelet would wait ten seconds and more; a test should not.
+/// A kubelet would wait ten seconds and more before a restart; a test should not wait that long.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const INIT_DEADLINE: Duration = Duration::from_secs(120);
@@ -58,7 +58,7 @@ pub struct PodRun {
     /// Environment variables that the node adds.
     node: Vec<(String, String)>,
     processes: Mutex<Vec<Arc<Process>>>,
-    /// What it is doing, as the end of a sentence that starts with its name.
+    /// What the Pod is doing, as the end of a sentence that starts with the name of the Pod.
     state: Mutex<String>,
     starts: AtomicU32,
     leaving: CancellationToken,

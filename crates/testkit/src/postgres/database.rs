@@ -42,7 +42,7 @@ impl Drop for Database {
     fn drop(&mut self) {
         let (url, name) = (self.facts.url("postgres"), self.name.clone());
         // On a thread with its own runtime: `block_on` panics on a thread of the test's runtime, which may
-        // also be shutting down. Failing is fine: when the server is gone, so is the database.
+        // also be shutting down. A failure does no harm: when the server is gone, the database is gone too.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {

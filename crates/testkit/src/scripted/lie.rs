@@ -42,7 +42,8 @@ pub enum Lie {
     OlderPosition,
     /// A replica that lags so far that it knows no stack.
     OlderPositionWithoutStacks,
-    /// From before a restore: an older epoch, however high its horizon.
+    /// From before a restore: a position with an older epoch, although its transaction id (`horizon`) is the
+    /// highest possible.
     OlderEpoch,
     /// At the present position, the first version of every stack.
     OlderSequence,

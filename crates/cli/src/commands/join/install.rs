@@ -26,7 +26,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(15);
 /// How long the Pod of an earlier installation may take to terminate, as an option of kubectl.
 const TERMINATION_TIMEOUT: &str = "--timeout=60s";
 
-/// Installs into the cluster at `server`. Returns the agent and the time that it took.
+/// Installs into the cluster at `server`. Returns the agent and the time that the installation took.
 pub async fn install(
     args: &Join,
     kubectl: &Kubectl,

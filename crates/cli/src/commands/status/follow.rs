@@ -69,9 +69,9 @@ struct KnownStacks {
 }
 
 impl KnownStacks {
-    /// Returns the stacks whose counts have to be read: those with events, and changed ones whose counts were
-    /// read before. If there are at most `MOST_WITH_COUNTS` stacks, also all new and all other changed
-    /// ones, or every stack if `wants_all`.
+    /// Returns the stacks whose counts have to be read: stacks with events, and changed stacks whose counts
+    /// were read before. If there are at most `MOST_WITH_COUNTS` stacks, it also returns all other changed
+    /// stacks and all new ones; with `wants_all`, it then returns every stack.
     fn to_read(&self, stacks: &[Stack], with_events: &BTreeSet<StackId>, wants_all: bool) -> Vec<StackId> {
         let is_few = stacks.len() <= MOST_WITH_COUNTS;
         let is_due = |stack: &&Stack| match self.lines.get(&stack.id) {
@@ -82,7 +82,8 @@ impl KnownStacks {
         stacks.iter().filter(is_due).map(|stack| stack.id).collect()
     }
 
-    /// Returns known stacks that are no longer listed; deleted ones only if they had events.
+    /// Returns known stacks that are no longer listed. Stacks that are known to be deleted are included only if
+    /// they had events.
     fn missing(&self, listed: &[Stack], with_events: &BTreeSet<StackId>) -> Vec<StackId> {
         let listed: BTreeSet<StackId> = listed.iter().map(|stack| stack.id).collect();
         let is_missing = |line: &&StackLine| {

@@ -102,7 +102,7 @@ async fn join(typist: &mut Typist) -> Result<()> {
             .types_well(&format!("brokkr agent join {shop} --label env=dev --kube-context {shop}"))
             .await?;
         ensure!(joined.stdout.contains("has joined"), "{joined:?}");
-        // All are the same journey; only the first one counts.
+        // Joining each cluster is the same journey; only the first one counts.
         if number == 1 {
             typist.end("join a cluster", 1);
         }
