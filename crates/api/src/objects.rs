@@ -89,7 +89,7 @@ impl Provenance {
     }
 }
 
-/// An entry of the plain target state: the object with the complete YAML as submitted.
+/// An entry of the target state as `application/json`: the object with the complete YAML as submitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TargetObject {
     #[serde(flatten)]

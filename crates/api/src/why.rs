@@ -190,7 +190,7 @@ pub struct AgentWhy {
     pub evidence: Vec<String>,
     /// Stacks with problems on the agent; 100 at most.
     pub stacks: Vec<StackWhy>,
-    /// The number of stacks that it should have or holds.
+    /// The number of stacks that it should have or holds, with or without problems.
     pub affected_stacks: u64,
 }
 
