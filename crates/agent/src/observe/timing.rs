@@ -11,7 +11,8 @@ pub struct WatchTiming {
     /// The delay after a failure, doubled up to `longest`.
     pub first: Duration,
     pub longest: Duration,
-    /// The same for problems that do not resolve by themselves: rights, definitions.
+    /// The same for problems that do not resolve by themselves: a missing permission, or a kind that is not
+    /// served.
     pub slow_first: Duration,
     pub slow_longest: Duration,
     /// The deadline for one page, or for the start of a watch.

@@ -28,7 +28,8 @@ const SWEPT_AT_ONCE: usize = 8;
 
 pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record) -> Plan {
     if prune::lingers(record, content) {
-        // An object that lingered for another stack may have been handed over, or no stack wants it any more.
+        // The record still has objects that the content no longer contains, because another stack wants them.
+        // By now that stack may have taken them over, or may no longer want them.
         if let Some(plan) = prune::plan(situation, content) {
             return plan;
         }
@@ -193,7 +194,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     }
 }
 
-/// Returns the interval at which Pods are read again while the stack is unready, here since `since`.
+/// Returns the interval at which Pods are read again, for a stack that has been unready since `since`.
 fn diagnosed_again(since: Timestamp, now: Timestamp) -> SignedDuration {
     (now.duration_since(since) / 10).clamp(*DIAGNOSED_AGAIN.start(), *DIAGNOSED_AGAIN.end())
 }

@@ -44,7 +44,7 @@ async fn store_refusals(presence: &Presence, pool: &PgPool) {
     for batch in presence.unstored_refusals().chunks(BATCH) {
         if let Err(error) = refusals_store(pool, batch).await {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "failed to store refused assertions; will retry");
+            tracing::warn!(error, "failed to store refused requests of agents; will retry");
             return;
         }
         presence.refusals_stored(batch);

@@ -80,6 +80,8 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
     Ok(())
 }
 
+/// An assertion, which an agent signs for its requests, is valid only for this installation, for a short
+/// time, and for one agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result<()> {
     let harness = Harness::open().await?;

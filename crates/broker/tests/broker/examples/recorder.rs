@@ -48,7 +48,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts recording. A time before this moment was created with the database, not by the tour.
+    /// Starts recording. If a response contains a time before this moment, the time is from the setup of the
+    /// database, not from the tour.
     pub fn start() -> Self {
         let routes = router::table().iter().map(|route| route.name).collect();
         Self { routes, started: Timestamp::now(), exchanges: Mutex::default() }
