@@ -43,7 +43,7 @@ fn a_failure_a_newer_version_and_a_timeout_have_different_exit_statuses() {
         "spec.selector is immutable",
     );
     let failing = broker().on(STATUS, 200, page(&[failed]));
-    let ran = apply(&failing, &["--wait"]).exits(3).says("error: 42 failed on a\n");
+    let ran = apply(&failing, &["--wait"]).exits(3).says("error: version 42 failed on a\n");
     ran.says("Deployment shop/web: spec.selector is immutable").says("next: brokkr why web");
 
     let replaced = broker().on(STATUS, 200, page(&[row("a", 43, 42, "pending")]));

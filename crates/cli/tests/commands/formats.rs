@@ -163,11 +163,11 @@ fn a_ci_system_gets_groups_a_summary_and_outputs() {
     ];
     let ran = broker.run(&apply, &[logged_in.as_slice(), &github].concat(), manifest).exits(3);
     let ran = ran.says("::group::waiting for 42 of web\n").says("::endgroup::\n");
-    ran.says("::error title=brokkr::42 failed on a%0A").says("50%25 done");
+    ran.says("::error title=brokkr::version 42 failed on a%0A").says("50%25 done");
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "sequence_id=42\n");
     let summary = std::fs::read_to_string(&summary).unwrap();
     assert!(
-        summary.starts_with("✖ **42 failed on a**\n") && summary.contains("submitted as 42"),
+        summary.starts_with("✖ **version 42 failed on a**\n") && summary.contains("submitted as 42"),
         "{summary}"
     );
     let gitlab = [logged_in.as_slice(), &[("GITLAB_CI", "true")]].concat();
