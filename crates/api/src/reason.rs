@@ -358,7 +358,7 @@ impl Reason {
         matches!(self, Self::CrashLoopBackOff | Self::OOMKilled | Self::Error)
     }
 
-    /// Returns whether Pods cannot run until somebody changes something: the content, a Secret, a registry.
+    /// Returns whether Pods cannot run without a change: to the content, a Secret or a registry.
     #[must_use]
     pub fn needs_a_change(&self) -> bool {
         self.is_crash()

@@ -93,7 +93,7 @@ impl Goal {
         }
     }
 
-    /// Returns whether Pods of this version cannot run on this agent until somebody changes something.
+    /// Returns whether Pods of this version cannot run on this agent without a change.
     pub fn is_stuck(self, row: &StackStatus) -> bool {
         let Self::Delivered(sequence) = self else { return false };
         // A Job may succeed when it is retried.

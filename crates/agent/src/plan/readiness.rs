@@ -204,7 +204,7 @@ impl HealthReport {
     }
 }
 
-/// Reports that a degraded stack is ready again, although it is not stable yet, so that nobody takes it for broken.
+/// Reports that a degraded stack is ready again, although it is not stable yet, so that it does not look broken.
 fn report_recovery(
     situation: &Situation<'_>,
     record: &Record,

@@ -16,7 +16,7 @@ use super::environment::{Engine, Environment, PATIENCE, Statements};
 use super::figures::{Figures, median};
 use super::proc::cpu_seconds;
 
-/// Polls per second while statements are counted: so many that single statements of timers do not matter.
+/// Polls per second while statements are counted: enough that single statements of timers do not matter.
 const POLLS: f64 = 3_000.0;
 /// The largest number of agents that take turns on the shared connections, as behind a proxy.
 const DIFFERENT: usize = 2_000;

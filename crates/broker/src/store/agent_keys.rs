@@ -113,7 +113,7 @@ pub async fn agent_keys_revoke_on_conn(
         .await
 }
 
-/// Registers a new key for an existing agent. The agent may have been installed anew, so its session count
+/// Registers a new key for an existing agent. The agent may have been reinstalled, so its session count
 /// restarts. This is safe, because earlier processes no longer have a valid key. If the agent was abandoned,
 /// it no longer is.
 pub async fn agent_keys_rejoin_on_conn(

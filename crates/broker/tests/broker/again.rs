@@ -1,5 +1,5 @@
 //! A poll that repeats the previous one on its connection byte for byte is not parsed again; its answer is
-//! determined anew.
+//! determined again.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ pub async fn run(args: Join, global: &Global, printer: Printer) -> Result {
     };
     let joined = install::install(&args, &kubectl, &server, &manifests, &client, printer).await;
     if joined.is_err() {
-        // Nobody needs the unused token any more, and it could be stolen.
+        // The unused token is no longer needed, and it could be stolen.
         client.revoke_join_token(token.id).await.ok();
     }
     let (agent, took) = joined?;

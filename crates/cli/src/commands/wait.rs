@@ -156,7 +156,7 @@ impl StuckAgents {
     }
 }
 
-/// The agents that have missed so many polls that they are not waited for.
+/// The agents that `--ignore-silent` leaves out: silent ones, and those that never connected.
 #[derive(Default)]
 struct SilentAgents {
     is_ignored: bool,

@@ -189,7 +189,7 @@ fn containerd_config(folder: &Path, socket: &Path, network: &Network, at: usize)
          [plugins.'io.containerd.cri.v1.images'.pinned_images]\n\
          sandbox = '{SANDBOX}'\n\
          [plugins.'io.containerd.cri.v1.runtime']\n\
-         # Without CAP_SYS_RESOURCE nobody may lower oom_score_adj.\n\
+         # Lowering oom_score_adj needs CAP_SYS_RESOURCE.\n\
          restrict_oom_score_adj = true\n\
          [plugins.'io.containerd.cri.v1.runtime'.cni]\n\
          bin_dirs = ['/usr/lib/cni']\n\
