@@ -109,6 +109,18 @@ impl Site {
     }
 }
 
+/// Returns a few megabytes of ConfigMaps.
+fn large_manifest() -> String {
+    let data = "0123456789abcdef".repeat(50_000);
+    let config_map = |number: u32| {
+        format!(
+            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: large-{number}, namespace: shop}}\n\
+             data: {{key: {data}}}\n"
+        )
+    };
+    (0..8).map(config_map).collect()
+}
+
 fn chart(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts").join(name)
 }
@@ -162,19 +174,19 @@ async fn brokkr_runs_in_pods_and_recovers_from_what_happens_to_them() -> Result<
     let forwarding = site.forward(forward).await?;
     site.delivers(3).await?;
     site.types(&format!("kubectl uncordon {node}")).await?;
-    // It gets too little memory, is killed, and gets enough again.
+    // It gets too little memory for a large stack, is killed again and again, and gets enough.
     let limit = |memory: &str| {
         format!(
-            "kubectl -n brokkr-system set resources deployment brokkr-agent --limits=memory={memory} --requests=memory=4Mi"
+            "kubectl -n brokkr-system set resources deployment brokkr-agent --limits=memory={memory} --requests=memory=4Mi
+             kubectl -n brokkr-system rollout status deployment brokkr-agent --timeout=90s"
         )
     };
-    let limits = site
-        .types(
-            "kubectl -n brokkr-system get deployment brokkr-agent -o jsonpath='{..resources.limits.memory}'",
-        )
-        .await?
-        .stdout;
-    site.types(&limit("6Mi")).await?;
+    let limits =
+        "kubectl -n brokkr-system get deployment brokkr-agent -o jsonpath='{..resources.limits.memory}'";
+    let limits = site.types(limits).await?.stdout;
+    site.types(&limit("12Mi")).await?;
+    site.scratch.write("large.yaml", large_manifest())?;
+    site.types("brokkr apply large -f large.yaml --to-agent shop-1").await?;
     eventually(DEADLINE, "the agent to be killed", async || {
         let reasons = "kubectl -n brokkr-system get pods -o jsonpath='{..terminated.reason}'";
         match site.types(reasons).await {
@@ -184,7 +196,7 @@ async fn brokkr_runs_in_pods_and_recovers_from_what_happens_to_them() -> Result<
     })
     .await?;
     site.types(&limit(limits.trim())).await?;
-    site.types("kubectl -n brokkr-system rollout status deployment brokkr-agent --timeout=90s").await?;
+    site.types("brokkr wait large --timeout 2m").await?;
     site.delivers(4).await?;
     // The kubelets and the API server are killed and started again.
     for node in site.cluster.nodes() {
