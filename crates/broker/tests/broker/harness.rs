@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
@@ -24,6 +25,7 @@ use brokkr_broker::access::secret::{Secret, SecretKind};
 use brokkr_broker::args::ServeArgs;
 use brokkr_broker::args::webhooks::WebhookArgs;
 use brokkr_broker::serve::Server;
+use brokkr_broker::state::Broker;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
 use brokkr_broker::store::schema::schema_migrate;
 use brokkr_testkit::{Database, Postgres};
@@ -34,11 +36,14 @@ use serde_json::{Value, json};
 
 pub const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
 
+const INDEX_DEADLINE: Duration = Duration::from_secs(30);
+
 /// A replica with its own database, which is deleted with the harness.
 pub struct Harness {
     pub server: Server,
     pub admin: Caller,
     pub database: Database,
+    writes: Arc<Writes>,
     _postgres: Arc<Postgres>,
 }
 
@@ -58,8 +63,9 @@ impl Harness {
             postgres.database_like("broker_schema", async |url| Ok(schema_migrate(url).await?)).await?;
         let server = serve_all(&database, None, webhooks).await?;
         let secret = token(&database, Role::Admin).await?;
-        let admin = Caller::new(server.address, Some(secret));
-        Ok(Self { server, admin, database, _postgres: postgres })
+        let writes = Arc::new(Writes { broker: Arc::clone(&server.broker), newest: Mutex::new(None) });
+        let admin = Caller::of(&server, &writes, Some(secret));
+        Ok(Self { server, admin, database, writes, _postgres: postgres })
     }
 
     /// Starts a second replica on the same database.
@@ -68,18 +74,18 @@ impl Harness {
     }
 
     pub fn without_credential(&self) -> Caller {
-        Caller::new(self.server.address, None)
+        Caller::of(&self.server, &self.writes, None)
     }
 
     pub async fn with_role(&self, role: Role) -> Result<Caller> {
-        Ok(Caller::new(self.server.address, Some(token(&self.database, role).await?)))
+        Ok(Caller::of(&self.server, &self.writes, Some(token(&self.database, role).await?)))
     }
 
     /// Creates a project and a token in it.
     pub async fn project(&self, name: &str, role: Role) -> Result<Caller> {
         let made = self.admin.send(Method::PUT, &format!("projects/{name}"), &json!({})).await?;
         anyhow::ensure!(made.status().is_success(), "{}", made.text().await?);
-        Ok(Caller::new(self.server.address, Some(token_in(&self.database, name, role).await?)))
+        Ok(Caller::of(&self.server, &self.writes, Some(token_in(&self.database, name, role).await?)))
     }
 
     /// Creates a stack and sets its targets.
@@ -102,12 +108,14 @@ impl Harness {
 
     pub async fn submit(&self, stack: &str, yaml: &str) -> Result<DeploymentObject> {
         let path = format!("stacks/{stack}/deployment-objects");
-        let response = self.admin.request(Method::POST, &path).body(yaml.to_owned()).send().await?;
+        let response =
+            self.admin.write(self.admin.request(Method::POST, &path).body(yaml.to_owned())).await?;
         read(response.error_for_status()?).await
     }
 
     pub async fn delete(&self, stack: &str) -> Result<DeploymentObject> {
-        read(self.admin.request(Method::DELETE, &format!("stacks/{stack}")).send().await?).await
+        let request = self.admin.request(Method::DELETE, &format!("stacks/{stack}"));
+        read(self.admin.write(request).await?).await
     }
 
     pub async fn join_token(&self, name: &str, labels: Value) -> Result<JoinToken> {
@@ -135,6 +143,7 @@ impl Harness {
             session: Session { count: 1, instance: InstanceId::generate() },
             holds: Vec::new(),
             address: self.server.address,
+            writes: Arc::clone(&self.writes),
         }
     }
 }
@@ -186,12 +195,45 @@ pub struct Caller {
     http: reqwest::Client,
     pub base: String,
     credential: Option<String>,
+    /// Absent for callers whose writes are not waited for.
+    writes: Option<Arc<Writes>>,
+}
+
+/// The newest write of a test. The broker itself waits only for a moment until the index has a write, and open
+/// transactions of other tests on the same server can delay the index for longer.
+pub struct Writes {
+    broker: Arc<Broker>,
+    newest: Mutex<Option<Position>>,
+}
+
+impl Writes {
+    fn note(&self, response: &Response) {
+        let mut newest = self.newest.lock().expect("no panic");
+        *newest = (*newest).max(position(response));
+    }
+
+    /// Waits until the index has the newest write.
+    async fn are_applied(&self) {
+        let newest = *self.newest.lock().expect("no panic");
+        if let Some(newest) = newest {
+            self.broker.index.reached(newest, INDEX_DEADLINE).await;
+        }
+    }
 }
 
 impl Caller {
     pub fn new(address: SocketAddr, credential: Option<String>) -> Self {
         let http = reqwest::Client::builder().no_proxy().no_gzip().build().expect("a plain client");
-        Self { http, base: format!("http://{address}"), credential }
+        Self { http, base: format!("http://{address}"), credential, writes: None }
+    }
+
+    fn of(server: &Server, writes: &Arc<Writes>, credential: Option<String>) -> Self {
+        Self { writes: Some(Arc::clone(writes)), ..Self::new(server.address, credential) }
+    }
+
+    /// Returns the same caller, for tests that keep the index from applying a write.
+    pub fn without_waiting(&self) -> Self {
+        Self { writes: None, ..self.clone() }
     }
 
     /// Returns the same caller at another replica.
@@ -209,6 +251,9 @@ impl Caller {
     }
 
     pub async fn get(&self, path: &str) -> Result<Response> {
+        if let Some(writes) = &self.writes {
+            writes.are_applied().await;
+        }
         Ok(self.request(Method::GET, path).send().await?)
     }
 
@@ -217,7 +262,15 @@ impl Caller {
     }
 
     pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Response> {
-        Ok(self.request(method, path).json(body).send().await?)
+        self.write(self.request(method, path).json(body)).await
+    }
+
+    pub async fn write(&self, request: RequestBuilder) -> Result<Response> {
+        let response = request.send().await?;
+        if let Some(writes) = &self.writes {
+            writes.note(&response);
+        }
+        Ok(response)
     }
 }
 
@@ -257,6 +310,7 @@ pub struct Agent {
     pub session: Session,
     pub holds: Vec<StackId>,
     address: SocketAddr,
+    writes: Arc<Writes>,
 }
 
 /// The response to a poll.
@@ -297,7 +351,8 @@ impl Agent {
 
     /// Returns the agent as a caller of another replica.
     pub fn at(&self, address: SocketAddr) -> Caller {
-        Caller::new(address, Some(self.key.sign(&self.claims()).expect("it can sign")))
+        let credential = Some(self.key.sign(&self.claims()).expect("it can sign"));
+        Caller { writes: Some(Arc::clone(&self.writes)), ..Caller::new(address, credential) }
     }
 
     pub fn path(&self, rest: &str) -> String {
@@ -335,6 +390,7 @@ impl Agent {
     }
 
     pub async fn poll(&self) -> Result<Polled> {
+        self.writes.are_applied().await;
         polled(self.poll_request()).await
     }
 

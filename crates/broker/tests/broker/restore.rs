@@ -199,7 +199,8 @@ async fn a_replica_that_is_behind_does_not_cause_a_hold() -> Result<()> {
     let mut open = harness.database.connect().await?;
     sqlx::query("BEGIN").execute(&mut open).await?;
     sqlx::query("SELECT pg_current_xact_id()").execute(&mut open).await?;
-    let response = harness.admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
+    let admin = harness.admin.without_waiting();
+    let response = admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
     let seen = crate::harness::position(&response).expect("a write has a position");
     let answer = poll_from(&agent, harness.server.address, seen).await?;
     assert_eq!(answer.code()?, ErrorCode::BRK3002);

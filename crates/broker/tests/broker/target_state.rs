@@ -267,7 +267,8 @@ async fn a_replica_that_is_behind_waits_and_reports_it() -> Result<()> {
     let mut connection = harness.database.connect().await?;
     sqlx::query("BEGIN").execute(&mut connection).await?;
     sqlx::query("SELECT pg_current_xact_id()").execute(&mut connection).await?;
-    let response = harness.admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
+    let admin = harness.admin.without_waiting();
+    let response = admin.send(Method::PUT, "stacks/web", &json!({ "labels": { "a": "b" } })).await?;
     let seen = position(&response).expect("a write has a position");
     let request = || agent.poll_request().header(header::POSITION, seen.to_string());
     let answer = polled(request()).await?;
@@ -281,7 +282,7 @@ async fn a_replica_that_is_behind_waits_and_reports_it() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_envelope_above_the_horizon_is_not_replaced_by_an_older_one_of_another_replica() -> Result<()> {
     // A separate server: an open write transaction holds back every tail of a server.
-    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    let mut harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let other = harness.stack("other", json!({ "selectors": ["*"] })).await?;
@@ -294,6 +295,7 @@ async fn an_envelope_above_the_horizon_is_not_replaced_by_an_older_one_of_anothe
     let (mut first, mut second) = (first.begin().await?, second.begin().await?);
     outbox_insert_on_conn(&mut first, DEFAULT_PROJECT, OutboxNotification::Stack(other.id)).await?;
     outbox_transaction_id_on_conn(&mut second).await?;
+    harness.admin = harness.admin.without_waiting();
     let newer = [harness.submit("web", YAML).await?, harness.submit("other", YAML).await?];
     let newer = newer.map(|object| object.sequence_id);
     let sequences = |answer: &Polled| -> Result<Vec<SequenceId>> {
