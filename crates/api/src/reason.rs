@@ -45,8 +45,8 @@ pub enum Reason {
         expected: Checksum,
         found: Checksum,
     },
-    /// The content could not be stored in the cluster before it is applied.
-    ContentNotCached,
+    /// The cached content could not be stored, read or deleted in the cluster.
+    ContentCacheFailed,
     /// The agent cannot parse the content.
     Unreadable,
     /// Agent and broker parse the content differently.
@@ -221,6 +221,10 @@ pub enum Reason {
     ReadinessProbeFailing,
     /// An init container does not end.
     ContainersNotInitialized,
+    /// A Job has used all of its retries.
+    BackoffLimitExceeded,
+    /// A Job has used all of its time.
+    DeadlineExceeded,
 
     // ── Conditions ──
     Valid,
@@ -328,6 +332,8 @@ impl Reason {
             "OOMKilled" => Self::OOMKilled,
             "Error" => Self::Error,
             "Unschedulable" => Self::Unschedulable,
+            "BackoffLimitExceeded" => Self::BackoffLimitExceeded,
+            "DeadlineExceeded" => Self::DeadlineExceeded,
             "Conflict" => Self::Conflict,
             "NotFound" => Self::NotFound,
             "TooManyRequests" => Self::TooManyRequests,
@@ -358,14 +364,18 @@ impl Reason {
         matches!(self, Self::CrashLoopBackOff | Self::OOMKilled | Self::Error)
     }
 
-    /// Returns whether Pods cannot run without a change: to the content, a Secret or a registry.
+    /// Returns whether Pods cannot run, or a Job cannot complete, without a change: to the content, a Secret or a registry.
     #[must_use]
     pub fn needs_a_change(&self) -> bool {
         self.is_crash()
             || self.is_image_pull()
             || matches!(
                 self,
-                Self::CreateContainerConfigError | Self::CreateContainerError | Self::RunContainerError
+                Self::CreateContainerConfigError
+                    | Self::CreateContainerError
+                    | Self::RunContainerError
+                    | Self::BackoffLimitExceeded
+                    | Self::DeadlineExceeded
             )
     }
 
@@ -382,7 +392,9 @@ impl Reason {
     #[must_use]
     pub fn hop(&self) -> Option<Hop> {
         match self {
-            Self::FetchFailed | Self::ChecksumMismatch { .. } | Self::ContentNotCached => Some(Hop::Fetched),
+            Self::FetchFailed | Self::ChecksumMismatch { .. } | Self::ContentCacheFailed => {
+                Some(Hop::Fetched)
+            }
             Self::Unreadable
             | Self::ParsedDifferently
             | Self::NotNamespaced { .. }
@@ -420,6 +432,8 @@ impl Reason {
             | Self::CreateContainerConfigError
             | Self::CreateContainerError
             | Self::RunContainerError
+            | Self::BackoffLimitExceeded
+            | Self::DeadlineExceeded
             | Self::NotReady
             | Self::Stabilizing { .. }
             | Self::Missing => Some(Hop::Healthy),

@@ -97,9 +97,10 @@ impl Goal {
     pub fn is_stuck(self, row: &StackStatus) -> bool {
         let Self::Delivered(sequence) = self else { return false };
         // A Job may succeed when it is retried.
-        let is_job = row.objects.first().is_some_and(|note| note.object.kind == "Job");
+        let is_retried =
+            row.reason.is_crash() && row.objects.first().is_some_and(|note| note.object.kind == "Job");
         let is_about_it = row.state == State::Degraded && row.sequence_id >= Some(sequence);
-        is_about_it && !is_job && row.reason.needs_a_change()
+        is_about_it && !is_retried && row.reason.needs_a_change()
     }
 
     fn replaced_by(self, rows: &[StackStatus], outcomes: &[AgentOutcome]) -> Option<SequenceId> {

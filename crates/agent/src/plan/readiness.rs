@@ -27,7 +27,7 @@ pub(super) struct Worst {
 }
 
 /// What is known about the cause.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Explanation {
     /// The Pods were not read since the stack became unready.
     NotRead,
@@ -331,3 +331,6 @@ fn report_repairs(
     next.outcome = keep;
     true
 }
+
+#[cfg(test)]
+mod tests;
