@@ -118,7 +118,11 @@ pub async fn wait(
             Ok(Err(error)) if error.is_transient() => live.line(&format!("  {error}; still waiting")),
             Ok(Err(error)) => return Err(Failure::of_client("read the status while waiting", error)),
         }
-        silent_agents.remove_from(&mut rows, goal, client).await?;
+        let removed = silent_agents.remove_from(&mut rows, goal, client);
+        match tokio::time::timeout_at(deadline, removed).await {
+            Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows, stuck }),
+            Ok(removed) => removed?,
+        }
         progress.update(&rows);
         stuck = stuck_agents.update(goal, &rows);
         match goal.verdict(&rows, verdict_terms, &stuck) {
