@@ -19,3 +19,22 @@ pub fn runs_in_full() -> bool {
 pub fn rounds(sample: usize, full: usize) -> usize {
     if runs_in_full() { full } else { sample }
 }
+
+/// Returns whether a text is as a page shows it. `…` in the page matches any text.
+#[must_use]
+pub fn fits(pattern: &str, text: &str) -> bool {
+    let mut rest = text;
+    let pieces: Vec<&str> = pattern.split('…').collect();
+    for (index, piece) in pieces.iter().enumerate() {
+        let found = match index {
+            0 => rest.starts_with(piece).then_some(0),
+            last if last + 1 == pieces.len() && !piece.is_empty() => {
+                rest.ends_with(piece).then(|| rest.len() - piece.len())
+            }
+            _ => rest.find(piece),
+        };
+        let Some(at) = found else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.is_empty() || pattern.ends_with('…')
+}

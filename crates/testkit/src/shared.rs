@@ -42,42 +42,40 @@ impl Directory {
 
 pub(crate) async fn postgres() -> Result<Arc<Postgres>> {
     static IN_USE: Mutex<Weak<Postgres>> = Mutex::const_new(Weak::new());
-    let mut in_use = IN_USE.lock().await;
-    if let Some(postgres) = in_use.upgrade() {
-        return Ok(postgres);
-    }
-    let postgres = Arc::new(match Directory::read()? {
-        Some(directory) => Postgres::found(directory.postgres),
-        None => Postgres::start().await?,
-    });
-    *in_use = Arc::downgrade(&postgres);
-    Ok(postgres)
+    let found = |directory: Directory| Ok(Some(Postgres::found(directory.postgres)));
+    shared(&IN_USE, found, Postgres::start).await
 }
 
 pub(crate) async fn cluster() -> Result<Arc<Cluster>> {
     static IN_USE: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
-    let mut in_use = IN_USE.lock().await;
-    if let Some(cluster) = in_use.upgrade() {
-        return Ok(cluster);
-    }
-    let cluster = Arc::new(match Directory::read()? {
-        Some(directory) => Cluster::found(directory.cluster)?,
-        None => Cluster::with_workloads().await?,
-    });
-    *in_use = Arc::downgrade(&cluster);
-    Ok(cluster)
+    let found = |directory: Directory| Cluster::found(directory.cluster).map(Some);
+    shared(&IN_USE, found, Cluster::with_workloads).await
 }
 
 pub(crate) async fn real_cluster() -> Result<Arc<Cluster>> {
     static IN_USE: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
-    let mut in_use = IN_USE.lock().await;
-    if let Some(cluster) = in_use.upgrade() {
-        return Ok(cluster);
+    let found = |directory: Directory| directory.real_cluster.map(Cluster::found).transpose();
+    shared(&IN_USE, found, || Cluster::with_real_nodes(1)).await
+}
+
+/// Returns the engine that is in use, or the one of the directory, or a new one.
+async fn shared<T, Starting: Future<Output = Result<T>>>(
+    in_use: &Mutex<Weak<T>>,
+    found: impl FnOnce(Directory) -> Result<Option<T>>,
+    start: impl FnOnce() -> Starting,
+) -> Result<Arc<T>> {
+    let mut in_use = in_use.lock().await;
+    if let Some(engine) = in_use.upgrade() {
+        return Ok(engine);
     }
-    let cluster = Arc::new(match Directory::read()?.and_then(|directory| directory.real_cluster) {
-        Some(facts) => Cluster::found(facts)?,
-        None => Cluster::with_real_nodes(1).await?,
+    let found = match Directory::read()? {
+        Some(directory) => found(directory)?,
+        None => None,
+    };
+    let engine = Arc::new(match found {
+        Some(engine) => engine,
+        None => start().await?,
     });
-    *in_use = Arc::downgrade(&cluster);
-    Ok(cluster)
+    *in_use = Arc::downgrade(&engine);
+    Ok(engine)
 }

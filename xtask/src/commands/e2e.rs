@@ -10,6 +10,9 @@ use crate::runner::{Tests, become_engines_then, build};
 pub struct Args {
     /// Run only tests with this text in their names, or `real`.
     filter: Option<String>,
+    /// With `real`: also those that take longer than ten minutes.
+    #[arg(long)]
+    nightly: bool,
     /// Replay the random choices of an earlier run, which printed this seed.
     #[arg(long)]
     seed: Option<u64>,
@@ -22,7 +25,7 @@ const REAL: &str = "real";
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
     if args.filter.as_deref() == Some(REAL) {
-        return run_on_real_nodes(args.seed);
+        return run_on_real_nodes(args);
     }
     // Programs and tests in one selection; otherwise cargo builds dependencies twice, with different features.
     build(&["--workspace", "--bins", "--test", TARGETS])?;
@@ -31,8 +34,12 @@ pub fn run(args: &Args) -> Result<()> {
     become_engines_then(&tests, args.seed)
 }
 
-fn run_on_real_nodes(seed: Option<u64>) -> Result<()> {
+fn run_on_real_nodes(args: &Args) -> Result<()> {
     image::run_dev()?;
     build(&["--workspace", "--bins", "--test", REAL])?;
-    become_engines_then(&Tests { selection: &["--workspace", "--test", REAL], filters: &[] }, seed)
+    let mut selection = vec!["--workspace", "--test", REAL];
+    if args.nightly {
+        selection.extend(["--run-ignored", "all"]);
+    }
+    become_engines_then(&Tests { selection: &selection, filters: &[] }, args.seed)
 }

@@ -1,11 +1,12 @@
 //! The real nodes themselves: Pods run, reach Services by name, and nothing is left behind.
 
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use brokkr_testkit::nodes::images::TEST_PROGRAM;
 use brokkr_testkit::nodes::{leftovers, skipped};
-use brokkr_testkit::{Attempt, Cluster, eventually};
+use brokkr_testkit::{Attempt, Cluster, Launch, Process, Scratch, eventually};
 
 const DEADLINE: Duration = Duration::from_secs(90);
 
@@ -44,9 +45,46 @@ async fn pods_run_on_real_nodes_and_nothing_is_left_behind() -> Result<()> {
     .await?;
     assert!(!leftovers::of(&name, &folder).await?.is_empty(), "what is there now must be found");
     drop(cluster);
-    eventually(DEADLINE, "nothing to be left behind", async || match leftovers::of(&name, &folder).await {
-        Ok(left) if left.is_empty() && !folder.exists() => Attempt::Done(()),
+    nothing_is_left(&name, &folder).await?;
+    assert!(!folder.exists());
+    Ok(())
+}
+
+async fn nothing_is_left(name: &str, folder: &Path) -> Result<()> {
+    eventually(DEADLINE, "nothing to be left behind", async || match leftovers::of(name, folder).await {
+        Ok(left) if left.is_empty() => Attempt::Done(()),
         other => Attempt::NotYet(format!("{other:#?}")),
     })
     .await
+}
+
+/// Set for the process that is killed: the same test, which only holds a cluster.
+const VICTIM: &str = "BROKKR_TEST_VICTIM";
+
+#[tokio::test]
+async fn nothing_is_left_behind_by_a_test_that_is_killed() -> Result<()> {
+    if skipped()? {
+        return Ok(());
+    }
+    if let Some(file) = std::env::var_os(VICTIM) {
+        let cluster = Cluster::with_real_nodes(1).await?;
+        let held = format!("{}\n{}", cluster.kernel_name()?, cluster.folder().display());
+        std::fs::write(&file, held)?;
+        return std::future::pending().await;
+    }
+    let scratch = Scratch::new("victim")?;
+    let file = scratch.join("held");
+    let arguments = ["--exact", "engine::nothing_is_left_behind_by_a_test_that_is_killed"];
+    let victim = std::env::current_exe()?.display().to_string();
+    let victim = Launch::new("victim", victim).args(arguments).env(VICTIM, file.display().to_string());
+    let victim = Process::start(victim, scratch.path())?;
+    let is_written = async || std::fs::read_to_string(&file).is_ok_and(|held| held.lines().count() == 2);
+    victim.ready_when(DEADLINE, is_written).await?;
+    let held = std::fs::read_to_string(&file)?;
+    let (name, folder) = held.split_once('\n').context("a name and a folder")?;
+    assert!(!leftovers::of(name, Path::new(folder)).await?.is_empty(), "what is there now must be found");
+    victim.kill9();
+    nothing_is_left(name, Path::new(folder)).await?;
+    // Nobody is left to delete its files.
+    Ok(std::fs::remove_dir_all(folder)?)
 }

@@ -3,5 +3,8 @@
 //! They need root: elsewhere they are skipped with a reason, except where `BROKKR_REAL_NODES` is set, as in CI.
 
 mod engine;
+mod installation;
 mod ourselves;
+mod screens;
+mod site;
 mod situations;

@@ -100,10 +100,6 @@ impl Node {
         &self.kubelet
     }
 
-    pub fn containerd(&self) -> &Process {
-        &self.containerd
-    }
-
     pub(super) fn processes(&self) -> [&Process; 3] {
         [&self.containerd, &self.kubelet, &self.kube_proxy]
     }

@@ -45,6 +45,7 @@ control_groups() {
 }
 
 remove_node() {
+    trap '' TERM INT
     kill -KILL "$holder" 2>/dev/null || true
     wait "$holder" || true
     ip link delete "$name" 2>/dev/null || true
@@ -92,7 +93,8 @@ node() {
     hold
 }
 
-trap exit TERM INT
+# The kernel sends the signal once for each thread of the test that dies, and cleaning up must not be interrupted.
+trap 'trap "" TERM INT; exit' TERM INT
 what=$1
 shift
 case $what in
