@@ -93,7 +93,7 @@ pub enum Cause {
     /// Requests in the agent's name are refused, because they are not signed with a key of the agent.
     AgentRefused,
     /// Two processes claim to be the agent, so neither writes.
-    SessionTied,
+    SessionDuplicated,
     /// The database was restored and the epoch is not raised yet, so agents get no target state.
     OnHold,
     /// The agent has a newer version than the restored database, and never goes back to an older one.
@@ -150,9 +150,43 @@ pub struct Broken {
     pub message: Message,
     /// What to do next.
     pub next: String,
-    /// The same as one complete command; absent if more than one is needed.
+    /// The same as one complete command; absent if more than one is needed, or if it would change more than the problem
+    /// affects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
+    pub command: Option<NextCommand>,
+}
+
+/// A command that solves a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NextCommand {
+    /// What to type.
+    pub line: String,
+    /// What the command changes.
+    pub reach: Reach,
+    /// What to check before; absent if the command can do no harm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check_first: Option<String>,
+}
+
+/// What a command changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Reach {
+    /// One object in the cluster of the agent.
+    Object,
+    /// The cluster of the agent.
+    Cluster,
+    /// One agent.
+    Agent,
+    /// A stack, on all agents that it targets.
+    Stack { agents: u64 },
+    /// What a project may deploy to all agents that the grant selects.
+    Grant { agents: u64 },
+    /// All agents of the installation.
+    Installation,
+    /// From a newer broker.
+    #[serde(other)]
+    Other,
 }
 
 /// Explains the state of a stack on an agent.

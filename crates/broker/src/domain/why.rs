@@ -37,13 +37,17 @@ pub struct Case<'a> {
     pub past: Past,
 }
 
-/// The history of the stack, which is not in the index.
+/// The history of the stack, and how widespread the problem is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Past {
     /// Whether there is a version to roll back to.
     pub earlier: bool,
     /// The version that the agent has, if it is newer than every version in the database.
     pub ahead: Option<SequenceId>,
+    /// How many agents the stack targets.
+    pub targeted: u64,
+    /// How many of them have reported the newest version, but not as healthy.
+    pub unhealthy: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

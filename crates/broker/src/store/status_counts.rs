@@ -1,12 +1,15 @@
 //! Counts of agents by state and error of a stack: sums of a few counters (shards), whatever the size of the
 //! fleet. A trigger maintains them in the transaction that changes a status.
 
+use std::collections::HashMap;
+
 use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::status::{ErrorExample, ErrorGroup};
 use brokkr_api::{SequenceId, StackId};
 use sqlx::PgPool;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use super::{Doing as _, Fetch as _, Result, Run as _, known};
 
@@ -31,6 +34,26 @@ pub async fn status_counts_of_stack(
         })
         .collect::<Result<_, sqlx::Error>>()
         .doing("read the counts of the stack")
+}
+
+/// Returns, for each of these stacks, the number of agents that have reported its newest version, but not as healthy.
+pub async fn status_counts_of_unhealthy(
+    pool: &PgPool,
+    project: &str,
+    stacks: &[StackId],
+) -> Result<HashMap<StackId, u64>> {
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
+        "SELECT s.id, sum(c.count)::bigint
+         FROM stacks s JOIN status_counts c ON c.stack_id = s.id AND c.sequence_id = s.newest_sequence_id
+         WHERE s.project = $1 AND c.project = $1 AND s.id = ANY($2)
+           AND c.transition NOT IN ('healthy', 'repaired', 'removed')
+         GROUP BY s.id HAVING sum(c.count) > 0",
+    )
+    .bind(project)
+    .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .all(pool, "count the agents that are not healthy")
+    .await?;
+    Ok(rows.into_iter().map(|(stack, agents)| (StackId(stack), agents.unsigned_abs())).collect())
 }
 
 /// The last group of a page: the next ones have a lower count, or the same count and a higher key.

@@ -3,7 +3,7 @@
 use anstyle::Style;
 use brokkr_api::report::Hops;
 use brokkr_api::status::State;
-use brokkr_api::why::{AgentEventKind, AgentWhy, Broken, StackWhy};
+use brokkr_api::why::{AgentEventKind, AgentWhy, Broken, NextCommand, Reach, StackWhy};
 use jiff::Timestamp;
 
 use super::table::{BAD, FAINT, GOOD, Table, painted, style_of};
@@ -40,7 +40,11 @@ impl Listed for StackWhy {
             .sentence("WHY", |why| or_dash(why.broken.as_ref().map(|broken| &broken.message)))
             .wide("CAUSE", |why| or_dash(why.broken.as_ref().map(|broken| broken.cause)))
             .wide("NEXT", |why| {
-                or_dash(why.broken.as_ref().map(|broken| broken.command.as_ref().unwrap_or(&broken.next)))
+                or_dash(
+                    why.broken
+                        .as_ref()
+                        .map(|broken| broken.command.as_ref().map_or(&broken.next, |command| &command.line)),
+                )
             })
     }
 
@@ -55,11 +59,11 @@ fn verdict(why: &StackWhy) -> String {
     let state = format!("{style}{}{style:#}", why.state);
     match (why.state, why.wanted_sequence_id, why.sequence_id) {
         (State::Removed, ..) => format!("{state}, as intended"),
-        (State::Removing, ..) => format!("{state} at {wants}"),
+        (State::Removing, ..) => format!("{state} at version {wants}"),
         (_, None, _) => format!("{state}; not targeted"),
-        (_, _, None) => format!("{state}; wants {wants}, nothing reported yet"),
-        (_, Some(wanted), Some(had)) if wanted == had => format!("{state} at {wants}"),
-        _ => format!("{state}; wants {wants}, has {has}"),
+        (_, _, None) => format!("{state}; wants version {wants}, nothing reported yet"),
+        (_, Some(wanted), Some(had)) if wanted == had => format!("{state} at version {wants}"),
+        _ => format!("{state}; wants version {wants}, has version {has}"),
     }
 }
 
@@ -83,10 +87,33 @@ fn details(broken: Option<&Broken>, evidence: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = evidence.iter().map(|line| format!("  {}", clean(line))).collect();
     if let Some(broken) = broken.filter(|broken| !broken.next.is_empty()) {
         lines.push(format!("{FAINT}next:{FAINT:#} {}", clean(&broken.next)));
-        // On its own line, to be copied.
-        lines.extend(broken.command.as_ref().map(|command| format!("  {}", clean(command))));
+        lines.extend(broken.command.iter().flat_map(command_lines));
     }
     lines
+}
+
+/// Returns what the command changes, what to check first, and then the command on its own line, to be copied.
+fn command_lines(command: &NextCommand) -> Vec<String> {
+    let changes = match command.reach {
+        Reach::Object => Some("this object".to_owned()),
+        Reach::Cluster => Some("this cluster".to_owned()),
+        Reach::Agent => Some("this agent".to_owned()),
+        Reach::Stack { agents } => Some(format!("the stack on {}", all(agents))),
+        Reach::Grant { agents } => Some(format!("the project's permissions on {}", all(agents))),
+        Reach::Installation => Some("all agents of the installation".to_owned()),
+        Reach::Other => None,
+    };
+    let changes = changes.map(|changes| format!("  {FAINT}changes:{FAINT:#} {changes}"));
+    let check = command.check_first.as_ref();
+    let check = check.map(|check| format!("  {FAINT}check first:{FAINT:#} {}", clean(check)));
+    changes.into_iter().chain(check).chain([format!("  {}", clean(&command.line))]).collect()
+}
+
+fn all(agents: u64) -> String {
+    match agents {
+        1 => "its only agent".to_owned(),
+        _ => format!("all {agents} agents"),
+    }
 }
 
 /// Returns the next actions for several agents, each once.
@@ -101,9 +128,9 @@ pub fn steps(whys: &[StackWhy]) -> String {
         }
     }
     let texts = steps.iter().filter(|(broken, _)| !broken.next.is_empty()).map(|(broken, agents)| {
-        let command = broken.command.as_ref().map(|command| format!("\n  {}", clean(command)));
-        let command = command.unwrap_or_default();
-        format!("{FAINT}next:{FAINT:#} {} ({}){command}", clean(&broken.next), agents.join(", "))
+        let next = format!("{FAINT}next:{FAINT:#} {} ({})", clean(&broken.next), agents.join(", "));
+        let lines = broken.command.iter().flat_map(command_lines);
+        [next].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
     });
     texts.collect::<Vec<_>>().join("\n")
 }
@@ -175,7 +202,11 @@ mod tests {
                 message: "Immutable: 1 of 14 resources was refused by the API server".into(),
                 next: "correct the manifest or its prerequisites, or roll back to the previous version"
                     .into(),
-                command: Some("brokkr rollback web".into()),
+                command: Some(NextCommand {
+                    line: "brokkr rollback web".into(),
+                    reach: Reach::Stack { agents: 2 },
+                    check_first: Some("what the previous version contains: brokkr stack history web".into()),
+                }),
             }),
             evidence: vec![
                 "Deployment shop/web: spec.selector: field is immutable".into(),
@@ -199,7 +230,11 @@ mod tests {
                 cause: Cause::NotTargeted,
                 message: "the stack web does not target the agent store-0412".into(),
                 next: "correct the agent's labels, or change the targets of the stack: brokkr stack retarget web".into(),
-                command: Some("brokkr agent label store-0412 env=prod".into()),
+                command: Some(NextCommand {
+                    line: "brokkr agent label store-0412 env=prod".into(),
+                    reach: Reach::Agent,
+                    check_first: None,
+                }),
             }),
             evidence: vec![
                 "selector env=prod does not match: it requires env=prod, but the agent has env=dev".into(),
@@ -225,7 +260,11 @@ mod tests {
             let known = |word: &str| serde_json::Value::from(word.trim_matches('`'));
             let (hop, cause) = (serde_json::from_value(known(hop)), serde_json::from_value(known(cause)));
             let (hop, cause) = (hop.ok()?, cause.ok().filter(|cause| *cause != Cause::Other)?);
-            let command = next.strip_prefix('`').map(|command| command.trim_end_matches('`').to_owned());
+            let command = next.strip_prefix('`').map(|line| NextCommand {
+                line: line.trim_end_matches('`').to_owned(),
+                reach: Reach::Agent,
+                check_first: None,
+            });
             let next = if command.is_some() { "as on the page" } else { *next }.to_owned();
             let broken = Some(Broken { hop, cause, message: (*message).into(), next, command });
             Some(StackWhy { agent_name: format!("shop-{number}"), broken, evidence: Vec::new(), ..why() })

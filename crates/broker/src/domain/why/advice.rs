@@ -1,5 +1,9 @@
 //! What to do next, for each cause: a sentence, and a command where one command is enough.
 //!
+//! A command never changes more than the problem affects: a rollback changes all agents of the stack, so it is
+//! suggested only if none of them is healthy. Every command comes with what it changes and, if it can do harm, with
+//! what to check first.
+//!
 //! Commands are made here and not by agents: a compromised agent must not be able to inject text into an
 //! operator's shell. Names from a report are used only if they are plain.
 
@@ -7,7 +11,8 @@ use brokkr_api::grants::ProjectGrant;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::reason::{Message, ObjectRef, Reason, Uncovered};
 use brokkr_api::report::{ConditionKind, ConditionStatus};
-use brokkr_api::why::{Broken, Cause, Hop};
+use brokkr_api::selector::Selector;
+use brokkr_api::why::{Broken, Cause, Hop, NextCommand, Reach};
 
 use super::super::facts::AgentFacts;
 use super::super::status::LastReport;
@@ -21,41 +26,42 @@ pub(super) fn advised(case: &Case<'_>, hop: Hop, cause: Cause, message: impl Int
     Broken { hop, cause, message: message.into(), next, command }
 }
 
-fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
+fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
     let (stack, agent) = (&case.stack.name, &case.agent.name);
-    let rollback = case.past.earlier.then(|| brokkr(case, &format!("rollback {stack}")));
-    let or_roll_back = |text: &str| {
-        let text = if rollback.is_some() {
-            format!("{text}, or roll back to the previous version")
-        } else {
-            format!("{text}, and apply again")
-        };
-        (text, rollback.clone())
-    };
+    let or_roll_back = |text: &str| or_roll_back(case, text);
     let only = |text: &str| (text.to_owned(), None);
     match cause {
         Cause::NothingSubmitted => (format!("submit manifests with brokkr apply {stack}"), None),
         Cause::NotTargeted => (
             format!("correct the agent's labels, or change the targets of the stack: brokkr stack retarget {stack}"),
-            labelling(case.agent, case.stack),
+            labelling(case.agent, case.stack)
+                .map(|line| checked(line, Reach::Agent, "which other stacks select these labels")),
         ),
         Cause::NotGranted => only("ask an administrator to extend the project's grant (docs/grants.md)"),
         Cause::OnHold => (
             "follow docs/restore.md; then confirm, on a machine that can reach the broker's database, that this database \
              is the right one"
                 .to_owned(),
-            Some("brokkr-broker epoch raise".to_owned()),
+            Some(checked(
+                "brokkr-broker epoch raise",
+                Reach::Installation,
+                "whether this is the newest copy of the database: agents keep whatever is newer than it",
+            )),
         ),
         Cause::AgentAhead => (
             "submit the newer content again, or publish the restored content as a new version"
                 .to_owned(),
-            Some(brokkr(case, &format!("admin settle {stack} --publish-restored"))),
+            Some(checked(
+                brokkr(case, &format!("admin settle {stack} --publish-restored")),
+                Reach::Stack { agents: case.past.targeted },
+                "whether the restored content should run: it replaces the newer content on the agents that have it",
+            )),
         ),
         Cause::UnknownKind => only(
             "install the CustomResourceDefinition of that kind, with this stack or another one; the agent then continues \
              automatically",
         ),
-        Cause::NamespaceMissing => namespace(case.report),
+        Cause::NamespaceMissing => namespace(case),
         Cause::Forbidden => (forbidden(case.report), None),
         Cause::ImmutableField => {
             or_roll_back("rename the object, or allow it to be recreated with the annotation brokkr.io/replace: recreate")
@@ -67,15 +73,17 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
         Cause::CrashLoop => or_roll_back("fix the error that makes the container exit"),
         Cause::Unschedulable => or_roll_back("add a node that fits, or reduce what the Pod requests"),
         Cause::Contested => (contested(case.report), None),
-        Cause::Finalizer => finalizer(case.report),
+        Cause::Finalizer => finalizer(case),
         Cause::Blocked => only("delete the listed objects, which block the removal"),
         Cause::AwaitsApproval => (
-            format!(
-                "check `brokkr diff {stack}`; approve the prune if it is intended, otherwise submit a version that keeps the \
-                 objects"
-            ),
-            prune_size(case.report)
-                .map(|delete| brokkr(case, &format!("stack approve {stack} --expect {delete} --agent {agent}"))),
+            "approve the prune if it is intended; otherwise submit a version that keeps the objects".to_owned(),
+            prune_size(case.report).map(|delete| {
+                checked(
+                    brokkr(case, &format!("stack approve {stack} --expect {delete} --agent {agent}")),
+                    Reach::Agent,
+                    &format!("which {delete} objects the prune deletes: {}", brokkr(case, &format!("diff {stack}"))),
+                )
+            }),
         ),
         Cause::Failed => or_roll_back("correct the manifest or its prerequisites"),
         Cause::Degraded => or_roll_back("check the messages of the objects"),
@@ -89,10 +97,40 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<String>) {
         | Cause::AgentSilent
         | Cause::AgentLate
         | Cause::AgentRefused
-        | Cause::SessionTied
+        | Cause::SessionDuplicated
         | Cause::Deleted
         | Cause::Other => only(""),
     }
+}
+
+fn checked(line: impl Into<String>, reach: Reach, check_first: &str) -> NextCommand {
+    NextCommand { line: line.into(), reach, check_first: Some(check_first.to_owned()) }
+}
+
+fn in_cluster_of(case: &Case<'_>) -> String {
+    format!("whether the current kubectl context is the cluster of {}", case.agent.name)
+}
+
+/// Adds a rollback to the advice, if there is a previous version. The command is suggested only if no agent is healthy.
+fn or_roll_back(case: &Case<'_>, text: &str) -> (String, Option<NextCommand>) {
+    let (stack, past) = (&case.stack.name, &case.past);
+    let others = past.targeted.saturating_sub(past.unhealthy);
+    if !past.earlier {
+        return (format!("{text}, and apply again"), None);
+    }
+    if others > 0 {
+        let text = format!(
+            "{text}; a rollback would also change the {others} of {} agents that are healthy or have not reported yet",
+            past.targeted
+        );
+        return (text, None);
+    }
+    let command = checked(
+        brokkr(case, &format!("rollback {stack}")),
+        Reach::Stack { agents: past.targeted },
+        &format!("what the previous version contains: {}", brokkr(case, &format!("stack history {stack}"))),
+    );
+    (format!("{text}, or roll back to the previous version"), Some(command))
 }
 
 /// Returns a `brokkr` command that names the project, unless it is the default one.
@@ -113,9 +151,10 @@ fn prune_size(report: Option<&LastReport>) -> Option<u32> {
     })
 }
 
-fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
+fn namespace(case: &Case<'_>) -> (String, Option<NextCommand>) {
     let missing = |reason: &Reason| matches!(reason, Reason::NamespaceNotFound { .. });
-    let missing = report
+    let missing = case
+        .report
         .and_then(|report| note_of(report, missing))
         .and_then(|note| note.object.namespace.as_deref().filter(|name| is_plain(name)));
     match missing {
@@ -123,7 +162,7 @@ fn namespace(report: Option<&LastReport>) -> (String, Option<String>) {
             format!(
                 "create the namespace {name}, or add it to the stack; the agent then continues automatically"
             ),
-            Some(format!("kubectl create namespace {name}")),
+            Some(checked(format!("kubectl create namespace {name}"), Reach::Cluster, &in_cluster_of(case))),
         ),
         None => (
             "wait until the namespace is deleted or exists again; the agent then continues automatically"
@@ -174,26 +213,38 @@ fn contested(report: Option<&LastReport>) -> String {
     )
 }
 
-fn finalizer(report: Option<&LastReport>) -> (String, Option<String>) {
-    let held = report
+fn finalizer(case: &Case<'_>) -> (String, Option<NextCommand>) {
+    let held = case
+        .report
         .and_then(|report| note_of(report, |reason| matches!(reason, Reason::Finalizer { .. })))
         .map(|note| &note.object)
         .filter(|object| is_plain_object(object));
     let next = "let the controller that set the finalizer finish its work; remove the finalizer only if that controller \
                 is gone for good";
+    let check = format!(
+        "whether anything outside the cluster is left behind without the controller's work, and {}",
+        in_cluster_of(case)
+    );
     let command = held.map(|held| {
         let namespace =
             held.namespace.as_ref().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
         let kind = held.kind.to_ascii_lowercase();
         let patch = r#"'{"metadata":{"finalizers":null}}'"#;
-        format!("kubectl {namespace}patch {kind} {} --type=merge -p {patch}", held.name)
+        let line = format!("kubectl {namespace}patch {kind} {} --type=merge -p {patch}", held.name);
+        checked(line, Reach::Object, &check)
     });
     (next.to_owned(), command)
 }
 
-/// Returns the command that extends the grant of the agent, for callers who may read grants.
+/// Returns the command that extends the grant of the agent, for callers who may read grants. `selected` counts the
+/// agents that a selector matches.
 #[must_use]
-pub fn widened_grant(report: &LastReport, agent: &AgentFacts, grants: &[ProjectGrant]) -> Option<String> {
+pub fn widened_grant(
+    report: &LastReport,
+    agent: &AgentFacts,
+    grants: &[ProjectGrant],
+    selected: impl FnOnce(&Selector) -> u64,
+) -> Option<NextCommand> {
     let lacking = reasons(report).find_map(|reason| match reason {
         Reason::NotCovered(lacking) => Some(lacking),
         _ => None,
@@ -209,7 +260,7 @@ pub fn widened_grant(report: &LastReport, agent: &AgentFacts, grants: &[ProjectG
     let list = |flag: &str, words: &[String]| -> String {
         words.iter().map(|word| format!(" {flag} {}", quoted(word))).collect()
     };
-    Some(format!(
+    let line = format!(
         "brokkr grant set {} --to-project {} -l {}{}{} --account {}",
         grant.name,
         grant.project,
@@ -217,7 +268,9 @@ pub fn widened_grant(report: &LastReport, agent: &AgentFacts, grants: &[ProjectG
         list("--namespace", &namespaces),
         list("--kind", &kinds),
         quoted(&grant.account),
-    ))
+    );
+    let check = format!("whether the project {} may deploy this to all of these agents", grant.project);
+    Some(checked(line, Reach::Grant { agents: selected(&grant.selector) }, &check))
 }
 
 fn is_plain_object(object: &ObjectRef) -> bool {

@@ -1,7 +1,7 @@
 //! Problems of an agent itself, whatever the stack.
 
 use brokkr_api::agents::AgentStatus;
-use brokkr_api::why::{Broken, Cause, Hop, Presence};
+use brokkr_api::why::{Broken, Cause, Hop, NextCommand, Presence, Reach};
 use jiff::Timestamp;
 
 use super::super::facts::AgentFacts;
@@ -65,23 +65,30 @@ impl AgentContact {
 #[must_use]
 pub fn agent_trouble(agent: &AgentFacts, seen: &AgentContact) -> Option<Broken> {
     let name = &agent.name;
-    let broken = |cause, message: String, next: &str, command: Option<String>| {
+    let command = |line: String, check: &str| NextCommand {
+        line,
+        reach: Reach::Agent,
+        check_first: Some(check.to_owned()),
+    };
+    let broken = |cause, message: String, next: &str, command: Option<NextCommand>| {
         Some(Broken { hop: Hop::Fetched, cause, message: message.into(), next: next.to_owned(), command })
     };
     if agent.status == AgentStatus::Inactive {
         let message = format!("the agent {name} is INACTIVE and gets no deployment objects");
-        let command = format!("brokkr agent resume {name}");
+        let command =
+            command(format!("brokkr agent resume {name}"), "whether the reason for pausing it is gone");
         return broken(Cause::AgentInactive, message, "resume the agent", Some(command));
     }
-    if agent.session.tied {
+    if agent.session.duplicated {
         let message = format!("two processes use the identity of {name}; neither may write");
         let next = "find the second process; a cloned cluster needs its own join token";
-        return broken(Cause::SessionTied, message, next, None);
+        return broken(Cause::SessionDuplicated, message, next, None);
     }
     if let Some(refused) = seen.refused_instead() {
         let message = format!("requests of the agent {name} are refused: {}", refused.because);
         let next = "give the agent a new key; it keeps its name, labels and targets";
-        let command = format!("brokkr agent join {name} --rejoin");
+        let check = format!("whether the current kubectl context is the cluster of {name}");
+        let command = command(format!("brokkr agent join {name} --rejoin"), &check);
         return broken(Cause::AgentRefused, message, next, Some(command));
     }
     let look = "check the agent in its cluster (kubectl get pods -A -l app.kubernetes.io/name=brokkr-agent), and whether \

@@ -5,6 +5,7 @@ use brokkr_api::grants::ProjectGrant;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::{ObjectRef, Uncovered};
 use brokkr_api::report::ObjectNote;
+use brokkr_api::why::Reach;
 use brokkr_api::{AgentId, StackId};
 use jiff::Timestamp;
 
@@ -101,7 +102,8 @@ fn prune_pending(reason: Reason) -> Condition {
 #[test]
 fn g3_each_cause_has_its_hop() {
     let inactive = AgentFacts { status: AgentStatus::Inactive, ..agent() };
-    let tied = AgentFacts { session: SessionFacts { tied: true, ..SessionFacts::default() }, ..agent() };
+    let duplicated =
+        AgentFacts { session: SessionFacts { duplicated: true, ..SessionFacts::default() }, ..agent() };
     let prod = stack(&["env=prod"]);
     let empty = stack(&["env=prod"]).with_newest(None);
     let holder = agent().holding(vec![prod.id]);
@@ -165,7 +167,15 @@ fn g3_each_cause_has_its_hop() {
             State::Pending,
             Some((Hop::Fetched, Cause::AgentInactive)),
         ),
-        ("tied", &tied, &prod, None, fresh, State::Pending, Some((Hop::Fetched, Cause::SessionTied))),
+        (
+            "duplicated",
+            &duplicated,
+            &prod,
+            None,
+            fresh,
+            State::Pending,
+            Some((Hop::Fetched, Cause::SessionDuplicated)),
+        ),
         (
             "never seen",
             &a,
@@ -352,7 +362,7 @@ fn noted(transition: Transition, reason: Reason, object: ObjectRef) -> LastRepor
 /// Explains a report of a stack that has an earlier version.
 fn broken(report: &LastReport) -> Broken {
     let (agent, stack, seen) = (agent(), stack(&["*"]), seen(Presence::Fresh));
-    let past = Past { earlier: true, ahead: None };
+    let past = Past { earlier: true, ..Past::default() };
     let verdict = why(&Case { agent: &agent, stack: &stack, report: Some(report), seen: &seen, past });
     verdict.broken.expect("something is broken")
 }
@@ -400,8 +410,35 @@ fn g3_a_reported_reason_becomes_a_cause_with_its_hop_and_a_command() {
     for (transition, reason, hop, cause, command) in table {
         let broken = broken(&noted(transition, reason.clone(), object("ConfigMap", Some("shop"), "a")));
         assert_eq!((broken.hop, broken.cause), (hop, cause), "{reason:?}: {broken:?}");
-        assert_eq!(broken.command.as_deref(), command, "{reason:?}");
+        assert_eq!(broken.command.as_ref().map(|command| command.line.as_str()), command, "{reason:?}");
+        assert!(broken.command.is_none_or(|command| command.check_first.is_some()), "{reason:?}");
     }
+}
+
+#[test]
+fn g3_a_rollback_is_suggested_only_if_no_agent_of_the_stack_is_healthy() {
+    let (agent, stack) = (agent(), stack(&["*"]));
+    let crash =
+        noted(Transition::Degraded, Reason::CrashLoopBackOff, object("Deployment", Some("shop"), "web"));
+    let ask = |past: Past| {
+        let case =
+            Case { agent: &agent, stack: &stack, report: Some(&crash), seen: &seen(Presence::Fresh), past };
+        why(&case).broken.unwrap()
+    };
+    let everywhere = Past { earlier: true, targeted: 12, unhealthy: 12, ..Past::default() };
+    let command = ask(everywhere).command.unwrap();
+    assert_eq!((command.line.as_str(), command.reach), ("brokkr rollback web", Reach::Stack { agents: 12 }));
+    let here = ask(Past { unhealthy: 2, ..everywhere });
+    assert_eq!(here.command, None);
+    assert!(
+        here.next.ends_with(
+            "a rollback would also change the 10 of 12 agents that are healthy or have not reported yet"
+        ),
+        "{}",
+        here.next
+    );
+    let first = ask(Past { earlier: false, ..everywhere });
+    assert_eq!((first.command, first.next.ends_with(", and apply again")), (None, true));
 }
 
 #[test]
@@ -451,10 +488,12 @@ fn g3_after_a_restore_the_hold_is_reported_first() {
     let (agent, stack) = (agent(), stack(&["*"]));
     let held = AgentContact { hold: Some("the database has gone back".into()), ..seen(Presence::Silent) };
     let healthy = report(7, Transition::Healthy);
-    let ahead = Past { earlier: true, ahead: Some(SequenceId(9)) };
+    let ahead = Past { earlier: true, ahead: Some(SequenceId(9)), ..Past::default() };
     let ask = |seen: &AgentContact, past| {
         let case = Case { agent: &agent, stack: &stack, report: Some(&healthy), seen, past };
-        why(&case).broken.map(|broken| (broken.hop, broken.cause, broken.command.unwrap_or_default()))
+        why(&case).broken.map(|broken| {
+            (broken.hop, broken.cause, broken.command.map(|command| command.line).unwrap_or_default())
+        })
     };
     let raise = "brokkr-broker epoch raise".to_owned();
     assert_eq!(ask(&held, ahead), Some((Hop::Released, Cause::OnHold, raise)));
@@ -485,7 +524,11 @@ fn g3_a_refusal_explains_an_agent_that_misses_polls_and_not_one_that_is_well() {
 #[test]
 fn g3_the_label_that_is_missing_is_given_as_a_command() {
     let command = |selectors: &[&str]| {
-        explain(&agent(), &stack(selectors), None, &seen(Presence::Fresh)).broken.unwrap().command
+        explain(&agent(), &stack(selectors), None, &seen(Presence::Fresh))
+            .broken
+            .unwrap()
+            .command
+            .map(|command| command.line)
     };
     assert_eq!(command(&["env=prod,region in (eu,asia)"]).unwrap(), "brokkr agent label shop-1 region=asia");
     assert_eq!(command(&["env=dev,!region"]).unwrap(), "brokkr agent label shop-1 env=dev region-");
@@ -511,11 +554,14 @@ fn a_grant_is_extended_only_by_the_missing_part() {
         noted(Transition::Blocked, Reason::NotCovered(what), object("ConfigMap", Some("x"), "a"))
     };
     let grants = [grant];
+    let widened = |lacking| widened_grant(&lacks(lacking), &agent(), &grants, |_| 3);
+    let command = widened(Uncovered::Namespace("extra".into())).unwrap();
+    assert_eq!(command.reach, Reach::Grant { agents: 3 });
     assert_eq!(
-        widened_grant(&lacks(Uncovered::Namespace("extra".into())), &agent(), &grants).unwrap(),
+        command.line,
         "brokkr grant set shop --to-project shop -l 'env in (dev,prod)' --namespace shop --namespace extra --kind '*' \
          --account shop/brokkr-shop"
     );
-    assert!(widened_grant(&lacks(Uncovered::ClusterScoped), &agent(), &grants).is_none());
-    assert!(widened_grant(&lacks(Uncovered::Namespace("$(id)".into())), &agent(), &grants).is_none());
+    assert!(widened(Uncovered::ClusterScoped).is_none());
+    assert!(widened(Uncovered::Namespace("$(id)".into())).is_none());
 }

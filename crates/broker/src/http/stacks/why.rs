@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::page::Page;
+use brokkr_api::selector::Selector;
 use brokkr_api::stacks::Stack;
 use brokkr_api::tokens::Role;
 use brokkr_api::why::{Cause, SequenceHops, StackWhy};
@@ -30,6 +31,7 @@ use crate::store::hops::hops_list;
 use crate::store::presence::presence_fetch;
 use crate::store::restore::restore_ahead_of;
 use crate::store::stack_status::stack_status_fetch;
+use crate::store::status_counts::status_counts_of_unhealthy;
 
 /// Explain why a stack is not in the desired state on an agent.
 ///
@@ -57,8 +59,9 @@ pub async fn stack_why(
         explained.broken.as_mut().filter(|broken| broken.cause == Cause::NotGranted && may_grant)
         && let Some(report) = report
     {
-        broken.command =
-            widened_grant(report, &agent, &grants_of_project(&broker.pool, &stack.project).await?);
+        let grants = grants_of_project(&broker.pool, &stack.project).await?;
+        let selected = |selector: &Selector| broker.index.snapshot().select(selector).len();
+        broken.command = widened_grant(report, &agent, &grants, selected);
     }
     Ok(Json(explained))
 }
@@ -111,16 +114,23 @@ pub async fn seen(broker: &Broker, agent: &AgentFacts) -> Result<AgentContact, S
     })
 }
 
-/// The history of stacks, from the database.
-#[derive(Debug, Default)]
+/// The history of stacks, and how widespread their problems are.
+#[derive(Debug)]
 pub struct Pasts {
     rollable: HashSet<StackId>,
     ahead: HashMap<StackId, SequenceId>,
+    targeted: HashMap<StackId, u64>,
+    unhealthy: HashMap<StackId, u64>,
 }
 
 impl Pasts {
     pub fn of(&self, stack: StackId) -> Past {
-        Past { earlier: self.rollable.contains(&stack), ahead: self.ahead.get(&stack).copied() }
+        Past {
+            earlier: self.rollable.contains(&stack),
+            ahead: self.ahead.get(&stack).copied(),
+            targeted: self.targeted.get(&stack).copied().unwrap_or_default(),
+            unhealthy: self.unhealthy.get(&stack).copied().unwrap_or_default(),
+        }
     }
 }
 
@@ -130,9 +140,16 @@ pub async fn pasts(
     agent: AgentId,
     stacks: &[StackId],
 ) -> Result<Pasts, StoreError> {
+    let targeted = {
+        let snapshot = broker.index.snapshot();
+        let known = stacks.iter().filter_map(|stack| snapshot.stack(*stack));
+        known.map(|stack| (stack.id, snapshot.reach(stack).len())).collect()
+    };
     Ok(Pasts {
         rollable: deployment_object_rollable(&broker.pool, project, stacks).await?,
         ahead: restore_ahead_of(&broker.pool, agent, stacks).await?,
+        targeted,
+        unhealthy: status_counts_of_unhealthy(&broker.pool, project, stacks).await?,
     })
 }
 

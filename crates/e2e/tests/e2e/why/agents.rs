@@ -97,7 +97,7 @@ async fn g3_why_a_broker_that_cannot_be_reached() -> Result<()> {
     let mut lines = explanation.lines().map(str::trim);
     let what = lines.next().and_then(|line| line.rsplit(": ").next()).context("an error")?.to_owned();
     let next = lines.find_map(|line| line.strip_prefix("next: ")).context("a next step")?;
-    row("4")?.fits("connect", "exit code 7", &what, next)?;
+    row("4")?.fits("–", "exit code 7", &what, next)?;
 
     fleet.broker.start_again().await?;
     types(fleet, &world.cluster, command).await?.ok()?;

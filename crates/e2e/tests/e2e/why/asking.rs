@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use brokkr_e2e::fits;
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Attempt, Cluster, Fleet, Launch, Output, eventually, programs};
 use serde_json::Value;
@@ -74,7 +75,7 @@ pub async fn explained_in(
         hop: text("hop"),
         message: text("message"),
         next: text("next"),
-        command: broken["command"].as_str().map(str::to_owned),
+        command: broken["command"]["line"].as_str().map(str::to_owned),
         evidence: why["evidence"].to_string(),
     };
     ensure!(!explanation.message.is_empty() && !explanation.next.is_empty(), "{explanation:?}");
@@ -83,6 +84,7 @@ pub async fn explained_in(
     ensure!(page.contains(&format!("✖ {}", explanation.hop)), "{page}");
     ensure!(page.contains(&format!("next: {}\n", explanation.next)), "{page}");
     if let Some(command) = &explanation.command {
+        ensure!(page.contains("\n  changes: ") && page.contains("\n  check first: "), "{page}");
         ensure!(page.ends_with(&format!("\n  {command}\n")), "{page}");
     }
     row(number)?.fits(
@@ -185,23 +187,6 @@ impl Row {
         );
         Ok(())
     }
-}
-
-fn fits(pattern: &str, text: &str) -> bool {
-    let mut rest = text;
-    let pieces: Vec<&str> = pattern.split('…').collect();
-    for (index, piece) in pieces.iter().enumerate() {
-        let found = match index {
-            0 => rest.starts_with(piece).then_some(0),
-            last if last + 1 == pieces.len() && !piece.is_empty() => {
-                rest.ends_with(piece).then(|| rest.len() - piece.len())
-            }
-            _ => rest.find(piece),
-        };
-        let Some(at) = found else { return false };
-        rest = &rest[at + piece.len()..];
-    }
-    rest.is_empty() || pattern.ends_with('…')
 }
 
 /// Pretends that the agents were last seen two hours ago.
