@@ -146,7 +146,8 @@ pub fn become_built(name: &str, prepare: impl FnOnce(&mut Command) -> &mut Comma
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-fn built(name: &str) -> Result<PathBuf> {
+/// Returns the path of a program of the workspace.
+pub fn built(name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe().context("cannot find the path of this program")?;
     Ok(this.with_file_name(name))
 }

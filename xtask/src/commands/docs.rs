@@ -3,10 +3,11 @@
 //! Tests generate the pages. They normally compare them with the committed ones; here they write them.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::runner::{cargo, root};
+use crate::runner::{build, built, cargo, root};
 
 /// Generate the OpenAPI document and the pages of docs/reference from the code.
 #[derive(clap::Args)]
@@ -16,8 +17,10 @@ pub struct Args {}
 const PAGE_TESTS: &str = "the_reference_page";
 
 pub fn run(_: &Args) -> Result<()> {
-    let openapi = cargo().args(["run", "--quiet", "-p", "brokkr-broker", "--", "openapi"]).output();
-    let openapi = openapi.context("cannot run cargo")?;
+    // The whole workspace, because the features of dependencies, and so what cargo has to build, depend on the selection.
+    build(&["--workspace", "--bins"])?;
+    let openapi =
+        Command::new(built("brokkr-broker")?).arg("openapi").output().context("cannot run brokkr-broker")?;
     if !openapi.status.success() {
         bail!("`brokkr-broker openapi` failed:\n{}", String::from_utf8_lossy(&openapi.stderr));
     }
