@@ -1,8 +1,8 @@
 //! The project's own commands: `cargo xtask <command>`.
 //!
 //! ```text
-//! commands/engines.rs    builds the real engines that tests run on
-//! commands/test.rs       runs every test on shared engines, as CI does
+//! commands/engines.rs    builds the engines: the programs that tests run on (etcd, Kubernetes, containerd, …)
+//! commands/test.rs       runs every test, as CI does, with engines that are started once for all of them
 //! commands/e2e.rs        runs the end-to-end tests
 //! commands/faults.rs     runs the full fault matrix, and checks that it finds deliberate bugs
 //! commands/api.rs        calls every route with generated requests
@@ -12,7 +12,7 @@
 //! commands/contract.rs   lists which tests prove which promise
 //! commands/charts.rs     generates files of the Helm charts
 //! commands/image.rs      builds static programs and container images
-//! commands/bench.rs      measures Brokkr beside its peers
+//! commands/bench.rs      benchmarks the agent against Flux's apply engine, and the broker against minimal servers
 //! commands/journeys.rs   runs the commands of a user's first hour, and counts them
 //! commands/dev.rs        runs a complete Brokkr on this machine
 //! runner.rs              runs cargo, the test runner and other programs

@@ -46,7 +46,7 @@ pub struct RunArguments {
     /// Namespace in which the agent stores its identity and state.
     #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
     pub namespace: String,
-    /// Maximum time that a poll waits for a change. The broker answers as soon as there is one.
+    /// How long one long poll stays open if nothing changes. The broker answers at once if something does.
     #[arg(long, env = "BROKKR_POLLING_INTERVAL", default_value = "30s", value_parser = humantime::parse_duration)]
     pub polling_interval: Duration,
     /// Watch only these namespaces. Needed for an agent that was installed with `--profile namespaces`.
@@ -61,7 +61,8 @@ pub struct RunArguments {
     /// How long all workloads of a stack must be ready, without interruption, before the stack counts as healthy. 0s: at once.
     #[arg(long, env = "BROKKR_STABLE_AFTER", default_value = "10s", value_parser = humantime::parse_duration)]
     pub stable_after: Duration,
-    /// Lifetime of the agent's key, at least one hour. The agent replaces the key after two thirds of that time.
+    /// Maximum intended age of the agent's key, at least one hour. The agent replaces the key after about two
+    /// thirds of this time. The key does not expire: if it cannot be replaced, it stays valid.
     #[arg(long, env = "BROKKR_KEY_LIFE", default_value = "90d", value_parser = key_life)]
     pub key_life: Duration,
     /// Serve /livez, /readyz and /metrics on this address, such as `0.0.0.0:8781`. Off by default.
@@ -72,7 +73,8 @@ pub struct RunArguments {
     pub log_json: bool,
 }
 
-/// Parses the lifetime of a key: at least an hour, because the broker accepts a replaced key for that long.
+/// Parses the maximum age of a key: at least an hour, because the broker accepts a replaced key for that
+/// long.
 fn key_life(text: &str) -> Result<Duration, String> {
     let life = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if life < Duration::from_secs(3600) { Err("must be at least one hour".to_owned()) } else { Ok(life) }

@@ -1,16 +1,17 @@
-//! A cache of the applied contents in the cluster, so that an agent that starts while the broker is
-//! unreachable can still repair their objects (A9).
+//! A cache of the applied content in the cluster, so that an agent that starts while the broker is unreachable
+//! can still repair its objects (A9).
 //!
-//! A content is stored in Secrets of the agent's namespace, because manifests may contain secrets. It is compressed and
-//! split into parts. The first part is in the head, which lists the other parts (shards) with their digests; most
-//! contents fit into the head. The head is written last, so that a crash leaves no head without its shards.
+//! The content of a version is stored in Secrets of the agent's namespace, because manifests may contain
+//! secrets. It is compressed and split into parts. The first part is in the head, which lists the other parts
+//! (shards) with their digests; most content fits into the head. The head is written last, so that a crash
+//! leaves no head without its shards.
 //!
 //! A head belongs to one sequence id. Shards are named by their digest: the same content under another sequence id (A8)
 //! needs a new head, but reuses the shards.
 //!
 //! | file   | contents                                                |
 //! |--------|---------------------------------------------------------|
-//! | `head` | splits a content into Secrets, and joins them again     |
+//! | `head` | splits content into Secrets, and joins them again       |
 
 mod head;
 
@@ -34,7 +35,7 @@ pub struct ContentCache {
     locks: StackLocks,
 }
 
-/// A cached content with a verified checksum.
+/// The cached content of a version, with a verified checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedContent {
     pub checksum: Checksum,
@@ -56,7 +57,7 @@ impl ContentCache {
         Self { api: Api::namespaced(client.clone(), namespace), agent, locks: StackLocks::default() }
     }
 
-    /// Stores a verified content. Writes nothing if it is already cached.
+    /// Stores the verified content of a version. Writes nothing if it is already cached.
     pub async fn store(
         &self,
         stack: StackId,
@@ -80,7 +81,7 @@ impl ContentCache {
         Ok(put(&self.api, &head).await?)
     }
 
-    /// Returns a cached content; a damaged or incomplete one counts as absent.
+    /// Returns the cached content of a version; if it is damaged or incomplete, it counts as absent.
     pub async fn load(
         &self,
         stack: StackId,
@@ -103,8 +104,8 @@ impl ContentCache {
         Ok(Some(CachedContent { checksum: head.checksum, parsed_digest: head.parsed_digest, bytes }))
     }
 
-    /// Removes the cached contents of a stack, except those with these sequence ids. Before the stack's
-    /// record is deleted, this is called with an empty list, so that a crash leaves nothing behind.
+    /// Removes the cached content of a stack, except that of the versions with these sequence ids. Before the
+    /// stack's record is deleted, this is called with an empty list, so that a crash leaves nothing behind.
     pub async fn evict(&self, stack: StackId, keep: &[SequenceId]) -> Result<(), ContentCacheError> {
         let _lock = self.locks.lock(stack).await;
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}={stack}", self.agent)).await?;
@@ -114,8 +115,8 @@ impl ContentCache {
         Ok(())
     }
 
-    /// Removes, at start, cached contents of stacks without a record: a crash may have prevented the record from being
-    /// written, and nothing else would remove them.
+    /// Removes, at start, the cached content of stacks without a record: a crash may have prevented the record
+    /// from being written, and nothing else would remove the content.
     pub async fn evict_unknown_stacks(&self, known: &BTreeSet<StackId>) -> Result<(), ContentCacheError> {
         let kept = list(&self.api, &format!("{KEPT_BY}={},{CONTENT_OF}", self.agent)).await?;
         let of =

@@ -139,7 +139,7 @@ impl Metrics {
         self.reports_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Sets the lifetime of the key.
+    /// Sets the maximum intended age of the key.
     pub fn key_life(&self, life: Duration) {
         self.key_life.set(i64::try_from(life.as_secs()).unwrap_or(i64::MAX));
     }
@@ -190,7 +190,11 @@ impl Metrics {
             "Time at which the agent got its key, in seconds since 1970",
             self.key_since.clone(),
         );
-        registry.register("key_life_seconds", "Lifetime of the agent's key", self.key_life.clone());
+        registry.register(
+            "key_life_seconds",
+            "Maximum intended age of the agent's key",
+            self.key_life.clone(),
+        );
         seconds(
             registry,
             "broker_silence_seconds",
@@ -200,7 +204,7 @@ impl Metrics {
         seconds(
             registry,
             "polling_interval_seconds",
-            "Time that one poll waits",
+            "How long one long poll stays open if nothing changes",
             polling_interval.as_secs_f64(),
         );
     }
@@ -226,7 +230,7 @@ pub(crate) fn register(counts: &Counts, registry: &mut Registry) {
     gauge(
         registry,
         "writes_suspended",
-        "1 if the agent must not write: another process uses its identity, or the broker's database was restored to an older state",
+        "1 if the agent has stopped writing because another process uses its identity",
         usize::from(counts.writes_suspended.is_some()),
     );
 }

@@ -47,7 +47,7 @@ impl Start {
                     pause = BACKOFF.delay(failures);
                     let hop = hop(&error, step);
                     let reason = one_line(&error);
-                    tracing::warn!(%hop, "failed to {what}: {reason}; retrying in {pause:?}");
+                    tracing::warn!(stage = %hop, "failed to {what}: {reason}; retrying in {pause:?}");
                     self.publish(Progress { hop, reason, at: Timestamp::now() }).await;
                 }
             }

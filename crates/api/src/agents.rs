@@ -36,7 +36,8 @@ pub struct Agent {
     pub version: Option<String>,
     /// How often the agent has started. If two processes have the same count, neither writes.
     pub session_count: i64,
-    pub session_tied: bool,
+    /// Whether two processes opened a session with the same count; then neither may write.
+    pub session_duplicated: bool,
     /// When the agent registered its current key. Absent from brokers before 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_since: Option<Timestamp>,
@@ -137,7 +138,7 @@ pub enum SessionVerdict {
     /// A session with a higher count exists: stop writing.
     Superseded,
     /// Another process has the same count: neither may write, and an alert is raised.
-    Tied,
+    Duplicated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -53,7 +53,7 @@ pub enum ErrorCode {
     BRK2012,
     /// The stack has no version to roll back to.
     BRK2013,
-    /// The version is not the newest version of its stack.
+    /// The approval is for a version that is not the newest of its stack.
     BRK2014,
     /// The change would indirectly remove stacks from agents, and the request does not confirm how many.
     BRK2009,
@@ -69,11 +69,11 @@ pub enum ErrorCode {
     BRK2018,
     /// The broker does not know which stacks the agent holds, and requests the list.
     BRK3001,
-    /// The replica is behind the position that the agent has already seen.
+    /// The replica is behind the position that the caller has already seen.
     BRK3002,
     /// The database is not reachable.
     BRK3003,
-    /// The agent has seen a newer position than the database has: the database was restored.
+    /// The caller has seen a newer position than the database has: the database was restored.
     BRK3004,
     /// The broker is on hold: the database was restored and the epoch has not been raised.
     BRK3005,
@@ -136,17 +136,17 @@ impl ErrorCode {
             Self::BRK2011 => "content barred by a rollback",
             Self::BRK2012 => "resource was modified",
             Self::BRK2013 => "no version to roll back to",
-            Self::BRK2014 => "not the newest version",
+            Self::BRK2014 => "approval is not for the newest version",
             Self::BRK2009 => "change removes stacks from agents",
             Self::BRK2019 => "content is no longer stored",
             Self::BRK2020 => "too many open streams",
             Self::BRK2016 => "webhook URL not allowed",
             Self::BRK2017 => "no encryption key configured",
             Self::BRK2018 => "too many webhooks",
-            Self::BRK3001 => "list of held stacks required",
+            Self::BRK3001 => "agent must send its list of stacks",
             Self::BRK3002 => "replica is behind",
             Self::BRK3003 => "database unavailable",
-            Self::BRK3004 => "agent is ahead of the database",
+            Self::BRK3004 => "caller is ahead of the database",
             Self::BRK3005 => "broker is on hold",
             Self::BRK3006 => "stack cannot be settled this way",
             Self::BRK9001 => "internal error",
@@ -180,7 +180,7 @@ impl ErrorCode {
             Self::BRK2008 => "apply again under the same name to create a new stack",
             Self::BRK2011 => "submit different content, or unbar this content with `brokkr stack unbar`",
             Self::BRK2012 => "read it again, then decide whether to repeat the request",
-            Self::BRK2014 => "check which prune is pending now, and approve that one",
+            Self::BRK2014 => "check the pending prune of the newest version, and approve that one",
             Self::BRK2013 => "choose a version from the history, or submit corrected content",
             Self::BRK2009 => {
                 "check the stacks and agents in the message; to proceed, repeat the request with `--expect NUMBER` (API: `?expect=NUMBER`)"

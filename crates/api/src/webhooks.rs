@@ -75,17 +75,17 @@ pub enum WebhookEvent {
     #[strum(serialize = "alert.failure")]
     FailureLasts,
     /// The alert is resolved.
-    #[serde(rename = "alert.failure_over")]
-    #[strum(serialize = "alert.failure_over")]
-    FailureOver,
+    #[serde(rename = "alert.failure_resolved")]
+    #[strum(serialize = "alert.failure_resolved")]
+    FailureResolved,
     /// Another client has been changing objects of a stack for longer than the grace period.
     #[serde(rename = "alert.drift")]
     #[strum(serialize = "alert.drift")]
     DriftLasts,
     /// The alert is resolved.
-    #[serde(rename = "alert.drift_over")]
-    #[strum(serialize = "alert.drift_over")]
-    DriftOver,
+    #[serde(rename = "alert.drift_resolved")]
+    #[strum(serialize = "alert.drift_resolved")]
+    DriftResolved,
 }
 
 /// Selects the messages of a webhook. An absent field other than `events` matches everything.

@@ -11,7 +11,7 @@
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
 //! | `envelope`   | what should this agent have, and what should it remove              |
 //! | `hold`       | after a restore: what is allowed, where do epoch and ids continue   |
-//! | `retention`  | how long are events and contents kept                               |
+//! | `retention`  | how long are events and content kept                                |
 //! | `rotation`   | how long are an old token and its replacement valid                 |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given its reports             |

@@ -36,7 +36,7 @@ impl ApiError {
     }
 
     #[must_use]
-    pub fn unreadable(detail: impl Into<String>) -> Self {
+    pub fn invalid_request(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::BRK2003, detail)
     }
 

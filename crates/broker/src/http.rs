@@ -1,17 +1,18 @@
-//! Handlers, one file per noun: read the request, call the store, map the result. A noun has a folder only where its file
-//! would pass about 300 lines. The other modules are shared by all handlers.
+//! Handlers, one file per resource type: read the request, call the store, map the result. A resource type
+//! has a directory only if its file would be longer than about 300 lines. The other modules are shared by all
+//! handlers.
 //!
-//! | module          | contents                                                                |
-//! |-----------------|-------------------------------------------------------------------------|
-//! | `middleware`    | the outermost middleware: request id, log line, problem documents       |
-//! | `guard`         | authenticates the caller and checks its permission                      |
-//! | `headers`       | reads the headers of the protocol                                       |
-//! | `change`        | the extractor of a request that changes something                       |
-//! | `write`         | its transaction: idempotency, audit record, outbox, position            |
-//! | `precondition`  | `If-Match`                                                              |
-//! | `expect`        | the number that a change has to state if it removes stacks from agents  |
-//! | `manifest_pool` | parses manifests, two at a time                                         |
-//! | `paging`        | `after` and `limit`                                                     |
+//! | module          | contents                                                                       |
+//! |-----------------|--------------------------------------------------------------------------------|
+//! | `middleware`    | the outermost middleware: request id, log line, problem documents              |
+//! | `guard`         | authenticates the caller and checks its permission                             |
+//! | `headers`       | reads the headers of the protocol                                              |
+//! | `change`        | the extractor of a request that changes something                              |
+//! | `write`         | the transaction of such a request: idempotency, audit record, outbox, position |
+//! | `precondition`  | `If-Match`                                                                     |
+//! | `expect`        | the number that a change has to state if it removes stacks from agents         |
+//! | `manifest_pool` | parses manifests, two at a time                                                |
+//! | `paging`        | `after` and `limit`                                                            |
 
 pub mod agents;
 pub mod api_tokens;

@@ -108,7 +108,7 @@ impl Metrics {
         registry.register("reports", "Reports of agents, each once", self.reports.clone());
         registry.register(
             "delivery_duration_seconds",
-            "Time from when an agent should have a deployment object until it reported the object healthy",
+            "Time between releasing a deployment object to an agent and the agent's report that it is completely ready",
             self.deliveries.clone(),
         );
     }

@@ -3,7 +3,7 @@
 //! | module         | contents                                                                  |
 //! |----------------|---------------------------------------------------------------------------|
 //! | `catch_up`     | waiting until this replica has seen what a caller has seen                |
-//! | `contents`     | a bounded cache of contents                                               |
+//! | `contents`     | a bounded cache of the content of deployment objects                      |
 //! | `long_poll`    | the contract between the handler of a poll and the connection it waits on |
 //! | `presence`     | when agents were last seen                                                |
 //! | `quota`        | how much a project uses                                                   |

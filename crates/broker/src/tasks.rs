@@ -10,7 +10,7 @@
 //! | `presence`      | stores when agents were last seen, in sorted batches                              |
 //! | `refusals`      | writes refused attempts to the audit log, at a bounded rate                       |
 //! | `restore_state` | refreshes whether the installation is on hold, and which agents have to report    |
-//! | `retention`     | creates partitions ahead, drops old ones, deletes old contents                    |
+//! | `retention`     | creates partitions ahead, drops old ones, deletes old content                     |
 //! | `silent_agents` | marks agents that no longer poll                                                  |
 //! | `webhooks`      | sends messages that are due: after local commits, and on time                     |
 

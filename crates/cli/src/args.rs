@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn the_reference_page_of_the_command_line_is_current() {
         let introduction = brokkr_reference::made_from("crates/cli/src/args")
-            + "# brokkr\n\nThe command line for people and pipelines. Results go to stdout, everything else to stderr. \
+            + "# brokkr\n\nThe CLI, for people and pipelines. Results go to stdout, everything else to stderr. \
                The exit status is described in [exit codes](../exit-codes.md). `brokkr man DIR` writes the same text as \
                manual pages; `brokkr completion SHELL` prints a completion script.\n";
         let command = command().term_width(100);

@@ -20,7 +20,8 @@ impl Client {
         self.send(self.write(Method::PUT, &["projects", project]).json(put)?).await?.json()
     }
 
-    /// Deletes a project. The broker refuses this unless the project is empty.
+    /// Deletes a project. The broker refuses this if the project ever had a stack, or has valid tokens,
+    /// webhooks or grants.
     pub async fn delete_project(&self, project: &str) -> Result<()> {
         self.send(self.write(Method::DELETE, &["projects", project])).await.map(|_| ())
     }

@@ -31,11 +31,11 @@ pub enum InvalidResponse {
     Header { name: &'static str },
     #[error("its content does not match its entity tag")]
     EntityTag,
-    #[error("it is for the agent {found}")]
+    #[error("it is for another agent, {found}")]
     OtherAgent { found: AgentId },
-    #[error("it is from the installation {found}")]
+    #[error("it is from another installation, {found}")]
     OtherInstallation { found: InstallationId },
-    #[error("it is older ({found}) than an earlier response ({seen})")]
+    #[error("its position {found} is behind {seen}, the position of an earlier response")]
     Older { found: Position, seen: Position },
     #[error("it has too many pages")]
     EndlessPages,

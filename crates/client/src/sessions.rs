@@ -14,7 +14,7 @@ impl Client {
     }
 
     /// Sends the complete set of stacks that the agent holds. The set is durable when this returns; responses
-    /// from the returned position on reflect it.
+    /// at or after the returned position reflect it.
     pub async fn put_holds(&self, agent: AgentId, session: Session, holds: &Holds) -> Result<Position> {
         let path = ["agents", &agent.to_string(), "holds"];
         let call = self.write(Method::PUT, &path).brokkr_header(header::SESSION, session).json(holds)?;

@@ -56,11 +56,11 @@ pub enum Poll {
     /// A newer session is active: stop writing.
     Superseded,
     /// Another process has the same session count: pause.
-    Tied,
+    Duplicated,
     /// The broker's database was restored and its epoch not yet raised: pause.
     Ahead,
     /// The broker is on hold: the agent keeps and repairs its stacks.
-    Held { retry_after: Option<Duration> },
+    OnHold { retry_after: Option<Duration> },
 }
 
 impl Client {
@@ -132,9 +132,9 @@ fn refused(error: ClientError, spread: Option<Duration>) -> Result<Poll> {
         Some(ErrorCode::BRK3001) => Ok(Poll::HoldsWanted),
         Some(ErrorCode::BRK3002) => Ok(Poll::Behind { retry_after: error.retry_after(), spread }),
         Some(ErrorCode::BRK1004) => Ok(Poll::Superseded),
-        Some(ErrorCode::BRK1005) => Ok(Poll::Tied),
+        Some(ErrorCode::BRK1005) => Ok(Poll::Duplicated),
         Some(ErrorCode::BRK3004) => Ok(Poll::Ahead),
-        Some(ErrorCode::BRK3005) => Ok(Poll::Held { retry_after: error.retry_after() }),
+        Some(ErrorCode::BRK3005) => Ok(Poll::OnHold { retry_after: error.retry_after() }),
         _ => Err(error),
     }
 }

@@ -29,7 +29,7 @@ spec:
   mode: 0644
   on: yes
   off: off
-  million: 1_000
+  thousand: 1_000
   hexadecimal: 0x1F
   version: 1.10
   whole: 3.0
@@ -46,7 +46,7 @@ spec:
     assert_eq!(
         manifest.objects[0].body["spec"],
         json!({
-            "mode": 420, "on": true, "off": false, "million": 1000, "hexadecimal": 31, "version": 1.1, "whole": 3,
+            "mode": 420, "on": true, "off": false, "thousand": 1000, "hexadecimal": 31, "version": 1.1, "whole": 3,
             "time": "12:30:45", "day": "2001-01-01", "quoted": "0644", "nothing": null, "80": "port",
             "text": "two\nlines\n",
         })
@@ -207,7 +207,8 @@ fn alias_bombs_are_refused_fast() {
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\nl: &l {long}\nm: [{}]\n",
         ["*l"; 10_000].join(",")
     );
-    // Many small bombs after a broken document: the second pass must not expand them either.
+    // Many small bombs after a broken document: the second pass, which parses the documents one by one after an error,
+    // must not expand them either.
     let small = bomb.lines().take(8).collect::<Vec<_>>().join("\n");
     let many = format!("a: 1\na: 2\n---\n{}", format!("{small}\n---\n").repeat(5_000));
     for (name, text) in [("nested", bomb), ("texts", texts), ("many", many)] {

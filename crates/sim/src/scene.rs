@@ -93,11 +93,12 @@ impl Scene {
         self.world.trace = Some(Vec::new());
     }
 
-    /// Returns the position of this request among all requests.
+    /// Returns the index of the first trace line of this request, such as `apply KEY`. Lines of requests are
+    /// `NUMBER STACK STEP KEY → RESULT`.
     #[must_use]
     pub fn position(&self, request: &str) -> Option<usize> {
-        let with_end = format!(" {request} → ");
-        self.trace().iter().position(|line| line.contains(&with_end))
+        let delimited = format!(" {request} → ");
+        self.trace().iter().position(|line| line.contains(&delimited))
     }
 
     #[must_use]

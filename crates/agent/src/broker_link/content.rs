@@ -16,7 +16,7 @@ use crate::execute::Cluster;
 use crate::execute::discovery::{Kinds, ResolveError};
 use crate::model::{Content, Failure, FailureClass, definitions};
 
-/// The source of contents: the cache in the cluster, otherwise the broker.
+/// Where content comes from: the cache in the cluster, otherwise the broker.
 #[derive(Clone)]
 pub struct ContentSource {
     pub broker: Broker,
@@ -25,11 +25,12 @@ pub struct ContentSource {
 }
 
 impl ContentSource {
-    /// A9: returns a content only after it is cached in the cluster, so that its objects can be repaired
+    /// A9: returns content only after it is cached in the cluster, so that its objects can be repaired
     /// without the broker.
     pub async fn fetch(&self, cluster: &Cluster, target: &TargetStack) -> Result<Arc<Content>, Failure> {
         let kept = self.contents.load(target.stack_id, target.sequence_id).await;
-        let kept = kept.map_err(|error| not_cached(&error))?.filter(|kept| kept.checksum == target.checksum);
+        let kept =
+            kept.map_err(|error| cache_failure(&error))?.filter(|kept| kept.checksum == target.checksum);
         if let Some(kept) = kept {
             return read(cluster, &self.kinds, target, &kept.bytes, kept.parsed_digest).await;
         }
@@ -38,7 +39,7 @@ impl ContentSource {
         self.contents
             .store(target.stack_id, target.sequence_id, target.checksum, target.parsed_digest, &bytes)
             .await
-            .map_err(|error| not_cached(&error))?;
+            .map_err(|error| cache_failure(&error))?;
         Ok(content)
     }
 
@@ -49,7 +50,8 @@ impl ContentSource {
         target: &TargetStack,
         sequence: SequenceId,
     ) -> Result<Option<Arc<Content>>, Failure> {
-        let kept = self.contents.load(target.stack_id, sequence).await.map_err(|error| not_cached(&error))?;
+        let kept =
+            self.contents.load(target.stack_id, sequence).await.map_err(|error| cache_failure(&error))?;
         let Some(kept) = kept else { return Ok(None) };
         let target = TargetStack { sequence_id: sequence, checksum: kept.checksum, ..target.clone() };
         Ok(read(cluster, &self.kinds, &target, &kept.bytes, kept.parsed_digest).await.ok())
@@ -71,11 +73,11 @@ impl ContentSource {
     }
 }
 
-/// Returns the failure if the cache cannot be read or written. A content must be cached before it is applied,
-/// and evicted before the record of its stack is deleted.
+/// Converts an error of the content cache into a failure that is retried: nothing is applied before its
+/// content is cached, and no record is deleted before its content is evicted.
 #[must_use]
-pub fn not_cached(error: &ContentCacheError) -> Failure {
-    Failure::with_words(FailureClass::Transient, Reason::ContentNotCached, error)
+pub fn cache_failure(error: &ContentCacheError) -> Failure {
+    Failure::with_words(FailureClass::Transient, Reason::ContentCacheFailed, error)
 }
 
 async fn read(

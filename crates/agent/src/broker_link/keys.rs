@@ -1,4 +1,4 @@
-//! Replaces the agent's key after two thirds of its lifetime, or when the broker asks for it.
+//! Replaces the agent's key after about two thirds of `--key-life`, or when the broker asks for it.
 //!
 //! The new key is first stored in the cluster next to the old one, then registered with a request signed by
 //! the old one, and then replaces the old one. The broker accepts both for an hour. After a crash, the Secret
@@ -23,7 +23,8 @@ use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::own_objects::with_deadline;
 
-/// When the key is replaced, as a fraction of its lifetime. Spread, so that the agents of a fleet do not rotate at once.
+/// When the key is replaced, as a fraction of `--key-life`. Spread, so that the agents of a fleet do not
+/// rotate at once.
 const DUE: f64 = 2.0 / 3.0;
 const SPREAD: f64 = 0.1;
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));

@@ -76,7 +76,8 @@ impl BrokerLink {
                 Ok(poll) => {
                     failures = 0;
                     self.metrics.heard();
-                    if !matches!(poll, Poll::Superseded | Poll::Tied | Poll::Ahead) && writes_suspended {
+                    if !matches!(poll, Poll::Superseded | Poll::Duplicated | Poll::Ahead) && writes_suspended
+                    {
                         writes_suspended = false;
                         let _ = self.news.send(BrokerMessage::ResumeWriting);
                     }
@@ -117,7 +118,7 @@ impl BrokerLink {
                         }
                         Poll::HoldsWanted => self.report_holds().await,
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
-                        Poll::Held { retry_after } => {
+                        Poll::OnHold { retry_after } => {
                             tracing::warn!(
                                 "the broker is on hold after a restore; keeping the last known state"
                             );
@@ -131,7 +132,7 @@ impl BrokerLink {
                             )
                             .await;
                         }
-                        Poll::Tied => {
+                        Poll::Duplicated => {
                             self.stop_writing(&mut writes_suspended, "another process has the same session")
                                 .await;
                         }
@@ -197,7 +198,7 @@ impl BrokerLink {
 
     async fn report_holds(&mut self) {
         if let Err(error) = self.holds.report().await {
-            tracing::warn!(%error, "failed to send the list of held stacks; retrying");
+            tracing::warn!(%error, "failed to send the list of this agent's stacks; retrying");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Splits a content into Secrets: the first part is in the head, which names the others.
+//! Splits content into Secrets: the first part is in the head, which names the others.
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -19,7 +19,7 @@ const SECRET_TYPE: &str = "brokkr.io/content";
 const PART: &str = "part";
 /// A Secret may hold 1 MiB of data.
 const PART_BYTES: usize = 900 * 1024;
-/// The maximum size of an unpacked content: far above what the broker accepts.
+/// The maximum size of unpacked content: far above what the broker accepts.
 const LARGEST: usize = 64 * 1024 * 1024;
 const LEVEL: i32 = 3;
 
@@ -42,13 +42,13 @@ pub struct Shard {
     digest: Checksum,
 }
 
-/// A split content: the shards are written first, the head last.
+/// Content that was split: the shards are written first, the head last.
 pub struct Cut {
     pub head: Secret,
     pub shards: Vec<Secret>,
 }
 
-/// The names of the Secrets of a content.
+/// The names of the Secrets with the content of a stack.
 #[derive(Clone, Copy)]
 pub struct ContentNames {
     pub agent: AgentId,

@@ -19,7 +19,7 @@ const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
 const NO_ANNOTATIONS: BTreeMap<String, String> = BTreeMap::new();
 
-/// An object of generation 2, created `age` seconds ago.
+/// Returns the health of an object of generation 2 that was created `age` seconds ago.
 fn judge_aged(age: i64, kind: &str, spec: Value, status: Value) -> Health {
     judge_annotated(&NO_ANNOTATIONS, age, kind, spec, status)
 }
@@ -46,7 +46,7 @@ fn judge_annotated(
     health(&object, NOW)
 }
 
-/// Checks state, reason and message of old objects.
+/// Checks state, reason and message of objects that were created an hour ago.
 #[track_caller]
 fn expect(kind: &str, table: &[(HealthState, &str, &str, Value, Value)]) {
     for (state, reason, message, spec, status) in table {
@@ -112,7 +112,8 @@ fn long_messages_are_truncated_and_states_are_serialised_in_lower_case() {
     assert_eq!(wire, json!({ "state": "ready", "reason": "Ready", "message": "3/3 replicas ready" }));
 }
 
-/// Kinds with metadata-only watches have no status here, so a rule that reads it would never find them ready.
+/// A metadata-only watch delivers no status, so an object of a kind whose rule reads the status would never
+/// become ready.
 #[test]
 fn f6_every_kind_with_a_rule_is_watched_in_full() {
     let watched_in_full = |group: &str, kind: &str| {

@@ -27,7 +27,7 @@ pub async fn keep_one(
     tracing::warn!(
         record = chosen.name_any(),
         copy = name,
-        "record was deleted by someone else; creating a copy"
+        "someone deleted the record; recreating it under another name"
     );
     let copy = object(&name, agent, None, chosen.data.clone());
     let copy = with_deadline(api.create(&PostParams::default(), &copy)).await?;

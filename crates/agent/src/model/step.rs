@@ -32,7 +32,7 @@ pub enum Step {
     WriteRecord(Box<Record>),
     /// Delete the record: the stack is gone and the broker knows it.
     DropRecord,
-    /// Evict the cached contents of this stack, except this one.
+    /// Evict the cached content of this stack, except that of this version.
     ForgetContents {
         keep: SequenceId,
     },

@@ -48,7 +48,7 @@ impl Worker {
             Step::ForgetContents { keep } => {
                 match self.content.contents.evict(target.stack_id, &[*keep]).await {
                     Ok(()) => StepResult::ContentsForgotten,
-                    Err(error) => StepResult::Failed(content::not_cached(&error)),
+                    Err(error) => StepResult::Failed(content::cache_failure(&error)),
                 }
             }
             Step::ReadObject { key, kind } => self.cluster.read_object(kind, key).await,
@@ -150,7 +150,7 @@ impl Worker {
     /// Deletes the record last, so that a crash leaves no cached content of a stack without a record.
     async fn drop_record(&self, target: &TargetStack) -> StepResult {
         if let Err(error) = self.content.contents.evict(target.stack_id, &[]).await {
-            return StepResult::Failed(content::not_cached(&error));
+            return StepResult::Failed(content::cache_failure(&error));
         }
         let (name, stack) = (&target.stack_name, target.stack_id);
         for _ in 0..3 {

@@ -88,7 +88,7 @@ impl Reason {
     fn fixed(&self) -> &'static str {
         match self {
             Self::FetchFailed => "failed to fetch the content from the broker",
-            Self::ContentNotCached => "failed to store the content in the cluster",
+            Self::ContentCacheFailed => "failed to store, read or delete the cached content in the cluster",
             Self::Unreadable => "this agent cannot parse the content",
             Self::ParsedDifferently => {
                 "this agent and the broker parse the content differently; upgrade the older of the two"

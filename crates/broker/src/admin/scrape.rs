@@ -73,7 +73,8 @@ fn index(registry: &mut Registry, broker: &Broker) {
     gauge(
         registry,
         "tail_lag_transactions",
-        "Transactions that the outbox tail has not applied yet",
+        "Number of transaction ids between the oldest open transaction and the newest transaction, at the \
+         tail's last read",
         usize::try_from(behind).unwrap_or(usize::MAX),
     );
     seconds(
@@ -104,7 +105,7 @@ async fn database(registry: &mut Registry, broker: &Broker) -> bool {
     seconds(
         registry,
         "database_wait_seconds",
-        "Time that this scrape waited for a database connection; at most 1",
+        "Time that this scrape waited for a database connection; at most 1 second",
         started.elapsed().as_secs_f64(),
     );
     let failed = Family::<Action, Counter>::default();

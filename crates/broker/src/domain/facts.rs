@@ -60,7 +60,7 @@ impl AgentFacts {
 pub struct SessionFacts {
     pub count: i64,
     pub instance: Option<InstanceId>,
-    pub tied: bool,
+    pub duplicated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

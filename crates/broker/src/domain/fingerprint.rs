@@ -32,9 +32,9 @@ impl Fingerprint {
 pub fn agent_line(agent: &AgentFacts) -> String {
     let instance = agent.session.instance.map_or_else(|| "-".to_owned(), |instance| instance.to_string());
     let truth = |it: bool| if it { 't' } else { 'f' };
-    let (tied, new_key) = (truth(agent.session.tied), truth(agent.new_key_wanted));
+    let (duplicated, new_key) = (truth(agent.session.duplicated), truth(agent.new_key_wanted));
     format!(
-        "{}|{}|{}|{}|{}|{}|{}|{instance}|{tied}|{new_key}|{}",
+        "{}|{}|{}|{}|{}|{}|{}|{instance}|{duplicated}|{new_key}|{}",
         agent.id,
         agent.name,
         agent.status,

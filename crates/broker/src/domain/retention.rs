@@ -4,9 +4,10 @@
 pub struct Retention {
     /// Days that events are kept.
     pub event_days: u32,
-    /// Days after which contents of earlier versions are deleted. Contents that an agent may still have are kept.
+    /// Days after which the content of earlier versions is deleted. Content that an agent may still have is
+    /// kept.
     pub content_days: u32,
-    /// Versions of each stack that keep their contents, however old they are.
+    /// Versions of each stack that keep their content, however old they are.
     pub content_versions: u32,
 }
 

@@ -54,7 +54,7 @@ pub async fn create_api_token(State(broker): BrokerState, change: Change) -> Api
     let seconds = request.ttl_seconds.unwrap_or(API_TOKEN_SECONDS);
     if !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds) {
         let detail = format!("ttl_seconds must be 1 to {LONGEST_API_TOKEN_SECONDS}");
-        return Err(ApiError::unreadable(detail));
+        return Err(ApiError::invalid_request(detail));
     }
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         let secret = Secret::generate(SecretKind::ApiToken);
@@ -198,11 +198,11 @@ fn lifetimes(request: &RotateApiToken) -> ApiResult<(SignedDuration, Option<Sign
     let overlap = request.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
     if overlap > LONGEST_OVERLAP_SECONDS {
         let detail = format!("overlap_seconds must be at most {LONGEST_OVERLAP_SECONDS}");
-        return Err(ApiError::unreadable(detail));
+        return Err(ApiError::invalid_request(detail));
     }
     if request.ttl_seconds.is_some_and(|seconds| !(1..=LONGEST_API_TOKEN_SECONDS).contains(&seconds)) {
         let detail = format!("ttl_seconds must be 1 to {LONGEST_API_TOKEN_SECONDS}");
-        return Err(ApiError::unreadable(detail));
+        return Err(ApiError::invalid_request(detail));
     }
     let duration = |seconds: u32| SignedDuration::from_secs(seconds.into());
     Ok((duration(overlap), request.ttl_seconds.map(duration)))

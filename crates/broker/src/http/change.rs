@@ -42,7 +42,7 @@ impl Change {
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> ApiResult<T> {
-        serde_json::from_slice(&self.body).map_err(|error| ApiError::unreadable(describe(&error)))
+        serde_json::from_slice(&self.body).map_err(|error| ApiError::invalid_request(describe(&error)))
     }
 
     /// Reads the body as JSON; an empty body is the default.
@@ -53,7 +53,7 @@ impl Change {
 
 /// Checks the labels and annotations of a change, where they are given.
 pub fn check_metadata(labels: Option<&Labels>, annotations: Option<&Labels>) -> ApiResult<()> {
-    let invalid = |error: BadLabel| ApiError::unreadable(error.to_string());
+    let invalid = |error: BadLabel| ApiError::invalid_request(error.to_string());
     labels.map_or(Ok(()), check_labels).map_err(invalid)?;
     annotations.map_or(Ok(()), check_annotations).map_err(invalid)
 }
@@ -76,7 +76,7 @@ impl FromRequest<Arc<Broker>> for Change {
         let (mut parts, body) = request.into_parts();
         let caller = Caller::from_request_parts(&mut parts, broker).await.ok();
         if parts.headers.get(CONTENT_ENCODING).is_some_and(|value| value != "identity") {
-            return Err(ApiError::unreadable("send the body uncompressed")
+            return Err(ApiError::invalid_request("send the body uncompressed")
                 .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
         let origin = Origin::of(&parts.extensions)?;
@@ -90,9 +90,9 @@ impl FromRequest<Arc<Broker>> for Change {
                     format!("the body is larger than {SUBMISSION_BYTES} bytes"),
                 ));
             }
-            Ok(Err(_)) => return Err(ApiError::unreadable("the body was truncated")),
+            Ok(Err(_)) => return Err(ApiError::invalid_request("the body was truncated")),
             Err(_) => {
-                return Err(ApiError::unreadable("the body did not arrive in time")
+                return Err(ApiError::invalid_request("the body did not arrive in time")
                     .with_status(StatusCode::REQUEST_TIMEOUT));
             }
         };
@@ -119,7 +119,7 @@ fn key(headers: &HeaderMap) -> ApiResult<Option<String>> {
     let Some(value) = headers.get(header::IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
     if text.is_empty() || text.len() > LONGEST_KEY {
-        return Err(ApiError::unreadable("an idempotency key must have 1 to 255 visible characters"));
+        return Err(ApiError::invalid_request("an idempotency key must have 1 to 255 visible characters"));
     }
     Ok(Some(text.to_owned()))
 }

@@ -72,7 +72,7 @@ pub async fn announce(
     object: &DeploymentObject,
 ) -> ApiResult<()> {
     let named = NamedStack { id: stack.id, name: stack.name.clone() };
-    let happening = Happening::to_stack(event, object.created_at, named, object.sequence_id);
+    let happening = Happening::of_stack(event, object.created_at, named, object.sequence_id);
     write.notify_webhooks(&stack.project, &happening).await
 }
 
@@ -137,12 +137,13 @@ fn provenance(headers: &HeaderMap) -> ApiResult<Provenance> {
     let text = |name: &'static str| -> ApiResult<Option<String>> {
         let Some(value) = headers.get(name) else { return Ok(None) };
         let decoded = percent_encoding::percent_decode(value.as_bytes()).decode_utf8();
-        let text = decoded.map_err(|_| ApiError::unreadable(format!("the header {name} is not UTF-8")))?;
+        let text =
+            decoded.map_err(|_| ApiError::invalid_request(format!("the header {name} is not UTF-8")))?;
         Ok(Some(text.into_owned()))
     };
     let (message, commit) = (text(header::MESSAGE)?, text(header::COMMIT)?);
     Provenance::new(message.as_deref(), commit.as_deref())
-        .map_err(|error| ApiError::unreadable(error.to_string()))
+        .map_err(|error| ApiError::invalid_request(error.to_string()))
 }
 
 pub async fn read(body: Bytes) -> ApiResult<Reading> {

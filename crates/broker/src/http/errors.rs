@@ -62,7 +62,7 @@ fn encode(cursor: &GroupCursor) -> String {
 }
 
 fn decode(text: &str) -> ApiResult<GroupCursor> {
-    let bad = || ApiError::unreadable("invalid `after`");
+    let bad = || ApiError::invalid_request("invalid `after`");
     let (count, key) = text.split_once('.').ok_or_else(bad)?;
     let count: i64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(bad)?;
     let key = URL_SAFE_NO_PAD.decode(key).map_err(|_| bad())?;

@@ -59,7 +59,8 @@ pub async fn list_events(
     if let Some(named) = &query.stack {
         filter.stack = Some(match StackRef::read(named) {
             StackRef::Id(id) => id,
-            // A name may have belonged to several stacks: this is the existing or the last one.
+            // Several stacks may have had this name: use the one that is not deleted, otherwise the one that
+            // was deleted last.
             name => {
                 stack_fetch(&broker.pool, caller.project(), &name)
                     .await?

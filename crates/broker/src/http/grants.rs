@@ -31,7 +31,8 @@ const MOST: i64 = 10_000;
 ///
 /// It names the agents, namespaces, kinds and the account to act as. If several grants of a project cover an agent,
 /// the oldest determines the account, and grants with the same account add up. The project `default` may do
-/// everything until it has a grant. Stacks that a narrowed grant no longer covers are frozen, not removed.
+/// everything until it has a grant. Agents neither change nor delete the resources of stacks that a narrower
+/// grant no longer covers (the stacks are frozen).
 #[utoipa::path(put, path = "/api/v1/grants/{grant}", tag = "grants", request_body = PutGrant,
     params(("grant" = String, Path, description = "Name"), Expect),
     responses((status = 200, body = ProjectGrant, description = "Changed"), (status = 201, body = ProjectGrant, description = "Created")))]
@@ -42,8 +43,8 @@ pub async fn put_grant(
     change: Change,
 ) -> ApiResult {
     let request: PutGrant = change.json()?;
-    request.check().map_err(|error| ApiError::unreadable(error.to_string()))?;
-    let name: Name = grant.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
+    request.check().map_err(|error| ApiError::invalid_request(error.to_string()))?;
+    let name: Name = grant.parse().map_err(|error: BadName| ApiError::invalid_request(error.to_string()))?;
     let token = change.caller()?.token()?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         grants_lock_on_conn(write.conn()).await?;
@@ -51,11 +52,11 @@ pub async fn put_grant(
         if let Some(before) = before.as_ref().filter(|before| before.project != request.project) {
             let detail =
                 format!("the grant belongs to project {}; delete it and create another", before.project);
-            return Err(ApiError::unreadable(detail));
+            return Err(ApiError::invalid_request(detail));
         }
         before.iter().for_each(|before| write.audit_before(before));
         if before.is_none() && grant_count_on_conn(write.conn()).await? >= MOST {
-            return Err(ApiError::unreadable(format!(
+            return Err(ApiError::invalid_request(format!(
                 "there are already {MOST} grants; use selectors to cover more agents with one grant"
             )));
         }
@@ -117,7 +118,8 @@ pub async fn get_grant(
 
 /// Withdraw a grant.
 ///
-/// Stacks that it covered are frozen on their agents: nothing is written, nothing deleted.
+/// Agents neither change nor delete the resources of stacks that no other grant covers (the stacks are
+/// frozen).
 #[utoipa::path(delete, path = "/api/v1/grants/{grant}", tag = "grants",
     params(("grant" = String, Path, description = "Name"), Expect),
     responses((status = 204, description = "Withdrawn")))]

@@ -14,7 +14,7 @@ pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> ApiResult<Option
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = value.to_str().ok();
     let read = text.and_then(|text| text.trim().parse().ok());
-    read.map(Some).ok_or_else(|| ApiError::unreadable(format!("invalid header {name}")))
+    read.map(Some).ok_or_else(|| ApiError::invalid_request(format!("invalid header {name}")))
 }
 
 pub fn position(headers: &HeaderMap) -> ApiResult<Option<Position>> {

@@ -31,10 +31,10 @@ const RESERVED: [&str; 1] = ["register"];
     responses((status = 201, body = JoinToken)))]
 pub async fn create_join_token(State(broker): BrokerState, change: Change) -> ApiResult {
     let request: CreateJoinToken = change.json()?;
-    check_labels(&request.labels).map_err(|error| ApiError::unreadable(error.to_string()))?;
+    check_labels(&request.labels).map_err(|error| ApiError::invalid_request(error.to_string()))?;
     let name = request.agent_name.as_str();
     if RESERVED.contains(&name) || name.parse::<Uuid>().is_ok() {
-        return Err(ApiError::unreadable(format!("{name:?} is not a valid name of an agent")));
+        return Err(ApiError::invalid_request(format!("{name:?} is not a valid name of an agent")));
     }
     let expires_at = expiry(request.ttl_seconds)?;
     if let Some(again) = write::first_result(&broker, &change, ResultStorage::Encrypted).await? {
@@ -69,7 +69,7 @@ pub fn expiry(ttl_seconds: Option<u32>) -> ApiResult<Timestamp> {
     let seconds = ttl_seconds.unwrap_or(JOIN_TOKEN_SECONDS);
     if !(1..=LONGEST_JOIN_TOKEN_SECONDS).contains(&seconds) {
         let detail = format!("ttl_seconds must be 1 to {LONGEST_JOIN_TOKEN_SECONDS}");
-        return Err(ApiError::unreadable(detail));
+        return Err(ApiError::invalid_request(detail));
     }
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
     Ok(now + SignedDuration::from_secs(seconds.into()))

@@ -133,7 +133,8 @@ pub async fn unknown_route() -> ApiError {
 
 /// Responds to an unsupported method.
 pub async fn unknown_method() -> ApiError {
-    ApiError::unreadable("this route does not support the method").with_status(StatusCode::METHOD_NOT_ALLOWED)
+    ApiError::invalid_request("this route does not support the method")
+        .with_status(StatusCode::METHOD_NOT_ALLOWED)
 }
 
 /// Responds to a panic of a handler: it ends the request, not the process.

@@ -78,13 +78,13 @@ where
 
 /// Parses a selector of a query.
 pub fn selector(given: Option<&str>) -> ApiResult<Option<Selector>> {
-    let bad = |error: BadSelector| ApiError::unreadable(format!("invalid `selector`: {error}"));
+    let bad = |error: BadSelector| ApiError::invalid_request(format!("invalid `selector`: {error}"));
     given.map(str::parse).transpose().map_err(bad)
 }
 
 /// Parses a cursor.
 pub fn cursor<T: std::str::FromStr>(after: Option<&str>) -> ApiResult<Option<T>> {
-    after.map(|text| text.parse().map_err(|_| ApiError::unreadable("invalid `after`"))).transpose()
+    after.map(|text| text.parse().map_err(|_| ApiError::invalid_request("invalid `after`"))).transpose()
 }
 
 /// Extracts the query of a request; an invalid one is refused with a problem document.
@@ -96,6 +96,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(given)| Self(given)).map_err(|error| ApiError::unreadable(error.body_text()))
+        query.map(|Query(given)| Self(given)).map_err(|error| ApiError::invalid_request(error.body_text()))
     }
 }

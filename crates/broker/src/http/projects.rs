@@ -30,7 +30,8 @@ pub async fn put_project(
     change: Change,
 ) -> ApiResult {
     let request: PutProject = change.json_or_default()?;
-    let name: Name = project.parse().map_err(|error: BadName| ApiError::unreadable(error.to_string()))?;
+    let name: Name =
+        project.parse().map_err(|error: BadName| ApiError::invalid_request(error.to_string()))?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
             write.audit_before(&before);
@@ -90,7 +91,7 @@ pub async fn delete_project(
         return Err(ApiError::new(ErrorCode::BRK1008, detail));
     }
     if change.caller()?.project() == project {
-        return Err(ApiError::unreadable("a token cannot delete the project that it acts in"));
+        return Err(ApiError::invalid_request("a token cannot delete the project that it acts in"));
     }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if let Some(before) = project_fetch(write.conn(), &project).await? {

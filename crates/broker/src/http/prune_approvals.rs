@@ -34,7 +34,8 @@ pub async fn approve_prune(
 ) -> ApiResult {
     let request: ApprovePrune = change.json()?;
     let objects = i32::try_from(request.objects).ok().filter(|objects| *objects > 0);
-    let objects = objects.ok_or_else(|| ApiError::unreadable("objects must be between 1 and 2147483647"))?;
+    let objects =
+        objects.ok_or_else(|| ApiError::invalid_request("objects must be between 1 and 2147483647"))?;
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
     let agent = match &request.agent {

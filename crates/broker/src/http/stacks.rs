@@ -7,6 +7,7 @@ pub mod targets;
 pub mod why;
 
 use axum::extract::{Path, State};
+use brokkr_api::names::BadName;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack};
 use brokkr_api::webhooks::WebhookEvent;
@@ -85,9 +86,8 @@ pub async fn put_stack(State(broker): BrokerState, Path(stack): Path<String>, ch
         let created = match &named {
             StackRef::Id(_) => false,
             StackRef::Name(name) => {
-                let name: Name = name
-                    .parse()
-                    .map_err(|error: brokkr_api::names::BadName| ApiError::unreadable(error.to_string()))?;
+                let name: Name =
+                    name.parse().map_err(|error: BadName| ApiError::invalid_request(error.to_string()))?;
                 stack_insert_on_conn(write.conn(), project, StackId::generate(), name.as_str()).await?
             }
         };

@@ -52,7 +52,7 @@ fn check_url(broker: &Broker, url: &str) -> ApiResult<()> {
 }
 
 fn check_filter(filter: &WebhookFilter) -> ApiResult<()> {
-    filter::check(filter).map_err(|error| ApiError::unreadable(error.to_string()))
+    filter::check(filter).map_err(|error| ApiError::invalid_request(error.to_string()))
 }
 
 fn vault(broker: &Broker) -> ApiResult<&Vault> {
@@ -76,7 +76,7 @@ pub async fn create_webhook(State(broker): BrokerState, change: Change) -> ApiRe
     let request: CreateWebhook = change.json()?;
     let (project, name) = (change.caller()?.project(), request.name.as_str());
     if name.parse::<Uuid>().is_ok() {
-        return Err(ApiError::unreadable("the name of a webhook must not be a UUID"));
+        return Err(ApiError::invalid_request("the name of a webhook must not be a UUID"));
     }
     check_url(&broker, &request.url)?;
     check_filter(&request.filter)?;
@@ -199,7 +199,7 @@ pub async fn rotate_webhook_secret(
     let project = change.caller()?.project();
     let overlap = request.overlap_seconds.unwrap_or(DAY);
     if overlap > LONGEST {
-        return Err(ApiError::unreadable(format!("overlap_seconds must be at most {LONGEST}")));
+        return Err(ApiError::invalid_request(format!("overlap_seconds must be at most {LONGEST}")));
     }
     let vault = vault(&broker)?;
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {

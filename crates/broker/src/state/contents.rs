@@ -1,4 +1,4 @@
-//! A bounded cache of contents of deployment objects: they never change, and many agents fetch the same ones.
+//! A bounded cache of the content of deployment objects: it never changes, and many agents fetch the same.
 
 use std::sync::Arc;
 

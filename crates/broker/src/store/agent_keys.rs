@@ -124,7 +124,7 @@ pub async fn agent_keys_rejoin_on_conn(
     sqlx::query(
         "UPDATE agents SET revoked_at = NULL, public_key = $2, old_public_key = NULL, old_key_until = NULL,
                 key_since = now(), rotation_asked_at = NULL,
-                session_count = 0, session_instance = NULL, session_tied = false,
+                session_count = 0, session_instance = NULL, session_duplicated = false,
                 status = CASE WHEN abandoned_at IS NULL THEN status ELSE 'ACTIVE' END,
                 abandoned_at = NULL, abandoned_by = NULL, abandoned_because = NULL
          WHERE id = $1",

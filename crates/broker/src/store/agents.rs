@@ -45,7 +45,7 @@ fn read_agent(row: PgRow) -> Result<Agent, sqlx::Error> {
         presence: presence(last_seen_at, row.field::<i32>("poll_seconds")?.unsigned_abs(), Timestamp::now()),
         version: row.field("version")?,
         session_count: row.field("session_count")?,
-        session_tied: row.field("session_tied")?,
+        session_duplicated: row.field("session_duplicated")?,
         key_since: row.time_opt("key_since")?.or(Some(created_at)),
         rotation_asked_at: row.time_opt("rotation_asked_at")?,
         revoked_at: row.time_opt("revoked_at")?,
@@ -60,7 +60,7 @@ fn read_agent(row: PgRow) -> Result<Agent, sqlx::Error> {
 macro_rules! columns {
     () => {
         "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, version, session_count,
-         session_tied,
+         session_duplicated,
          key_since, rotation_asked_at, revoked_at, abandoned_at, abandoned_by, abandoned_because"
     };
 }
@@ -206,23 +206,23 @@ pub async fn agent_patch_on_conn(
     .await
 }
 
-/// Opens a session in one conditional statement: the highest count wins, a second process with the same count ties with
-/// the first, a lower count changes nothing.
+/// Opens a session in one conditional statement: the highest count wins, a second process with the same count
+/// makes the session a duplicate, a lower count changes nothing.
 pub async fn agent_open_session_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
     session: OpenSession,
     version: Option<&str>,
 ) -> Result<SessionVerdict> {
-    let tied: Option<bool> = sqlx::query_scalar(
+    let duplicated: Option<bool> = sqlx::query_scalar(
         "UPDATE agents SET
-            session_tied = session_count = $2
-                           AND (session_tied OR (session_instance IS NOT NULL AND session_instance <> $3)),
+            session_duplicated = session_count = $2
+                AND (session_duplicated OR (session_instance IS NOT NULL AND session_instance <> $3)),
             session_instance = CASE WHEN session_count = $2 THEN coalesce(session_instance, $3) ELSE $3 END,
             session_count = $2,
             version = coalesce($4, version)
          WHERE id = $1 AND session_count <= $2
-         RETURNING session_tied",
+         RETURNING session_duplicated",
     )
     .bind(agent.0)
     .bind(session.count)
@@ -230,9 +230,9 @@ pub async fn agent_open_session_on_conn(
     .bind(version)
     .optional(conn, "open the session")
     .await?;
-    Ok(match tied {
+    Ok(match duplicated {
         None => SessionVerdict::Superseded,
-        Some(true) => SessionVerdict::Tied,
+        Some(true) => SessionVerdict::Duplicated,
         Some(false) => SessionVerdict::Serves,
     })
 }
@@ -240,10 +240,15 @@ pub async fn agent_open_session_on_conn(
 /// Locks the agent's row and returns its current session.
 pub async fn agent_lock_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<Option<SessionFacts>> {
     let row: Option<(i64, Option<Uuid>, bool)> = sqlx::query_as(
-        "SELECT session_count, session_instance, session_tied FROM agents WHERE id = $1 FOR NO KEY UPDATE",
+        "SELECT session_count, session_instance, session_duplicated FROM agents
+         WHERE id = $1 FOR NO KEY UPDATE",
     )
     .bind(agent.0)
     .optional(conn, "lock the agent")
     .await?;
-    Ok(row.map(|(count, instance, tied)| SessionFacts { count, instance: instance.map(InstanceId), tied }))
+    Ok(row.map(|(count, instance, duplicated)| SessionFacts {
+        count,
+        instance: instance.map(InstanceId),
+        duplicated,
+    }))
 }

@@ -1,4 +1,4 @@
-//! Barred contents: a rollback bars the content that it rolls back, and the stack refuses that content until
+//! Barred content: a rollback bars the content that it rolls back, and the stack refuses that content until
 //! the bar is removed.
 
 use brokkr_api::ids::Checksum;
@@ -20,7 +20,7 @@ fn read_barred_content(row: PgRow) -> Result<BarredContent, sqlx::Error> {
     })
 }
 
-/// Bars a content. The caller holds the lock of the stack's row, so that no submission can come in between.
+/// Bars the content. The caller holds the lock of the stack's row, so that no submission can come in between.
 pub async fn barred_content_insert_on_conn(
     conn: &mut PgConnection,
     stack: &LockedStack,

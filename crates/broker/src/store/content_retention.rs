@@ -1,17 +1,18 @@
-//! Retention of contents. The deployment object, its checksum and its author stay; only the bytes are deleted.
+//! Retention of content. The deployment object, its checksum and its author stay; only the bytes are deleted.
 
 use sqlx::PgPool;
 
 use super::{Result, Run as _};
 
-/// The number of contents that one statement deletes.
+/// The number of versions whose content one statement deletes.
 const SLICE: i64 = 200;
 
-/// Deletes contents that are older than `days` and not among the last `versions` of their stack.
+/// Deletes the content of versions that are older than `days` and not among the last `versions` of their
+/// stack; returns the number of these versions.
 ///
-/// The newest content of a stack always stays, and so does every content that an agent may still have
-/// applied: if agents hold the stack, only contents before the oldest version that one of them reported as
-/// applied are deleted, and none while one of them has not reported.
+/// The content of the newest version of a stack always stays, and so does all content that an agent may still
+/// have applied: if agents hold the stack, only the content of versions before the oldest one that one of them
+/// reported as applied is deleted, and none while one of them has not reported.
 pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result<u64> {
     let mut dropped = 0;
     loop {

@@ -52,10 +52,10 @@ fn after_header(bytes: &[u8]) -> Result<Option<usize>, sqlx::Error> {
     const FIXED: usize = SIGNATURE.len() + 8;
     let Some(mut rest) = bytes.get(..FIXED) else { return Ok(None) };
     if !rest.starts_with(SIGNATURE) {
-        return Err(broken("the header"));
+        return Err(broken("the header is invalid"));
     }
     rest.advance(SIGNATURE.len() + 4);
-    let extension = usize::try_from(rest.get_i32()).map_err(|_| broken("the header"))?;
+    let extension = usize::try_from(rest.get_i32()).map_err(|_| broken("the header is invalid"))?;
     Ok((bytes.len() >= FIXED + extension).then_some(FIXED + extension))
 }
 
@@ -90,7 +90,7 @@ impl Fields {
     }
 
     fn fixed<const N: usize>(&mut self) -> Result<[u8; N], sqlx::Error> {
-        self.bytes()?.as_ref().try_into().map_err(|_| broken("a field has another size"))
+        self.bytes()?.as_ref().try_into().map_err(|_| broken("a field has an unexpected size"))
     }
 
     pub fn text(&mut self) -> Result<String, sqlx::Error> {
@@ -102,7 +102,8 @@ impl Fields {
     }
 
     pub fn optional_uuid(&mut self) -> Result<Option<Uuid>, sqlx::Error> {
-        let read = |bytes: Bytes| Uuid::from_slice(&bytes).map_err(|_| broken("an id has another size"));
+        let read =
+            |bytes: Bytes| Uuid::from_slice(&bytes).map_err(|_| broken("an id has an unexpected size"));
         self.optional()?.map(read).transpose()
     }
 
@@ -120,7 +121,7 @@ impl Fields {
 
     pub fn time(&mut self) -> Result<Timestamp, sqlx::Error> {
         let since = SignedDuration::from_micros(self.number()?);
-        let epoch = Timestamp::from_second(EPOCH_SECOND).map_err(|_| broken("a time"))?;
+        let epoch = Timestamp::from_second(EPOCH_SECOND).map_err(|_| broken("a time is invalid"))?;
         epoch.checked_add(since).map_err(|_| broken("a time is out of range"))
     }
 
@@ -128,7 +129,7 @@ impl Fields {
     pub fn json(&mut self) -> Result<Bytes, sqlx::Error> {
         let mut bytes = self.bytes()?;
         if bytes.try_get_u8() != Ok(1) {
-            return Err(broken("another version of jsonb"));
+            return Err(broken("unknown version of jsonb"));
         }
         Ok(bytes)
     }

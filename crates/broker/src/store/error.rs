@@ -85,7 +85,7 @@ impl From<Arc<StoreError>> for ApiError {
         let api_error = if error.is_unavailable() {
             Self::new(ErrorCode::BRK3003, "the database does not respond or is overloaded").retry_after(1)
         } else if error.is_unwritable() {
-            Self::unreadable("a text contains a NUL character")
+            Self::invalid_request("a text contains a NUL character")
         } else {
             Self::new(ErrorCode::BRK9001, "the broker failed to process the request")
         };

@@ -21,7 +21,8 @@ pub use all::{facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of
 
 const NAMED_AGENTS: &str = "
     SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
-           a.session_count, a.session_instance, a.session_tied, a.rotation_asked_at IS NOT NULL AS new_key_wanted,
+           a.session_count, a.session_instance, a.session_duplicated,
+           a.rotation_asked_at IS NOT NULL AS new_key_wanted,
            ARRAY(SELECT h.stack_id FROM agent_holds h WHERE h.agent_id = a.id) AS holds
     FROM agents a WHERE a.id = ANY($1)";
 
@@ -88,7 +89,7 @@ fn read_agent(row: PgRow) -> Result<AgentFacts, sqlx::Error> {
         session: SessionFacts {
             count: row.field("session_count")?,
             instance: row.field::<Option<Uuid>>("session_instance")?.map(InstanceId),
-            tied: row.field("session_tied")?,
+            duplicated: row.field("session_duplicated")?,
         },
         new_key_wanted: row.field("new_key_wanted")?,
         holds: Vec::new(),

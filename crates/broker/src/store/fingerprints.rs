@@ -27,8 +27,8 @@ macro_rules! fingerprint_of {
 
 const AGENTS: &str = fingerprint_of!(
     "a.id, a.name, a.status, a.labels, (extract(epoch FROM a.labels_changed_at) * 1000000)::bigint,
-     encode(a.public_key, 'hex'), a.session_count, coalesce(a.session_instance::text, '-'), a.session_tied,
-     a.rotation_asked_at IS NOT NULL,
+     encode(a.public_key, 'hex'), a.session_count, coalesce(a.session_instance::text, '-'),
+     a.session_duplicated, a.rotation_asked_at IS NOT NULL,
      encode(sha256(coalesce((SELECT string_agg(uuid_send(h.stack_id), ''::bytea ORDER BY h.stack_id)
                              FROM agent_holds h WHERE h.agent_id = a.id), ''::bytea)), 'hex')",
     "FROM agents a

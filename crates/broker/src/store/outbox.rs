@@ -138,8 +138,8 @@ pub async fn outbox_read_on_conn(
     Ok(notifications.filter(|notification| seen.insert(*notification)).collect())
 }
 
-/// Returns the notifications of transactions from `horizon` on that are already visible. The index may or may
-/// not contain the changes that they announce.
+/// Returns the visible notifications of transactions at or above `horizon`. The index may or may not contain
+/// the changes that they announce.
 pub async fn outbox_above_on_conn(
     conn: &mut PgConnection,
     horizon: u64,
@@ -152,7 +152,7 @@ pub async fn outbox_above_on_conn(
     Ok(rows.into_iter().filter_map(|(kind, key)| OutboxNotification::read(&kind, key)).collect())
 }
 
-/// Returns the highest transaction from `horizon` on that has a visible notification. With `keys`, only
+/// Returns the highest transaction at or above `horizon` that has a visible notification. With `keys`, only
 /// notifications of these keys count; with `grants`, those of any grant count as well.
 pub async fn outbox_highest_on_conn(
     conn: &mut PgConnection,
@@ -199,8 +199,8 @@ pub async fn outbox_delete_below(pool: &PgPool, horizon: u64) -> Result<u64> {
     }
 }
 
-/// Terminates broker sessions that wait for the rest of a message in the middle of a transaction; returns
-/// their number.
+/// Terminates database sessions of the broker that wait for the rest of a message in the middle of a
+/// transaction; returns their number.
 ///
 /// Such a session is left when a network goes silent between two packets of a request. It neither runs a
 /// statement nor is idle, so no timeout of the server ends it, and its transaction holds back the horizon

@@ -193,9 +193,9 @@ fn alert(
 ) -> Happening {
     let (event, episode) = match (kind, notice) {
         (AlarmKind::Failure, Notice::Raised(episode)) => (WebhookEvent::FailureLasts, episode),
-        (AlarmKind::Failure, Notice::Resolved(episode)) => (WebhookEvent::FailureOver, episode),
+        (AlarmKind::Failure, Notice::Resolved(episode)) => (WebhookEvent::FailureResolved, episode),
         (AlarmKind::Drift, Notice::Raised(episode)) => (WebhookEvent::DriftLasts, episode),
-        (AlarmKind::Drift, Notice::Resolved(episode)) => (WebhookEvent::DriftOver, episode),
+        (AlarmKind::Drift, Notice::Resolved(episode)) => (WebhookEvent::DriftResolved, episode),
     };
     // A resolved alarm has neither reason nor message: the stored ones may be those of the report that ended
     // it.
@@ -206,6 +206,6 @@ fn alert(
         reason,
         message: if over { Message::default() } else { kept.message.clone() },
         lasting: Some(Lasting { since: episode.since, count: episode.count }),
-        ..Happening::to_stack(event, now, stack.clone(), kept.sequence_id)
+        ..Happening::of_stack(event, now, stack.clone(), kept.sequence_id)
     }
 }

@@ -20,7 +20,7 @@ use crate::store::outbox::{outbox_delete_below, outbox_snapshot};
 const EVERY: Duration = Duration::from_secs(60);
 /// How long outbox rows stay readable. A tail that is further behind reloads everything.
 const READABLE: Duration = Duration::from_secs(3600);
-const KEY_SECONDS: f64 = 24.0 * 3600.0;
+const IDEMPOTENCY_KEY_SECONDS: f64 = 24.0 * 3600.0;
 /// How long expired and revoked tokens are still listed.
 const EXPIRED_TOKEN_SECONDS: f64 = 30.0 * 24.0 * 3600.0;
 
@@ -44,15 +44,15 @@ async fn clean_up(pool: &PgPool, horizons: &mut Horizons) -> Result<(), StoreErr
     // readable.
     let now = Instant::now();
     horizons.record(now, snapshot.epoch, snapshot.horizon);
-    let rows = match horizons.readable_long_enough(now) {
+    let outbox_rows = match horizons.readable_long_enough(now) {
         Some(horizon) => outbox_delete_below(pool, horizon).await?,
         None => 0,
     };
-    let keys = idempotency_key_delete_old(pool, KEY_SECONDS).await?;
+    let idempotency_keys = idempotency_key_delete_old(pool, IDEMPOTENCY_KEY_SECONDS).await?;
     let tokens = api_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?
         + join_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?;
-    if rows + keys + tokens > 0 {
-        tracing::debug!(rows, keys, tokens, "deleted expired rows");
+    if outbox_rows + idempotency_keys + tokens > 0 {
+        tracing::debug!(outbox_rows, idempotency_keys, tokens, "deleted expired rows");
     }
     Ok(())
 }

@@ -94,7 +94,8 @@ impl OutboxTail {
                         let error: &dyn std::error::Error = &error;
                         tracing::error!(
                             error,
-                            "failed to read the outbox; polls are answered from memory; retrying"
+                            "failed to read the outbox; until this works, polls are answered with the state \
+                             that was read last; retrying"
                         );
                     }
                     AFTER_FAILURE

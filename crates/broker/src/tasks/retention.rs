@@ -1,5 +1,5 @@
-//! Creates partitions of the days ahead, drops old ones, and deletes old contents. Every replica runs it, and
-//! repeating it does nothing; contents are deleted by one replica, once an hour.
+//! Creates partitions of the days ahead, drops old ones, and deletes old content. Every replica runs it, and
+//! repeating it does nothing; content is deleted by one replica, once an hour.
 
 use std::time::Duration;
 
@@ -25,7 +25,10 @@ pub async fn run(pool: PgPool, retention: Retention, stop: CancellationToken) {
     loop {
         if let Err(error) = once(&pool, retention, Timestamp::now()).await {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "failed to maintain partitions and retention; will retry");
+            tracing::warn!(
+                error,
+                "failed to create or drop partitions of events, or to delete old content; retrying later"
+            );
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -49,9 +52,9 @@ pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) -> Result
         tracing::info!(partitions, rows, before = %oldest, "dropped old events");
     }
     if task_claim(pool, "retention", DELETE_EVERY).await? {
-        let contents = content_drop_old(pool, retention.content_days, retention.content_versions).await?;
-        let counts = status_counts_tidy(pool).await?;
-        tracing::debug!(contents, counts, "deleted old content");
+        let versions = content_drop_old(pool, retention.content_days, retention.content_versions).await?;
+        let empty_status_counts = status_counts_tidy(pool).await?;
+        tracing::debug!(versions, empty_status_counts, "deleted old content and empty status counts");
     }
     Ok(())
 }

@@ -112,7 +112,12 @@ async fn deliver(webhooks: &Webhooks, pool: &PgPool, claimed: &ClaimedDelivery) 
     let next = next(&sent, claimed.attempts, rand::random());
     let mut transaction = pool.begin().await.doing("begin to store the outcome of a webhook message")?;
     if !webhook_delivery_finish_on_conn(&mut transaction, claimed, &sent.attempt, next).await? {
-        tracing::warn!(delivery = %claimed.id, "sending a webhook message took longer than its lease");
+        tracing::warn!(
+            delivery = %claimed.id,
+            "lost the claim on a webhook message while sending it: sending took too long, the webhook was \
+             disabled or deleted, or the message was resent; the result is not stored, and the message may \
+             be sent twice"
+        );
         return Ok(());
     }
     if sent.gone {

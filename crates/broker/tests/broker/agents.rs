@@ -62,10 +62,10 @@ async fn the_highest_session_wins_and_equal_ones_are_refused() -> Result<()> {
     assert_eq!(refused(holds).await?, ErrorCode::BRK1004);
 
     agent.session.instance = InstanceId::generate();
-    assert_eq!(agent.open_session(2).await?, SessionVerdict::Tied);
+    assert_eq!(agent.open_session(2).await?, SessionVerdict::Duplicated);
     assert_eq!(agent.poll().await?.code()?, ErrorCode::BRK1005);
     let seen: ApiAgent = harness.admin.get_json("agents/shop-1").await?;
-    assert!(seen.session_tied);
+    assert!(seen.session_duplicated);
     assert_eq!(agent.open_session(3).await?, SessionVerdict::Serves);
     assert_eq!(agent.poll().await?.status, StatusCode::OK);
     Ok(())

@@ -105,7 +105,7 @@ async fn acknowledged_submissions_survive_kill_9() -> Result<()> {
     assert!(lost.is_empty(), "{lost:?}");
     let unknown = stored.len() - acknowledged.len();
     assert!(unknown <= 3, "at most one submission per kill is stored and not acknowledged: {unknown}");
-    let status = process.stop().await.context("it stops on request")?;
+    let status = process.stop().await.context("failed to stop the broker")?;
     assert!(status.success());
     Ok(())
 }
@@ -122,10 +122,11 @@ async fn the_command_verifies_the_audit_log_and_fails_if_it_was_changed() -> Res
     let kept = format!("default:2:{}", head().await?.hash);
     let verified = broker(&harness.database, &["audit", "verify", "--anchor", &kept]).await?.ok()?;
     assert!(verified.stdout.starts_with("default: 2 links valid"), "{}", verified.stdout);
-    // If everything is rewritten, including the chain, only a head that was stored elsewhere reveals it.
+    // A head that was stored elsewhere and is not in the chain reveals that the whole log was rewritten. Here
+    // the log is untouched, and the given head is wrong instead.
     let other = format!("default:2:{}", "0".repeat(64));
-    let rewritten = broker(&harness.database, &["audit", "verify", "--anchor", &other]).await?;
-    assert!(rewritten.ok().is_err());
+    let wrong_anchor = broker(&harness.database, &["audit", "verify", "--anchor", &other]).await?;
+    assert!(wrong_anchor.ok().is_err());
     let mut connection = harness.database.connect().await?;
     sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
     sqlx::query("UPDATE audit SET name = 'somebody'").execute(&mut connection).await?;

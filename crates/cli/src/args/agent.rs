@@ -148,7 +148,9 @@ pub struct LabelAgent {
     /// Labels to set or remove
     #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
     pub changes: Vec<LabelChange>,
-    /// Confirm how many stacks the agent would lose; the error message shows the number
+    /// Confirm the number of stacks that the agent loses because its labels changed
+    ///
+    /// Without it, such a change is refused, and the error message shows the number.
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
@@ -175,8 +177,9 @@ impl FromStr for LabelChange {
 pub struct Preview {
     /// Label selector, such as env=prod; * matches all agents
     pub selector: Selector,
-    /// Name or id; show which agents the stack would gain, keep and lose if this selector were its only
-    /// target
+    /// Name or id; show how many agents the stack would gain, keep and lose if this became its only selector
+    ///
+    /// Agents targeted by name stay targeted.
     #[arg(value_name = "STACK", value_parser = super::stack)]
     pub stack: Option<Name>,
     /// Show at most this many names
@@ -266,7 +269,7 @@ pub struct Retire {
 
 /// Abandon the agent of a lost cluster, so that deletions no longer wait for it
 ///
-/// Its keys are revoked. Resources in its cluster stay there. The agent's record shows who abandoned it and why.
+/// Its keys are revoked. Resources in its cluster stay there. `brokkr agent show` shows who abandoned it and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr agent abandon shop-17 --reason 'the shop was closed'")]
 pub struct Abandon {

@@ -25,7 +25,7 @@ pub struct AuditList {
     /// Show only entries of this actor: the name of a token, token:ID or agent:ID
     #[arg(long, value_name = "ACTOR")]
     pub actor: Option<String>,
-    /// Show only requests to this route, such as /api/v1/stacks/{stack}, optionally with its method
+    /// Show only requests to this route, such as 'PUT /api/v1/stacks/{stack}' or the same without the method
     #[arg(long, value_name = "ROUTE")]
     pub route: Option<String>,
     /// Show only changes, refused requests, or reads of Secrets

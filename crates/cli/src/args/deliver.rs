@@ -48,7 +48,9 @@ pub struct Targeting {
     /// Target one agent; can be repeated
     #[arg(long, value_name = "AGENT", value_parser = super::agent)]
     pub to_agent: Vec<Name>,
-    /// Confirm how many agents would lose the stack because of changed selectors; the error message shows the number
+    /// Confirm the number of agents that lose the stack because its selectors changed
+    ///
+    /// Without it, such a change is refused, and the error message shows the number.
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
@@ -111,7 +113,7 @@ pub struct WaitOptions {
     /// Succeed once this percentage of the targeted agents is healthy
     #[arg(long, value_name = "PERCENT", default_value = "100%", value_parser = percentage, requires = "wait")]
     pub min_healthy: u8,
-    /// Do not wait for agents that are silent
+    /// Do not wait for agents that missed ten polls (silent) or never connected
     #[arg(long, requires = "wait")]
     pub ignore_silent: bool,
     /// Stop waiting as soon as one agent has failed
@@ -135,10 +137,10 @@ impl WaitOptions {
 /// Options that decide when a wait ends
 #[derive(Clone, Debug, clap::Args)]
 pub struct WaitTerms {
-    /// Succeed once this percentage of the targeted agents is healthy
+    /// Succeed once this percentage of the targeted agents has reached the state of --for
     #[arg(long, value_name = "PERCENT", default_value = "100%", value_parser = percentage)]
     pub min_healthy: u8,
-    /// Do not wait for agents that are silent
+    /// Do not wait for agents that missed ten polls (silent) or never connected
     #[arg(long)]
     pub ignore_silent: bool,
     /// Stop waiting as soon as one agent has failed

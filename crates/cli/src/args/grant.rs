@@ -19,7 +19,8 @@ pub enum GrantCommand {
 
 /// Create or replace a grant, which lets a project use agents
 ///
-/// Stacks that a narrower grant no longer covers are frozen on the agents, not removed.
+/// Agents neither change nor delete the resources of stacks that a narrower grant no longer covers (the
+/// stacks are frozen).
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: brokkr grant set shop-prod --to-project shop -l env=prod --namespace shop --kind '*' \
@@ -44,12 +45,17 @@ pub struct SetGrant {
     /// ServiceAccount that agents use for the project's stacks
     #[arg(long, value_name = "NAMESPACE/brokkr-NAME")]
     pub account: String,
-    /// Confirm how many stacks on agents would no longer be covered; the error message shows the number
+    /// Confirm the number of (stack, agent) pairs that are no longer covered by any grant
+    ///
+    /// Without it, such a change is refused, and the error message shows the number.
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }
 
-/// Delete a grant; the stacks that it covers are frozen on the agents
+/// Delete a grant
+///
+/// Agents neither change nor delete the resources of stacks that no other grant covers (the stacks are
+/// frozen).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr grant delete shop-prod --yes --expect 12")]
 pub struct DeleteGrant {
@@ -59,7 +65,9 @@ pub struct DeleteGrant {
     /// Skip the confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Confirm how many stacks on agents it covers; the error message shows the number
+    /// Confirm the number of (stack, agent) pairs that are no longer covered by any grant
+    ///
+    /// Without it, such a deletion is refused, and the error message shows the number.
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
     pub expect: Option<u64>,
 }

@@ -46,7 +46,7 @@ pub struct Why {
     /// Name or id of a stack, or agent/NAME
     #[arg(value_name = "STACK|agent/AGENT")]
     pub subject: Subject,
-    /// Explain the stack on this agent [default: the first agents on which it is not in sync]
+    /// Explain the stack on this agent [default: up to 10 agents on which it is not in sync]
     #[arg(short, long, value_name = "AGENT", value_parser = super::agent)]
     pub agent: Option<Name>,
 }

@@ -20,9 +20,9 @@ pub enum ProjectCommand {
     ///
     /// A quota below the current usage deletes nothing; it only blocks further use.
     Set(ProjectQuotas),
-    /// Delete a project that has no stacks, valid tokens, webhooks or grants
+    /// Delete a project that never had a stack
     ///
-    /// A project that ever had a stack cannot be deleted.
+    /// It is refused while the project has valid tokens, webhooks or grants.
     Delete {
         /// Name
         #[arg(value_name = "PROJECT")]

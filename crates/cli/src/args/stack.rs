@@ -96,15 +96,17 @@ pub struct Retarget {
 
 /// Approve a pending prune
 ///
-/// A version that would delete more than 50 objects and more than 30 % of a stack waits for approval. Without --expect, the
-/// pending prunes are shown and nothing is approved.
+/// A prune of more than 50 objects that is also more than 30 % of the stack waits for approval; the rest of
+/// the version is already applied. Without --expect, the pending prunes are shown and nothing is approved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr stack approve web --expect 120 --agent eu-1")]
 pub struct Approve {
     /// Name or id
     #[arg(value_parser = super::stack)]
     pub stack: Name,
-    /// Allow the deletion of at most this many objects per agent: the number that the agent reported
+    /// Allow each agent to delete at most this many objects
+    ///
+    /// Use the number that the agent reported; for several agents, the largest one.
     #[arg(long, value_name = "NUMBER", value_parser = super::number::<u32>)]
     pub expect: Option<u32>,
     /// List the approvals of the newest version
@@ -113,7 +115,7 @@ pub struct Approve {
     /// Approve only on this agent, by name or id [default: on every agent]
     #[arg(short, long, value_name = "AGENT", value_parser = super::agent)]
     pub agent: Option<Name>,
-    /// Approve this version; refused if it is not the newest [default: the newest]
+    /// Approve only if this is still the newest version [default: approve the newest]
     #[arg(long, value_name = "SEQUENCE")]
     pub sequence: Option<SequenceId>,
 }

@@ -47,8 +47,9 @@ pub struct CreateToken {
 
 /// Replace an API token
 ///
-/// Only the new token is printed to stdout; it cannot be shown again. It has the name, role and validity of the old one. Both
-/// tokens are valid during the overlap; the validity of the old one is never extended.
+/// Only the new token is printed to stdout; it cannot be shown again. It has the same name and role, and is
+/// valid for as long as the old one originally was. The old token stays valid during the overlap, but never
+/// beyond its own expiry.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: brokkr token rotate ci-web --overlap 2h > token")]
 pub struct RotateToken {
@@ -57,7 +58,7 @@ pub struct RotateToken {
     /// Keep the old token valid for this time, at most 7 days
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = super::duration)]
     pub overlap: Duration,
-    /// Validity of the new token, at most 366 days [default: that of the old token]
+    /// Validity of the new token, at most 366 days [default: the original lifetime of the old token]
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     pub ttl: Option<Duration>,
 }

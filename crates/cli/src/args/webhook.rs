@@ -69,7 +69,9 @@ pub struct CreateWebhookArgs {
 ///
 /// A new filter replaces the old filter completely.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr webhook set ops --event alert.failure --event alert.failure_over")]
+#[command(
+    after_help = "Example: brokkr webhook set ops --event alert.failure --event alert.failure_resolved"
+)]
 pub struct SetWebhook {
     /// Name or id
     #[arg(value_name = "WEBHOOK")]
@@ -127,9 +129,9 @@ fn event() -> impl clap::builder::TypedValueParser<Value = WebhookEvent> {
         "stack.blocked",
         "stack.removed",
         "alert.failure",
-        "alert.failure_over",
+        "alert.failure_resolved",
         "alert.drift",
-        "alert.drift_over",
+        "alert.drift_resolved",
     ];
     PossibleValuesParser::new(events).try_map(|text| text.parse::<WebhookEvent>())
 }

@@ -22,7 +22,7 @@ pub struct BundledAgent {
     presence: Presence,
     last_seen_at: Option<Timestamp>,
     session_count: i64,
-    session_tied: bool,
+    session_duplicated: bool,
     revoked_at: Option<Timestamp>,
     abandoned_at: Option<Timestamp>,
     labels: Labels,
@@ -37,7 +37,7 @@ impl From<Agent> for BundledAgent {
             presence: agent.presence,
             last_seen_at: agent.last_seen_at,
             session_count: agent.session_count,
-            session_tied: agent.session_tied,
+            session_duplicated: agent.session_duplicated,
             revoked_at: agent.revoked_at,
             abandoned_at: agent.abandoned.map(|abandoned| abandoned.at),
             labels: agent.labels,
@@ -70,7 +70,8 @@ impl BundledStack {
     }
 }
 
-/// Converts an error group. The messages of its examples are left out: they can quote a manifest.
+/// Converts an error group. The message of the group is generated from its reason alone, so it is kept. The
+/// messages of the examples are left out, because they can quote a manifest.
 pub fn error(group: &ErrorGroup) -> Value {
     let examples = group.examples.iter().map(|example| {
         json!({
@@ -112,5 +113,10 @@ fn objects(notes: &[ObjectNote]) -> Vec<Value> {
 }
 
 pub fn hook(hook: &WebhookHealth) -> Value {
-    json!({"name": hook.name, "disabled_because": hook.disabled_because, "dead": hook.dead, "more": hook.more})
+    json!({
+        "name": hook.name,
+        "disabled_because": hook.disabled_because,
+        "dead_letters": hook.dead,
+        "has_more_dead_letters": hook.more,
+    })
 }

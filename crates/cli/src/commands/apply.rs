@@ -24,7 +24,7 @@ pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result {
     if stack.targets == StackTargets::default() {
         printer.warn(&format!("{} targets no agents: use --to SELECTOR or --to-agent NAME", args.stack));
     }
-    let text = format!("stack {}: submitted as {}", args.stack, content_of(&object));
+    let text = format!("stack {}: submitted as version {}", args.stack, content_of(&object));
     let delivery = Delivery { stack: &args.stack, object: &object, client: &client, printer };
     delivery.finish(&text, &args.waiting).await
 }

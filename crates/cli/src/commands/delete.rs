@@ -48,8 +48,11 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     };
     let marker = marker.while_trying(&action)?;
     if printer.is_for_people() {
-        let what =
-            if stack.deleted_at.is_some() { "was already deleted as" } else { "deletion submitted as" };
+        let what = if stack.deleted_at.is_some() {
+            "was already deleted as version"
+        } else {
+            "deletion submitted as version"
+        };
         printer.data(&format!("stack {}: {what} {}", stack.name, marker.sequence_id))?;
     }
     if !args.wait {

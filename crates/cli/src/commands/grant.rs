@@ -50,6 +50,9 @@ async fn delete(args: DeleteGrant, client: &Client, printer: Printer) -> Result 
     client.delete_grant(name, args.expect).await.while_trying(&format!("delete the grant {name}"))?;
     let document = serde_json::json!({"name": name, "deleted": true});
     printer.done(&document, format!("grant/{name}"), || {
-        format!("grant {name} is deleted; the stacks that it covered are frozen on the agents")
+        format!(
+            "grant {name} is deleted; agents neither change nor delete the resources of stacks that no other \
+             grant covers (the stacks are frozen)"
+        )
     })
 }

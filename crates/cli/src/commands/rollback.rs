@@ -68,7 +68,7 @@ async fn summary(args: &Rollback, object: &DeploymentObject, client: &Client) ->
     };
     let source = args.to.or_else(|| versions.iter().find(is_source).map(|version| version.sequence_id));
     let source = source.map(|source| format!(" to {source}")).unwrap_or_default();
-    let mut text = format!("stack {name}: rolled back{source}, submitted as {}", content_of(object));
+    let mut text = format!("stack {name}: rolled back{source}, submitted as version {}", content_of(object));
     let replaced = versions.iter().find(|version| version.sequence_id < object.sequence_id);
     if let Some(replaced) =
         replaced.filter(|replaced| replaced.checksum != object.checksum && !replaced.is_deletion_marker)

@@ -68,7 +68,7 @@ impl Show for Agent {
                 self.name
             ));
         }
-        if self.session_tied {
+        if self.session_duplicated {
             text.push_str(
                 "\n\nTwo processes use the identity of this agent, so both are paused. Find the second one (a cloned cluster?),\n\
                  delete the Secret brokkr-agent-identity there, and join it under another name.",
@@ -95,13 +95,13 @@ fn status(agent: &Agent) -> String {
         return "ABANDONED".to_owned();
     }
     let revoked = if agent.revoked_at.is_some() { ",REVOKED" } else { "" };
-    let tied = if agent.session_tied { ",TIED" } else { "" };
-    format!("{}{revoked}{tied}", agent.status)
+    let duplicate = if agent.session_duplicated { ",DUPLICATE" } else { "" };
+    format!("{}{revoked}{duplicate}", agent.status)
 }
 
 fn status_style(agent: &Agent) -> Style {
     match agent.status {
-        _ if agent.session_tied || agent.revoked_at.is_some() => BAD,
+        _ if agent.session_duplicated || agent.revoked_at.is_some() => BAD,
         AgentStatus::Active => GOOD,
         AgentStatus::Inactive => CAREFUL,
     }
@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn agents() {
-        let mut tied = agent("store-0412");
-        tied.session_tied = true;
-        tied.labels.clear();
-        tied.last_seen_at = None;
-        tied.presence = Presence::Never;
-        tied.rotation_asked_at = Some(ago(40));
+        let mut duplicate = agent("store-0412");
+        duplicate.session_duplicated = true;
+        duplicate.labels.clear();
+        duplicate.last_seen_at = None;
+        duplicate.presence = Presence::Never;
+        duplicate.rotation_asked_at = Some(ago(40));
         let mut revoked = agent("us-1");
         revoked.revoked_at = Some(ago(90));
         revoked.labels.insert("example.com/a-rather-long-key".into(), "with-a-value-that-is-long".into());
@@ -173,8 +173,8 @@ mod tests {
             Some(Abandoned { at: ago(90), by: "ana".into(), because: "the shop burnt down".into() });
         insta::assert_snapshot!(format!(
             "{}\n\n{}\n\n{}\n\n{}\n\n{}",
-            rendered(&whole(vec![agent("eu-1"), tied.clone(), revoked.clone(), abandoned.clone()])),
-            rendered(&tied),
+            rendered(&whole(vec![agent("eu-1"), duplicate.clone(), revoked.clone(), abandoned.clone()])),
+            rendered(&duplicate),
             rendered(&revoked),
             rendered(&abandoned),
             rendered(&whole(Vec::<Agent>::new()))

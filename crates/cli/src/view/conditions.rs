@@ -6,10 +6,11 @@ use jiff::Timestamp;
 
 use super::text::{age, clean, explained};
 
-/// Returns the conditions that are wrong. Of Accepted, Applied and Ready only the first, because the others follow from it.
+/// Returns the conditions that are wrong. Of Accepted, Applied and Ready, returns only the first that is not True,
+/// because the later ones follow from it.
 pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
     let find = |kind| row.conditions.iter().find(|condition| condition.kind == kind);
-    let missing = [ConditionKind::Accepted, ConditionKind::Applied, ConditionKind::Ready]
+    let first_untrue = [ConditionKind::Accepted, ConditionKind::Applied, ConditionKind::Ready]
         .into_iter()
         .filter_map(find)
         .find(|condition| condition.status != ConditionStatus::True);
@@ -17,7 +18,7 @@ pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
         .into_iter()
         .filter_map(find)
         .filter(|condition| condition.status == ConditionStatus::True);
-    missing.into_iter().chain(present).collect()
+    first_untrue.into_iter().chain(present).collect()
 }
 
 /// `not Ready for 5m: ImagePullBackOff: Deployment shop/web: …`
@@ -26,7 +27,7 @@ pub fn line(condition: &Condition, now: Timestamp) -> String {
     format!("{} for {since}: {}", title(condition), clean(details(condition)))
 }
 
-/// `Contested: Contested: Deployment shop/web: …`
+/// `Contested: Deployment shop/web: …`
 pub fn summary(condition: &Condition) -> String {
     format!("{}: {}", title(condition), details(condition))
 }
@@ -39,7 +40,12 @@ fn title(condition: &Condition) -> String {
     }
 }
 
+/// Returns reason and message, without a reason that only repeats the name of the condition.
 fn details(condition: &Condition) -> String {
+    let repeats_name = condition.reason.code() == condition.kind.to_string();
+    if repeats_name && !condition.message.is_empty() {
+        return condition.message.to_string();
+    }
     explained(&condition.reason, &condition.message)
 }
 
@@ -65,15 +71,15 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_kind_time_reason_and_message() {
+    fn a_line_has_kind_time_and_message_and_a_reason_only_if_it_differs_from_the_kind() {
         let row = contested_row("eu-1");
         let lines: Vec<_> = wrong(&row).into_iter().map(|condition| line(condition, now())).collect();
         assert_eq!(
             lines,
             [
                 "not Ready for 5m: NotReady: Deployment shop/web: 2/3 replicas ready",
-                "Contested for 5m: Contested: Deployment shop/web: kubectl-edit changes .spec.replicas (12 times in the \
-                 last minute)",
+                "Contested for 5m: Deployment shop/web: kubectl-edit changes .spec.replicas \
+                 (12 times in the last minute)",
             ]
         );
     }

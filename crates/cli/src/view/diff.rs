@@ -99,7 +99,7 @@ fn field(field: &FieldDiff, options: &RenderOptions) -> String {
     }
 }
 
-/// Returns text without quotes if that is unambiguous.
+/// Returns a string without quotes, unless it is empty or contains control characters; anything else as JSON.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) if !text.is_empty() && !text.contains(char::is_control) => text.clone(),

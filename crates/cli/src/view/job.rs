@@ -44,8 +44,8 @@ mod tests {
             .next("brokkr why web");
         insta::assert_snapshot!(format!(
             "{}---\n{}",
-            summary("stack web: submitted as 42", None),
-            summary("stack web: submitted as 42 <b>", Some(&failure))
+            summary("stack web: submitted as version 42", None),
+            summary("stack web: submitted as version 42 <b>", Some(&failure))
         ));
     }
 }

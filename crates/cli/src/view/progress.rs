@@ -63,12 +63,16 @@ fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
     line
 }
 
-/// `1 of 2 agents healthy at 42 · 1 applied`
+/// `1 of 2 agents healthy at version 42 · 1 applied`
 pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
     let targeted: Vec<_> = rows.iter().filter(|row| goal.outcome(row) != AgentOutcome::NotTargeted).collect();
     let (done, version, none) = match goal {
-        Goal::Applied(sequence) => ("applied", format!("at {sequence}"), "no agents are targeted yet"),
-        Goal::Delivered(sequence) => ("healthy", format!("at {sequence}"), "no agents are targeted yet"),
+        Goal::Applied(sequence) => {
+            ("applied", format!("at version {sequence}"), "no agents are targeted yet")
+        }
+        Goal::Delivered(sequence) => {
+            ("healthy", format!("at version {sequence}"), "no agents are targeted yet")
+        }
         Goal::Removed(_) => ("removed", String::new(), "no agent has it"),
     };
     if targeted.is_empty() {

@@ -100,8 +100,8 @@ fn reason(row: &StackStatus, agent: Option<&Agent>, now: Timestamp) -> String {
 fn verdict(row: &StackStatus) -> String {
     let (has, wants) = (or_dash(row.sequence_id), or_dash(row.wanted_sequence_id));
     match row.state {
-        State::Removing => format!("removing at {wants}"),
-        state if has == wants => format!("{state} at {wants}"),
+        State::Removing => format!("removing at version {wants}"),
+        state if has == wants => format!("{state} at version {wants}"),
         _ if row.sequence_id.is_none() => format!("wants {wants}, has reported nothing yet"),
         state => format!("{state}, wants {wants}, has {has}"),
     }
@@ -128,7 +128,7 @@ fn agents_part(agent: &Agent, now: Timestamp) -> Vec<String> {
     if agent.status != AgentStatus::Active {
         parts.push(format!("the agent is {}: `brokkr agent resume {}`", agent.status, agent.name));
     }
-    if agent.session_tied {
+    if agent.session_duplicated {
         parts.push(format!("two processes use its identity: `brokkr agent show {}`", agent.name));
     }
     match agent.last_seen_at {

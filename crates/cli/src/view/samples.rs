@@ -70,7 +70,7 @@ pub fn agent(name: &str) -> Agent {
         last_seen_at: Some(ago(4)),
         presence: Presence::Fresh,
         session_count: 3,
-        session_tied: false,
+        session_duplicated: false,
         version: Some("0.1.0".into()),
         key_since: Some(ago(86_400 * 20)),
         rotation_asked_at: None,

@@ -110,7 +110,7 @@ mod tests {
             name: "ops".parse().unwrap(),
             url: "https://hooks.example.com/services/…".into(),
             filter: WebhookFilter {
-                events: vec![WebhookEvent::FailureLasts, WebhookEvent::FailureOver],
+                events: vec![WebhookEvent::FailureLasts, WebhookEvent::FailureResolved],
                 agent_selector: Some("env=prod".parse().unwrap()),
                 ..WebhookFilter::default()
             },

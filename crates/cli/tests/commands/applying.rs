@@ -25,7 +25,7 @@ fn it_waits_until_every_agent_has_the_version() {
         .on(STATUS, 200, page(&[row("a", 42, 42, "healthy"), row("b", 42, 42, "applied")]))
         .on(STATUS, 200, page(&[row("a", 42, 42, "healthy"), row("b", 42, 42, "healthy")]));
     let ran = apply(&broker, &["--wait"]).exits(0);
-    assert_eq!(ran.stdout, "stack web: submitted as 42 (1 resource, sha256 9f2c00000000)\n");
+    assert_eq!(ran.stdout, "stack web: submitted as version 42 (1 resource, sha256 9f2c00000000)\n");
     ran.says("  b  applied, 1/1 ready\n").says("web is healthy on 2 agents");
     let asked = broker.asked();
     assert_eq!(asked[1].body, br#"{"agents":[],"selectors":["env=dev"]}"#);
@@ -53,7 +53,7 @@ fn a_failure_a_newer_version_and_a_timeout_have_different_exit_statuses() {
     let ran = apply(&slow, &["--wait", "--timeout", "1s"])
         .exits(124)
         .says("web was not healthy on every agent within 1s");
-    ran.says("0 of 1 agent healthy at 42 · 1 pending").says("why a: pending, wants 42, has 41");
+    ran.says("0 of 1 agent healthy at version 42 · 1 pending").says("why a: pending, wants 42, has 41");
 
     let untargeted = broker().on(STATUS, 200, page(&[]));
     apply(&untargeted, &["--wait", "--timeout", "1s"]).exits(124).says("no agents are targeted yet");

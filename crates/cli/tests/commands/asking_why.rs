@@ -11,8 +11,9 @@ const STATUS: &str = "GET /api/v1/stacks/web/status";
 fn the_chain_shows_the_step_that_is_not_complete_and_the_next_action() {
     let broker = FakeBroker::start().on("GET /api/v1/stacks/web/agents/eu-1/why", 200, why("eu-1"));
     let ran = broker.brokkr(&["why", "web", "--agent", "eu-1"]).exits(0);
-    let ran =
-        ran.prints("web on eu-1: failed at 42\n").prints("✖ applied    FieldImmutable: spec.selector\n");
+    let ran = ran
+        .prints("web on eu-1: failed at version 42\n")
+        .prints("✖ applied    FieldImmutable: spec.selector\n");
     ran.prints("Deployment shop/web: spec.selector: field is immutable\nnext: correct it\n");
     let ran = broker.brokkr(&["why", "stack/web", "-a", "agent/eu-1", "-o", "json"]).exits(0);
     assert_eq!(ran.json()["broken"]["hop"], "applied");
@@ -24,7 +25,7 @@ fn without_an_agent_those_that_are_not_in_sync_are_found() {
     let broker = FakeBroker::start()
         .on(STATUS, 200, page(&[row("a", 42, 42, "healthy"), row("eu-1", 42, 42, "failed")]))
         .on(&stuck, 200, why("eu-1"));
-    broker.brokkr(&["why", "web"]).exits(0).prints("web on eu-1: failed at 42");
+    broker.brokkr(&["why", "web"]).exits(0).prints("web on eu-1: failed at version 42");
     let ran = broker.brokkr(&["why", "web", "-o", "json"]).exits(0);
     assert_eq!(ran.json()["items"].as_array().unwrap().len(), 1);
 

@@ -25,7 +25,9 @@ fn the_wait_ends_when_every_agent_has_removed_it() {
         .on(STATUS, 200, page(&[row("a", 50, 42, "removing"), row("b", 50, 50, "removed")]))
         .on(STATUS, 200, page(&[row("a", 50, 50, "removed"), row("b", 50, 50, "removed")]));
     let ran = broker.brokkr(&["stack", "delete", "web", "--yes", "--wait"]).exits(0);
-    ran.prints("deletion submitted as 50").says("  a  removing\n").says("web is removed from 2 agents");
+    ran.prints("deletion submitted as version 50")
+        .says("  a  removing\n")
+        .says("web is removed from 2 agents");
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn a_ci_system_gets_groups_a_summary_and_outputs() {
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "sequence_id=42\n");
     let summary = std::fs::read_to_string(&summary).unwrap();
     assert!(
-        summary.starts_with("✖ **version 42 failed on a**\n") && summary.contains("submitted as 42"),
+        summary.starts_with("✖ **version 42 failed on a**\n") && summary.contains("submitted as version 42"),
         "{summary}"
     );
     let gitlab = [logged_in.as_slice(), &[("GITLAB_CI", "true")]].concat();

@@ -38,7 +38,7 @@ const PRINT: &str = "echo \"# $0 $* $BROKKR_TOKEN\" | sed 's|/.*/bin/||'; echo '
 fn a_kustomization_is_built_by_kustomize_or_else_by_kubectl() {
     let broker = broker();
     program(&broker, "kubectl", PRINT);
-    apply(&broker, &["-k", "overlays/prod"]).exits(0).prints("submitted as 42");
+    apply(&broker, &["-k", "overlays/prod"]).exits(0).prints("submitted as version 42");
     program(&broker, "kustomize", PRINT);
     apply(&broker, &["-k", "overlays/prod"]).exits(0);
     let sent: Vec<String> = broker

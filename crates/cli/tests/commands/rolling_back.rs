@@ -21,7 +21,7 @@ fn broker() -> FakeBroker {
 fn it_shows_both_versions_and_the_barred_content() {
     let broker = broker();
     let ran = broker.brokkr(&["rollback", "web", "--reason", "crash loop"]).exits(0);
-    ran.prints("stack web: rolled back to 41, submitted as 43 (1 resource, sha256 9f2c00000000)\n")
+    ran.prints("stack web: rolled back to 41, submitted as version 43 (1 resource, sha256 9f2c00000000)\n")
         .prints("42 (sha256 bad000000000) is barred: it is refused until `brokkr stack unbar web 42`\n");
     let asked = &broker.asked()[0];
     assert_eq!(asked.body, br#"{"keep_open":false,"reason":"crash loop"}"#);

@@ -42,7 +42,7 @@ pub fn page(items: &[Value]) -> Value {
 
 pub fn agent(name: &str) -> Value {
     json!({"id": STACK_ID, "name": name, "status": "ACTIVE", "labels": {"env": "dev"}, "annotations": {}, "created_at": TIME,
-        "last_seen_at": TIME, "presence": "fresh", "session_count": 1, "session_tied": false})
+        "last_seen_at": TIME, "presence": "fresh", "session_count": 1, "session_duplicated": false})
 }
 
 pub fn why(agent: &str) -> Value {

@@ -75,7 +75,7 @@ fn a_deletion_shows_its_impact_and_requires_the_typed_name() {
     assert_eq!(exit, 3, "the end of input does not confirm");
     assert!(broker.asked().iter().all(|asked| !asked.line.starts_with("DELETE")));
     let (exit, shown) = delete("web\n");
-    assert!(exit == 0 && shown.contains("stack web: deletion submitted as 50"), "{exit} {shown}");
+    assert!(exit == 0 && shown.contains("stack web: deletion submitted as version 50"), "{exit} {shown}");
 }
 
 #[test]
@@ -163,13 +163,13 @@ fn a_wait_is_redrawn_on_a_terminal_and_prints_lines_in_a_pipe() {
     let (exit, shown) = on_terminal(&on_screen, 100, &apply, &[], "", "");
     assert_eq!(exit, 0, "{shown}");
     assert!(
-        shown.contains("1 of 2 agents healthy at 42 · 1 applied"),
+        shown.contains("1 of 2 agents healthy at version 42 · 1 applied"),
         "the status line shows the progress: {shown:?}"
     );
     assert!(shown.contains("\u{1b}[2K") || shown.contains("\u{1b}[1A"), "and is redrawn: {shown:?}");
 
     let ran = in_pipe.brokkr(&apply).exits(0);
-    assert_eq!(ran.stdout, "stack web: submitted as 42 (1 resource, sha256 9f2c00000000)\n");
+    assert_eq!(ran.stdout, "stack web: submitted as version 42 (1 resource, sha256 9f2c00000000)\n");
     assert!(!ran.stderr.contains('\u{1b}'), "{:?}", ran.stderr);
     for line in ["  us-1  applied, 1/1 ready\n", "  us-1  healthy, 1/1 ready\n", "web is healthy on 2 agents"]
     {

@@ -121,7 +121,7 @@ async fn problem_codes_for_agents_become_poll_results() {
         (ErrorCode::BRK3001, "HoldsWanted"),
         (ErrorCode::BRK3002, "Behind { retry_after: Some(4s), spread: Some(90s) }"),
         (ErrorCode::BRK1004, "Superseded"),
-        (ErrorCode::BRK1005, "Tied"),
+        (ErrorCode::BRK1005, "Duplicated"),
         (ErrorCode::BRK3004, "Ahead"),
     ] {
         let (poll, _) =

@@ -51,7 +51,7 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     eventually(WAIT_TIMEOUT, "an agent that is ahead to be put on hold", async || {
         let response = client.target_state(agent.id, &agent.ask(future, None, Duration::ZERO)).await;
         assert!(!matches!(response, Ok(Poll::Changed { .. })), "S2: {response:?}");
-        if matches!(response, Ok(Poll::Held { .. })) {
+        if matches!(response, Ok(Poll::OnHold { .. })) {
             Attempt::Done(())
         } else {
             Attempt::NotYet(format!("{response:?}"))

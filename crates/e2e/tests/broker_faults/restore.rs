@@ -47,7 +47,7 @@ async fn assert_no_agent_goes_back(pair: &BrokerPair, known: &Known, replica: us
                 }
                 bail!("{} at {position} is served {:?}", agent.name, envelope.stacks.len())
             }
-            Ok(Poll::Ahead | Poll::Held { .. }) => Ok(()),
+            Ok(Poll::Ahead | Poll::OnHold { .. }) => Ok(()),
             Ok(Poll::HoldsWanted) => {
                 agent.report_holds(replica).await?;
                 bail!("the broker requested the held stacks of {}", agent.name)

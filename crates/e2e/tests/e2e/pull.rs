@@ -1,4 +1,5 @@
-//! A1, A5: every connection goes from the agent to the broker; and the agent's permissions.
+//! A1: every connection goes from the agent to the broker. A5: a change reaches the agent at once. Also: the agent's
+//! permissions.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,7 +32,7 @@ async fn a1_the_agent_opens_no_port_and_pulls_everything() -> Result<()> {
             .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.to_str().map(ToOwned::to_owned))
             .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
             .collect();
-    assert!(!sockets.is_empty(), "it has connections");
+    assert!(!sockets.is_empty(), "the agent has no open sockets");
     let open: Vec<_> = sockets.intersection(&listening()?).cloned().collect();
     assert!(open.is_empty(), "the agent listens: {open:?}");
     Ok(())

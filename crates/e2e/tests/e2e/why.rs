@@ -1,5 +1,5 @@
-//! G3: twenty real failures. For each, command line and API return the right hop, cause and next step in under a second, and the
-//! next step is carried out. The explanations are compared with the rows of docs/why.md.
+//! G3: twenty real failures. For each, the CLI and the API return the right hop, cause and next step in under
+//! a second, and the next step is carried out. The explanations are compared with the rows of docs/why.md.
 
 mod agents;
 mod asking;

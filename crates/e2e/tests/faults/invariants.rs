@@ -1,11 +1,11 @@
 //! Invariants that hold in spite of every fault, read from the proxy's trace of the agent's requests and from the API server's
 //! audit log.
 //!
-//! The numbers are used in the failure messages: S1 no foreign object is written, S2 no object goes back to an older
-//! deployment object, S7 a delete names the UID of its object, S9 nothing is written before its intention is recorded.
-//! Rows check others themselves: S8 a wrong, empty or incomplete answer changes nothing, S12 every report is
-//! counted once, S22 stored reports are bounded, L5 the desired state is enforced while the broker is
-//! unavailable.
+//! The numbers are used in the failure messages: S1 no foreign object is written, S2 no Kubernetes object
+//! goes back to an older version of its stack, S7 a delete names the UID of its object, S9 no object is
+//! applied before the stack's record names the version. The tests of single rows of the fault matrix check
+//! further invariants: S8 a wrong, empty or incomplete answer changes nothing, S12 every report is counted
+//! once, S22 stored reports are bounded, L5 the desired state is enforced while the broker is unavailable.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub async fn assert_all(world: &FaultWorld) -> Result<()> {
     only_ours_is_written(world, &trace)?;
     deletes_carry_a_uid(world, &trace);
     sequences_never_go_back(&trace);
-    intentions_come_first(&trace);
+    records_come_first(&trace);
     Ok(())
 }
 
@@ -34,13 +34,13 @@ fn is_record(exchange: &Exchange) -> bool {
 
 /// S1: the agent writes only its own and its stacks' objects.
 fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
-    let ours = |path: &str, name: &str| path.contains(&world.tag) && !name.starts_with("theirs");
+    let is_stack_object = |path: &str, name: &str| path.contains(&world.tag) && !name.starts_with("theirs");
     for exchange in trace.iter().filter(|exchange| exchange.request.is_write() && exchange.succeeded()) {
         let Some(path) = &exchange.request.resource else { continue };
-        let own = path.namespace.as_deref() == Some(world.agent.namespace());
+        let in_agent_namespace = path.namespace.as_deref() == Some(world.agent.namespace());
         let name = path.name.as_deref().unwrap_or_default();
         assert!(
-            own || is_record(exchange) || ours(&exchange.request.path, name),
+            in_agent_namespace || is_record(exchange) || is_stack_object(&exchange.request.path, name),
             "S1: the agent wrote a foreign object: {}",
             summary(exchange)
         );
@@ -50,11 +50,11 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
         );
     }
     for request in world.agent.requests(world.started)? {
-        let own = request.namespace == world.agent.namespace() || request.group == "brokkr.io";
+        let is_agents_own = request.namespace == world.agent.namespace() || request.group == "brokkr.io";
         let changed = request.is_write() && request.code < 300 && !request.resource.is_empty();
         let reviews = request.group.ends_with("k8s.io") && request.resource.ends_with("reviews");
         assert!(
-            !changed || own || reviews || ours(&request.uri, &request.name),
+            !changed || is_agents_own || reviews || is_stack_object(&request.uri, &request.name),
             "S1: according to the audit log the agent wrote a foreign object: {request:?}"
         );
     }
@@ -63,13 +63,13 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
 
 /// S7: another object under the same name is never hit.
 fn deletes_carry_a_uid(world: &FaultWorld, trace: &[Exchange]) {
-    // The agent's own namespace has contents and shards with unique names.
-    let own = |exchange: &Exchange| {
+    // In the agent's own namespace, deletes need no UID: the names of cached content and shards are unique.
+    let in_agent_namespace = |exchange: &Exchange| {
         let path = exchange.request.resource.as_ref();
         path.is_some_and(|path| path.namespace.as_deref() == Some(world.agent.namespace()))
     };
     let deletes = trace.iter().filter(|exchange| exchange.request.method == http::Method::DELETE);
-    for exchange in deletes.filter(|exchange| !is_record(exchange) && !own(exchange)) {
+    for exchange in deletes.filter(|exchange| !is_record(exchange) && !in_agent_namespace(exchange)) {
         let options = exchange.request.json();
         assert!(
             options["preconditions"]["uid"].is_string(),
@@ -79,7 +79,8 @@ fn deletes_carry_a_uid(world: &FaultWorld, trace: &[Exchange]) {
     }
 }
 
-/// S2, in the order in which the API server executed the requests.
+/// S2: no object goes back to an older version of its stack. Requests are compared in the order in which the
+/// API server executed them.
 fn sequences_never_go_back(trace: &[Exchange]) {
     let mut applied: Vec<&Exchange> = trace
         .iter()
@@ -98,24 +99,25 @@ fn sequences_never_go_back(trace: &[Exchange]) {
     }
 }
 
-/// S9: after a crash, the record shows what the agent was about to do.
-fn intentions_come_first(trace: &[Exchange]) {
+/// S9: no object is applied before the stack's record names the version.
+fn records_come_first(trace: &[Exchange]) {
     let records: Vec<Intention> = trace.iter().filter_map(Intention::of).collect();
     for apply in trace.iter().filter(|exchange| exchange.request.is_apply() && !is_record(exchange)) {
         let body = apply.request.json();
         let annotations = &body["metadata"]["annotations"];
         let sequence = number(&annotations[SEQUENCE]);
         let recorded = records.iter().any(|record| {
-            record.stack == annotations[STACK] && record.stamp >= sequence && record.written <= apply.at
+            record.stack == annotations[STACK] && record.sequence >= sequence && record.written <= apply.at
         });
-        assert!(recorded, "S9: written before its intention was recorded: {}", summary(apply));
+        assert!(recorded, "S9: applied before the record named its version: {}", summary(apply));
     }
 }
 
-/// A record that the API server has stored.
+/// What a record announces before the agent writes: the stack, and the sequence id that its objects will get
+/// as an annotation (the record's field `spec.stamp`).
 struct Intention {
     stack: Value,
-    stamp: i64,
+    sequence: i64,
     written: Timestamp,
 }
 
@@ -124,7 +126,7 @@ impl Intention {
         let stored = is_record(exchange) && exchange.request.is_write() && exchange.succeeded();
         let spec = exchange.request.json()["spec"].take();
         let written = exchange.finished.filter(|_| stored)?;
-        Some(Self { stack: spec["stackId"].clone(), stamp: number(&spec["stamp"]), written })
+        Some(Self { stack: spec["stackId"].clone(), sequence: number(&spec["stamp"]), written })
     }
 }
 

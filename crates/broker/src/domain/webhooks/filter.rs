@@ -65,8 +65,8 @@ mod tests {
         let stack = NamedStack { id: StackId::generate(), name: "web".to_owned() };
         let labels = Labels::from([("env".to_owned(), "prod".to_owned())]);
         let agent = NamedAgent { id: AgentId::generate(), name: "shop-1".to_owned(), labels };
-        let to_stack = Happening::to_stack(event, Timestamp::UNIX_EPOCH, stack, SequenceId(1));
-        Happening { agent: Some(agent), ..to_stack }
+        let of_stack = Happening::of_stack(event, Timestamp::UNIX_EPOCH, stack, SequenceId(1));
+        Happening { agent: Some(agent), ..of_stack }
     }
 
     #[test]
@@ -118,9 +118,9 @@ mod tests {
             (WebhookEvent::Blocked, false),
             (WebhookEvent::Repaired, false),
             (WebhookEvent::FailureLasts, true),
-            (WebhookEvent::FailureOver, true),
+            (WebhookEvent::FailureResolved, true),
             (WebhookEvent::DriftLasts, true),
-            (WebhookEvent::DriftOver, true),
+            (WebhookEvent::DriftResolved, true),
         ] {
             assert_eq!(wants(&all, &happening(event)), wanted, "{event}");
         }

@@ -1,4 +1,4 @@
-//! What happened, as webhooks receive it: ids, names, the reason and a link. Never contents, never secrets.
+//! What happened, as webhooks receive it: ids, names, the reason and a link. Never content, never secrets.
 
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Report, Transition};
@@ -7,7 +7,8 @@ use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Texts of agents are clipped, so that a message stays below 20 kB even if every byte is escaped.
+/// A longer message of an agent is clipped, and longer details are left out, so that a webhook message stays
+/// below 20 kB even if every byte is escaped.
 const LONGEST_MESSAGE: usize = 1024;
 const LONGEST_DETAILS: usize = 2048;
 
@@ -22,7 +23,7 @@ pub struct Happening {
     pub event_id: Option<EventId>,
     pub reason: Reason,
     pub message: Message,
-    /// Set only for alerts: messages that a failure or drift lasts or is over.
+    /// Set only for alerts, which say that a failure or drift persists or has ended.
     pub lasting: Option<Lasting>,
 }
 
@@ -39,7 +40,7 @@ pub struct NamedAgent {
     pub labels: Labels,
 }
 
-/// Since when a failure or drift lasts, and how often it was reported.
+/// When a failure or drift began, and how often it was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lasting {
     pub since: Timestamp,
@@ -65,7 +66,7 @@ impl Happening {
 
     /// Returns the happening for a change of a stack by a user.
     #[must_use]
-    pub fn to_stack(event: WebhookEvent, at: Timestamp, stack: NamedStack, sequence: SequenceId) -> Self {
+    pub fn of_stack(event: WebhookEvent, at: Timestamp, stack: NamedStack, sequence: SequenceId) -> Self {
         Self { stack: Some(stack), sequence_id: Some(sequence), ..Self::new(event, at) }
     }
 
@@ -77,7 +78,7 @@ impl Happening {
             event_id: Some(report.id),
             reason: report.reason.clone(),
             message: report.message.clone(),
-            ..Self::to_stack(
+            ..Self::of_stack(
                 outcome(&report.transition, &report.reason)?,
                 report.at,
                 stack,
@@ -131,8 +132,8 @@ impl Happening {
 
 fn outcome(transition: &Transition, reason: &Reason) -> Option<WebhookEvent> {
     let event = match transition {
-        // `Applied` with a reason says what a version that was applied earlier is still waiting for: no new
-        // outcome.
+        // An `Applied` report with a reason repeats an earlier one and says why the version is not ready yet.
+        // It is not a new outcome.
         Transition::Applied if !reason.is_none() => return None,
         Transition::Applied => WebhookEvent::Applied,
         Transition::Healthy => WebhookEvent::Healthy,
@@ -162,7 +163,7 @@ mod tests {
             reason: Reason::Immutable { fields: vec!["\u{1}".repeat(10_000)] },
             message: Message::new("\u{1}".repeat(100_000)),
             lasting: Some(Lasting { since: at, count: u32::MAX }),
-            ..Happening::to_stack(WebhookEvent::FailureLasts, at, stack, SequenceId(i64::MAX))
+            ..Happening::of_stack(WebhookEvent::FailureLasts, at, stack, SequenceId(i64::MAX))
         };
         let body = happening.body(&"p".repeat(63));
         assert!(body.len() < 20_000, "{}", body.len());

@@ -34,7 +34,7 @@ pub async fn put_holds(State(broker): BrokerState, change: Change) -> ApiResult 
     let agent = change.caller()?.agent()?.id;
     let session: Option<Session> = optional(&change.headers, header::SESSION)?;
     if holds.stacks.len().max(holds.held.len()) > MOST {
-        return Err(ApiError::unreadable(format!("an agent can have at most {MOST} stacks")));
+        return Err(ApiError::invalid_request(format!("an agent can have at most {MOST} stacks")));
     }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let known = agent_lock_on_conn(write.conn(), agent).await?;
@@ -83,7 +83,8 @@ async fn keep_as_targets(
             agent_id = %agent,
             project,
             stack_id = %stack,
-            "the agent has the stack but is not a target of it in the restored database; added it as a target"
+            "the agent has the stack, but in the restored database the stack does not target the agent; \
+             added the agent to its targets"
         );
     }
     Ok(kept)

@@ -42,7 +42,7 @@ pub async fn rotate_key(State(broker): BrokerState, change: Change) -> ApiResult
                 "this request is signed with an old key; a newer key is registered",
             ));
         } else if keys.old_public_key.as_ref() == Some(&public_key) {
-            return Err(ApiError::unreadable("this key was already replaced; generate a new one"));
+            return Err(ApiError::invalid_request("this key was already replaced; generate a new one"));
         } else {
             let until = agent_keys_rotate_on_conn(write.conn(), agent.id, &public_key).await?;
             write.audit_digests(Some(Checksum::of(&keys.public_key)), Some(Checksum::of(&public_key)));

@@ -61,7 +61,7 @@ pub async fn list_agents(
     let (sort, limit) = (query.sort.unwrap_or_default(), limit(query.limit));
     let after = query.after.as_deref().map(|text| AgentCursor::read(sort, text));
     let after =
-        after.map(|after| after.ok_or_else(|| ApiError::unreadable("invalid `after`"))).transpose()?;
+        after.map(|after| after.ok_or_else(|| ApiError::invalid_request("invalid `after`"))).transpose()?;
     let matching =
         matching(&broker.index.snapshot(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
     let cursor =

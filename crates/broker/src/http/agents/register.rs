@@ -27,7 +27,7 @@ pub fn read_public_key(text: &str) -> ApiResult<Vec<u8>> {
     if key.len() == 32 {
         Ok(key)
     } else {
-        Err(ApiError::unreadable("public_key must be 32 bytes in base64url without padding"))
+        Err(ApiError::invalid_request("public_key must be 32 bytes in base64url without padding"))
     }
 }
 

@@ -30,7 +30,7 @@ pub async fn report(State(broker): BrokerState, change: Change) -> ApiResult {
     let batch: ReportBatch = change.json()?;
     let agent = change.caller()?.agent()?.id;
     if batch.reports.len() > BATCH {
-        return Err(ApiError::unreadable(format!("a batch can have at most {BATCH} reports")));
+        return Err(ApiError::invalid_request(format!("a batch can have at most {BATCH} reports")));
     }
     let (mut reports, refused) = sift(agent, batch.reports);
     if !refused.is_empty() {

@@ -50,7 +50,7 @@ pub async fn abandon_agent(
     let request: AbandonAgent = change.json()?;
     let reason = request.reason.trim();
     if reason.is_empty() || reason.len() > LONGEST_REASON {
-        return Err(ApiError::unreadable(format!("reason must have 1 to {LONGEST_REASON} bytes")));
+        return Err(ApiError::invalid_request(format!("reason must have 1 to {LONGEST_REASON} bytes")));
     }
     let by = change.caller()?.token()?.name.clone();
     let unusable = unusable_key()?;

@@ -26,7 +26,7 @@ pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResu
     let session: OpenSession = change.json()?;
     let agent = change.caller()?.agent()?.id;
     if session.count < 1 {
-        return Err(ApiError::unreadable("count must be at least 1"));
+        return Err(ApiError::invalid_request("count must be at least 1"));
     }
     let mut response = write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
@@ -34,7 +34,7 @@ pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResu
         if verdict != SessionVerdict::Superseded {
             write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         }
-        if verdict == SessionVerdict::Tied {
+        if verdict == SessionVerdict::Duplicated {
             tracing::error!(
                 agent_id = %agent,
                 count = session.count,

@@ -38,8 +38,8 @@ pub const ROUTE: &str = "/api/v1/agents/{agent}/target-state";
 
 /// Get the target state of an agent.
 ///
-/// With the envelope's media type: sequence ids, checksums and removals without contents, as a long poll
-/// (`If-None-Match` and `Prefer: wait=SECONDS`). Otherwise: the deployment objects with their contents, ordered by
+/// With the envelope's media type: sequence ids, checksums and removals without content, as a long poll
+/// (`If-None-Match` and `Prefer: wait=SECONDS`). Otherwise: the deployment objects with their content, ordered by
 /// sequence id.
 #[utoipa::path(get, path = "/api/v1/agents/{agent}/target-state", tag = "agents",
     params(("agent" = String, Path, description = "Id; for admins also the name")),
@@ -87,7 +87,7 @@ pub async fn target_state(
     // Rare paths are boxed, so that they take no memory while a poll waits.
     Box::pin(broker.catch_up_for(&caller, claims.position)).await?;
     if let Caller::Token(_) = caller {
-        // The contents may include Secrets.
+        // The content may include Secrets.
         Box::pin(broker.note(AuditKind::SecretsRead, &caller, &origin)).await?;
     }
     let agent = agent_facts(&broker.index.snapshot(), &agent)?.id;
@@ -126,7 +126,7 @@ impl PollClaims {
     }
 }
 
-/// Responds with the deployment objects and their contents, read from the database through the cache.
+/// Responds with the deployment objects and their content, read from the database through the cache.
 async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
     let (mut wanted, position): (Vec<SequenceId>, Position) = {
         let snapshot = broker.index.snapshot();

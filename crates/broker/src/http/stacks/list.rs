@@ -52,7 +52,7 @@ pub async fn list_stacks(
     let (pool, project, name) = (&broker.pool, caller.project(), query.name.as_deref());
     if query.deleted {
         if query.sort.is_some() || query.count {
-            return Err(ApiError::unreadable("`deleted` cannot be combined with `sort` or `count`"));
+            return Err(ApiError::invalid_request("`deleted` cannot be combined with `sort` or `count`"));
         }
         cursor::<uuid::Uuid>(query.after.as_deref())?;
         let read = |after: Option<String>, most| async move {

@@ -35,7 +35,7 @@ const LONGEST_REASON: usize = 1000;
 pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, change: Change) -> ApiResult {
     let request: RollBack = change.json_or_default()?;
     if request.reason.len() > LONGEST_REASON {
-        return Err(ApiError::unreadable(format!("reason must have at most {LONGEST_REASON} bytes")));
+        return Err(ApiError::invalid_request(format!("reason must have at most {LONGEST_REASON} bytes")));
     }
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);

@@ -38,7 +38,9 @@ pub async fn put_targets(
 ) -> ApiResult {
     let request: StackTargets = change.json()?;
     if request.agents.len() + request.selectors.len() > MOST {
-        return Err(ApiError::unreadable(format!("a stack can have at most {MOST} targets; use a selector")));
+        return Err(ApiError::invalid_request(format!(
+            "a stack can have at most {MOST} targets; use a selector"
+        )));
     }
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {

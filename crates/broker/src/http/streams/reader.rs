@@ -57,7 +57,7 @@ fn resume(headers: &HeaderMap) -> ApiResult<Option<Resume>> {
         let (epoch, cursor) = text.split_once('.')?;
         Some(Resume { epoch: epoch.parse().ok()?, cursor: cursor.parse().ok()? })
     });
-    read.map(Some).ok_or_else(|| ApiError::unreadable("invalid `Last-Event-ID`"))
+    read.map(Some).ok_or_else(|| ApiError::invalid_request("invalid `Last-Event-ID`"))
 }
 
 /// An open stream.

@@ -72,7 +72,7 @@ pub async fn resend_webhook_delivery(
         let webhook = webhook_fetch(write.conn(), project, &WebhookRef::read(&webhook)).await?;
         let webhook = webhook.ok_or_else(|| ApiError::not_found("webhook"))?;
         if !webhook.enabled {
-            return Err(ApiError::unreadable("the webhook is disabled; enable it first"));
+            return Err(ApiError::invalid_request("the webhook is disabled; enable it first"));
         }
         if !webhook_delivery_resend_on_conn(write.conn(), project, webhook.id, delivery).await? {
             return Err(ApiError::not_found("delivery"));

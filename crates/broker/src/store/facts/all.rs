@@ -17,7 +17,7 @@ use crate::store::{Doing as _, Result, known};
 /// The same columns as for changed agents, without holds.
 const AGENTS: &str = "COPY (
     SELECT id, name, status, labels, labels_changed_at, public_key,
-           session_count, session_instance, session_tied, rotation_asked_at IS NOT NULL
+           session_count, session_instance, session_duplicated, rotation_asked_at IS NOT NULL
     FROM agents) TO STDOUT (FORMAT binary)";
 
 const HOLDS: &str = "COPY (
@@ -39,7 +39,7 @@ pub async fn facts_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Vec<
             session: SessionFacts {
                 count: row.number()?,
                 instance: row.optional_uuid()?.map(InstanceId),
-                tied: row.truth()?,
+                duplicated: row.truth()?,
             },
             new_key_wanted: row.truth()?,
             holds: Vec::new(),

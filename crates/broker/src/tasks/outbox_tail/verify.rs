@@ -84,8 +84,8 @@ impl OutboxTail {
         }
         tracing::error!(
             ?slices,
-            ?here,
-            ?there,
+            index = ?here,
+            database = ?there,
             same_grants,
             "the index differs from the database; this is a bug, or the database was changed manually"
         );

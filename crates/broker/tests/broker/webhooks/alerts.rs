@@ -16,7 +16,7 @@ async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_pass
     let trust = Trust::new()?;
     let receiver = trust.receiver(Answer::Status(200)).await?;
     let harness = Harness::open_with(Postgres::shared().await?, trust.args(Duration::from_secs(2))?).await?;
-    create(&harness, "pager", &receiver, json!({ "events": ["alert.failure", "alert.failure_over"] }))
+    create(&harness, "pager", &receiver, json!({ "events": ["alert.failure", "alert.failure_resolved"] }))
         .await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
@@ -43,13 +43,13 @@ async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_pass
     assert_eq!((&raised["data"]["count"], &raised["data"]["message"]), (&json!(3), &json!("it is failed")));
     agent.send_reports(&[report(Transition::Failed), report(Transition::Degraded)]).await?;
     agent.send_reports(&[report(Transition::Healthy)]).await?;
-    let over = receiver.got(2).await?.remove(1).json();
-    assert_eq!(over["type"], "alert.failure_over");
-    assert_eq!((&over["data"]["count"], &over["data"]["since"]), (&json!(5), &raised["data"]["since"]));
+    let ended = receiver.got(2).await?.remove(1).json();
+    assert_eq!(ended["type"], "alert.failure_resolved");
+    assert_eq!((&ended["data"]["count"], &ended["data"]["since"]), (&json!(5), &raised["data"]["since"]));
     // The next message is the alert of a second episode, so none was sent in between.
     agent.send_reports(&[report(Transition::Blocked)]).await?;
     receiver.got(3).await?;
-    assert_eq!(receiver.kinds(), ["alert.failure", "alert.failure_over", "alert.failure"]);
+    assert_eq!(receiver.kinds(), ["alert.failure", "alert.failure_resolved", "alert.failure"]);
     Ok(())
 }
 
@@ -60,7 +60,8 @@ async fn f7_drift_that_is_repaired_again_and_again_is_sent_once_with_the_count_a
     let receiver = trust.receiver(Answer::Status(200)).await?;
     let grace = Duration::from_secs(3);
     let harness = Harness::open_with(Postgres::shared().await?, trust.args(grace)?).await?;
-    create(&harness, "pager", &receiver, json!({ "events": ["alert.drift", "alert.drift_over"] })).await?;
+    create(&harness, "pager", &receiver, json!({ "events": ["alert.drift", "alert.drift_resolved"] }))
+        .await?;
     let agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
     let object = harness.submit("web", YAML).await?;
@@ -74,13 +75,13 @@ async fn f7_drift_that_is_repaired_again_and_again_is_sent_once_with_the_count_a
         tokio::time::sleep(grace / 10).await;
     }
     let seen = receiver.got(2).await?;
-    let (raised, over) = (seen[0].json(), seen[1].json());
+    let (raised, ended) = (seen[0].json(), seen[1].json());
     assert_eq!(
-        (raised["type"].as_str(), over["type"].as_str()),
-        (Some("alert.drift"), Some("alert.drift_over"))
+        (raised["type"].as_str(), ended["type"].as_str()),
+        (Some("alert.drift"), Some("alert.drift_resolved"))
     );
     assert!(raised["data"]["count"].as_i64() > Some(1), "{raised}");
-    assert_eq!(over["data"]["since"], raised["data"]["since"]);
-    assert!(over["data"]["count"].as_i64() >= raised["data"]["count"].as_i64(), "{over}");
+    assert_eq!(ended["data"]["since"], raised["data"]["since"]);
+    assert!(ended["data"]["count"].as_i64() >= raised["data"]["count"].as_i64(), "{ended}");
     Ok(())
 }

@@ -120,7 +120,7 @@ fn is_hex(word: &str) -> bool {
 /// Returns the sequence ids that the page used.
 pub fn ids(output: &PageOutput) -> Option<RangeInclusive<u64>> {
     let all = output.outputs.join("\n");
-    let used = all.split("ubmitted as ").skip(1).filter_map(|rest| {
+    let used = all.split("ubmitted as version ").skip(1).filter_map(|rest| {
         rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok())
     });
     let used: Vec<u64> = used.collect();
@@ -179,7 +179,7 @@ fn times_ids_and_widths_do_not_count_and_everything_else_does() {
     let ids = Some(101..=103);
     assert_eq!(renumbered("101/102   4\n", ids.as_ref()), "1/2       4\n");
     assert_eq!(
-        renumbered("submitted as 101, has 102/103; 104 of 10101 in e101f", ids.as_ref()),
-        "submitted as 1, has 2/3; 104 of 10101 in e101f"
+        renumbered("submitted as version 101, has 102/103; 104 of 10101 in e101f", ids.as_ref()),
+        "submitted as version 1, has 2/3; 104 of 10101 in e101f"
     );
 }
