@@ -22,7 +22,10 @@ impl StoreError {
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         match &self.source {
+            // A load balancer without a server behind it accepts a connection and closes it, which is a protocol
+            // error.
             sqlx::Error::Io(_)
+            | sqlx::Error::Protocol(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
@@ -90,5 +93,24 @@ impl From<Arc<StoreError>> for ApiError {
             Self::new(ErrorCode::BRK9001, "the broker failed to process the request")
         };
         api_error.because_shared(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Connection as _;
+    use sqlx::postgres::PgConnection;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_load_balancer_without_a_server_behind_it_means_unavailable() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://user@{}/db", listener.local_addr().unwrap());
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        let connected = PgConnection::connect(&url).await.map(|_| ()).doing("connect");
+        let error = connected.unwrap_err();
+        assert!(error.is_unavailable(), "{error:?}");
     }
 }
