@@ -223,8 +223,14 @@ pub enum Reason {
     ContainersNotInitialized,
     /// A Job has used all of its retries.
     BackoffLimitExceeded,
-    /// A Job has used all of its time.
+    /// A Job or Pod has used all of its time.
     DeadlineExceeded,
+    /// The policy of a Job for failed Pods ended it.
+    PodFailurePolicy,
+    /// Indexes of a Job have failed.
+    FailedIndexes,
+    /// Too many indexes of a Job have failed.
+    MaxFailedIndexesExceeded,
 
     // ── Conditions ──
     Valid,
@@ -334,6 +340,9 @@ impl Reason {
             "Unschedulable" => Self::Unschedulable,
             "BackoffLimitExceeded" => Self::BackoffLimitExceeded,
             "DeadlineExceeded" => Self::DeadlineExceeded,
+            "PodFailurePolicy" => Self::PodFailurePolicy,
+            "FailedIndexes" => Self::FailedIndexes,
+            "MaxFailedIndexesExceeded" => Self::MaxFailedIndexesExceeded,
             "Conflict" => Self::Conflict,
             "NotFound" => Self::NotFound,
             "TooManyRequests" => Self::TooManyRequests,
@@ -364,18 +373,28 @@ impl Reason {
         matches!(self, Self::CrashLoopBackOff | Self::OOMKilled | Self::Error)
     }
 
+    /// Returns whether a Job failed and is not retried.
+    #[must_use]
+    pub fn is_failed_job(&self) -> bool {
+        matches!(
+            self,
+            Self::BackoffLimitExceeded
+                | Self::DeadlineExceeded
+                | Self::PodFailurePolicy
+                | Self::FailedIndexes
+                | Self::MaxFailedIndexesExceeded
+        )
+    }
+
     /// Returns whether Pods cannot run, or a Job cannot complete, without a change: to the content, a Secret or a registry.
     #[must_use]
     pub fn needs_a_change(&self) -> bool {
         self.is_crash()
             || self.is_image_pull()
+            || self.is_failed_job()
             || matches!(
                 self,
-                Self::CreateContainerConfigError
-                    | Self::CreateContainerError
-                    | Self::RunContainerError
-                    | Self::BackoffLimitExceeded
-                    | Self::DeadlineExceeded
+                Self::CreateContainerConfigError | Self::CreateContainerError | Self::RunContainerError
             )
     }
 
@@ -420,7 +439,7 @@ impl Reason {
             | Self::HandOver { .. }
             | Self::OtherContentPending
             | Self::CannotInspect => Some(Hop::Pruned),
-            reason if reason.is_image_pull() => Some(Hop::Healthy),
+            reason if reason.is_image_pull() || reason.is_failed_job() => Some(Hop::Healthy),
             Self::CrashLoopBackOff
             | Self::OOMKilled
             | Self::Error
@@ -432,8 +451,6 @@ impl Reason {
             | Self::CreateContainerConfigError
             | Self::CreateContainerError
             | Self::RunContainerError
-            | Self::BackoffLimitExceeded
-            | Self::DeadlineExceeded
             | Self::NotReady
             | Self::Stabilizing { .. }
             | Self::Missing => Some(Hop::Healthy),

@@ -120,6 +120,8 @@ pub enum Cause {
     ImageNotPulled,
     /// A container exits repeatedly.
     CrashLoop,
+    /// A Job failed and is not retried.
+    JobFailed,
     /// No node fits.
     Unschedulable,
     /// Another client changes the same fields again after every repair.

@@ -136,7 +136,8 @@ fn removed(marker: SequenceId, row: &StackStatus) -> AgentOutcome {
 
 #[cfg(test)]
 mod tests {
-    use brokkr_api::reason::Reason;
+    use brokkr_api::reason::{Message, ObjectRef, Reason};
+    use brokkr_api::report::ObjectNote;
 
     use super::*;
     use crate::view::samples::row;
@@ -181,6 +182,15 @@ mod tests {
             !Goal::Delivered(SequenceId(43)).is_stuck(&crashing),
             "the report is about an earlier version"
         );
+        let mut job = crashing.clone();
+        let object = ObjectRef { kind: "Job".into(), name: "migrate".into(), ..ObjectRef::default() };
+        job.objects = vec![ObjectNote { object, reason: Reason::Error, message: Message::default() }];
+        job.reason = Reason::Error;
+        assert!(!GOAL.is_stuck(&job), "it is retried");
+        for word in ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes"] {
+            job.reason = Reason::from_kubernetes(word);
+            assert!(GOAL.is_stuck(&job), "{word}");
+        }
         assert_eq!(GOAL.of_all(std::slice::from_ref(&crashing)), Verdict::Waiting);
         let stuck = BTreeSet::from([crashing.agent_id]);
         assert_eq!(GOAL.verdict(&[crashing], EVERY_AGENT, &stuck), Verdict::Failed);

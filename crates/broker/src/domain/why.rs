@@ -46,8 +46,8 @@ pub struct Past {
     pub ahead: Option<SequenceId>,
     /// How many agents the stack targets.
     pub targeted: u64,
-    /// How many of them have reported the newest version, but not as healthy.
-    pub unhealthy: u64,
+    /// At least how many of them have reported the newest version as failed or degraded.
+    pub failing: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

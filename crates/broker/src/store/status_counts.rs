@@ -36,8 +36,9 @@ pub async fn status_counts_of_stack(
         .doing("read the counts of the stack")
 }
 
-/// Returns, for each of these stacks, the number of agents that have reported its newest version, but not as healthy.
-pub async fn status_counts_of_unhealthy(
+/// Returns, for each of these stacks, the number of agents that have reported its newest version as failed or degraded.
+/// Agents that the stack no longer targets are included.
+pub async fn status_counts_of_failing(
     pool: &PgPool,
     project: &str,
     stacks: &[StackId],
@@ -46,12 +47,12 @@ pub async fn status_counts_of_unhealthy(
         "SELECT s.id, sum(c.count)::bigint
          FROM stacks s JOIN status_counts c ON c.stack_id = s.id AND c.sequence_id = s.newest_sequence_id
          WHERE s.project = $1 AND c.project = $1 AND s.id = ANY($2)
-           AND c.transition NOT IN ('healthy', 'repaired', 'removed')
+           AND c.transition IN ('failed', 'degraded')
          GROUP BY s.id HAVING sum(c.count) > 0",
     )
     .bind(project)
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-    .all(pool, "count the agents that are not healthy")
+    .all(pool, "count the agents that are failing")
     .await?;
     Ok(rows.into_iter().map(|(stack, agents)| (StackId(stack), agents.unsigned_abs())).collect())
 }

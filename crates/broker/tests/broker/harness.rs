@@ -238,7 +238,7 @@ impl Caller {
 
     /// Returns the same caller at another replica.
     pub fn at(&self, address: SocketAddr) -> Self {
-        Self { base: format!("http://{address}"), ..self.clone() }
+        Self { base: format!("http://{address}"), ..self.without_waiting() }
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {

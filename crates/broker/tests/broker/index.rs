@@ -164,6 +164,20 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_in_the_index_when_it_is_answered() -> Result<()> {
+    let mut harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    harness.admin = harness.admin.without_waiting();
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    for round in 0..20 {
+        let object = harness.submit("web", &format!("{YAML}# {round}\n")).await?;
+        let envelope = polled(agent.poll_request()).await?.envelope()?;
+        assert_eq!(envelope.stacks[0].sequence_id, object.sequence_id);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_usually_agree_within_a_second() -> Result<()> {
     // On a server of its own: open transactions of other tests hold back the horizon.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;

@@ -151,14 +151,11 @@ async fn the_index_agrees_with_the_database_after_a_storm_of_writes() -> Result<
     // A replica that loads everything now has the same state as the one that followed the changes.
     let fresh = harness.replica().await?;
     let there = crate::harness::polled(agent.poll_request_at(fresh.address)).await?;
-    assert_eq!(there.envelope()?.stacks.len(), 8);
-    // Transactions of other tests on the same server can hold back the horizon for a while.
-    eventually(Duration::from_secs(60), "the index to have followed", async || {
-        let here = agent.poll().await?;
-        anyhow::ensure!(here.body == there.body, "{here:?} is not {there:?}");
-        anyhow::Ok(())
-    })
-    .await
+    let here = agent.poll().await?;
+    assert_eq!(here.envelope()?.stacks.len(), 8);
+    assert_eq!(here.body, there.body);
+    assert_eq!(harness.server.broker.index.mismatches(), 0, "it followed the changes, and was not reloaded");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -99,7 +99,10 @@ fn command_lines(command: &NextCommand) -> Vec<String> {
         Reach::Cluster => Some("this cluster".to_owned()),
         Reach::Agent => Some("this agent".to_owned()),
         Reach::Stack { agents } => Some(format!("the stack on {}", all(agents))),
-        Reach::Grant { agents } => Some(format!("the project's permissions on {}", all(agents))),
+        Reach::Grant { agents } => Some(format!(
+            "the project's permissions on {}",
+            count(usize::try_from(agents).unwrap_or(usize::MAX), "agent")
+        )),
         Reach::Installation => Some("all agents of the installation".to_owned()),
         Reach::Other => None,
     };
@@ -205,7 +208,7 @@ mod tests {
                 command: Some(NextCommand {
                     line: "brokkr rollback web".into(),
                     reach: Reach::Stack { agents: 2 },
-                    check_first: Some("what the previous version contains: brokkr stack history web".into()),
+                    check_first: Some("what the newest version changed: brokkr diff web".into()),
                 }),
             }),
             evidence: vec![

@@ -79,7 +79,7 @@ async fn nothing_is_left_behind_by_a_test_that_is_killed() -> Result<()> {
     let victim = Launch::new("victim", victim).args(arguments).env(VICTIM, file.display().to_string());
     let victim = Process::start(victim, scratch.path())?;
     let is_written = async || std::fs::read_to_string(&file).is_ok_and(|held| held.lines().count() == 2);
-    victim.ready_when(DEADLINE, is_written).await?;
+    victim.ready_when(DEADLINE * 2, is_written).await?;
     let held = std::fs::read_to_string(&file)?;
     let (name, folder) = held.split_once('\n').context("a name and a folder")?;
     assert!(!leftovers::of(name, Path::new(folder)).await?.is_empty(), "what is there now must be found");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -65,7 +66,9 @@ pub struct Installation {
     pub install: String,
     forward: String,
     forwarding: Option<Process>,
+    // Dropped in this order: the database before its server.
     _database: Database,
+    _postgres: Arc<Postgres>,
 }
 
 impl Installation {
@@ -100,7 +103,7 @@ impl Installation {
         terminal.types(&join).await?;
         let applied = terminal.types(&apply).await?;
         ensure!(applied.stderr.contains("hello is healthy on 1 agent"), "{applied:?}");
-        Ok(Self { terminal, install, forward, forwarding, _database: database })
+        Ok(Self { terminal, install, forward, forwarding, _database: database, _postgres: postgres })
     }
 
     pub async fn types(&self, command: &str) -> Result<Output> {

@@ -133,10 +133,19 @@ async fn the_agent_uses_a_rotated_token() -> Result<()> {
                jsonpath='{.items[0].metadata.name} {.items[0].status.containerStatuses[0].restartCount}'";
     let first = site.types(pod).await?.stdout;
     site.delivers(2).await?;
-    // Its first token has expired: it has to be refused, or this proves nothing.
+    // A token of the same age as the agent's first one is refused in the end, or this proves nothing.
+    let token = format!("kubectl -n brokkr-system create token brokkr-agent --duration={TOKEN_SECONDS}s");
+    let token = site.types(&token).await?.stdout;
+    let review = serde_json::json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token.trim()},
+    });
+    site.terminal.scratch.write("review.json", review.to_string())?;
+    let review = "kubectl create -f review.json -o jsonpath='{.status.authenticated}'";
+    assert_eq!(site.types(review).await?.stdout, "true");
     let started = Instant::now();
     let expired = Duration::from_secs(TOKEN_SECONDS + 30);
     eventually(expired + DEADLINE, "the first token to expire", async || started.elapsed() > expired).await?;
+    assert_ne!(site.types(review).await?.stdout, "true");
     site.delivers(3).await?;
     let last = site.types(pod).await?.stdout;
     assert!(first.ends_with(" 0"), "{first}");

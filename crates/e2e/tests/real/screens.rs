@@ -123,8 +123,12 @@ fn without_numbers(line: &str) -> String {
 
 /// While a container keeps exiting, or an image cannot be pulled, Kubernetes alternates between several words.
 fn with_one_word_per_state(line: &str) -> String {
-    let mut line =
-        line.replace("restarted once", "restarted N times").replace("ErrImagePull", "ImagePullBackOff");
+    // A Pod may be read before its first restart, and the same problem is not reported again.
+    let mut line = line
+        .replace("restarted once", "restarted N times")
+        .replace(", restarted N times", "")
+        .replace("ErrImagePull", "ImagePullBackOff")
+        .replace(": Error: pod", ": CrashLoopBackOff: pod");
     for word in ["CrashLoopBackOff", "OOMKilled"] {
         line = line.replace(&format!(" 0/1 {word}"), " 0/1 Error");
     }

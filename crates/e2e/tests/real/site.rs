@@ -44,7 +44,7 @@ impl Site {
     pub async fn shows(&self, state: &str, reason: &str) -> Result<Value> {
         let what = format!("the state {state} with the reason {reason:?}");
         eventually(DEADLINE, &what, async || match self.status().await {
-            Ok(row) if row["state"] == state && row["reason"] == reason => Attempt::Done(row),
+            Ok(row) if row["state"] == state && is_reason(&row["reason"], reason) => Attempt::Done(row),
             other => Attempt::NotYet(format!("{other:#?}")),
         })
         .await
@@ -72,6 +72,11 @@ impl Site {
         transitions.reverse();
         Ok(transitions)
     }
+}
+
+/// While a container keeps exiting, Kubernetes alternates between two words.
+fn is_reason(found: &Value, expected: &str) -> bool {
+    found == expected || expected == "CrashLoopBackOff" && found == "Error"
 }
 
 pub fn deployment(container: &str) -> String {

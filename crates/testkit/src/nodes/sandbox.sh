@@ -46,8 +46,10 @@ control_groups() {
 
 remove_node() {
     trap '' TERM INT
-    kill -KILL "$holder" 2>/dev/null || true
-    wait "$holder" || true
+    if [[ -n $holder ]]; then
+        kill -KILL "$holder" 2>/dev/null || true
+        wait "$holder" || true
+    fi
     ip link delete "$name" 2>/dev/null || true
     local group attempt
     for attempt in {1..100}; do
@@ -62,6 +64,8 @@ remove_node() {
 node() {
     local bridge=$1 address=$2 gateway=$3 pid_file=$4 init=$5 group
     shift 5
+    holder=""
+    trap remove_node EXIT
     for group in $(control_groups); do
         mkdir "$group/$name"
     done
@@ -73,7 +77,6 @@ node() {
         [[ ! -e /etc/resolv.conf ]] || mount --bind /dev/null /etc/resolv.conf
         exec "$0"' "$init" &
     holder=$!
-    trap remove_node EXIT
     local first=""
     until [[ -n $first ]]; do
         kill -0 "$holder"

@@ -1,7 +1,7 @@
 //! What to do next, for each cause: a sentence, and a command where one command is enough.
 //!
 //! A command never changes more than the problem affects: a rollback changes all agents of the stack, so it is
-//! suggested only if none of them is healthy. Every command comes with what it changes and, if it can do harm, with
+//! suggested only if all of them have a problem. Every command comes with what it changes and, if it can do harm, with
 //! what to check first.
 //!
 //! Commands are made here and not by agents: a compromised agent must not be able to inject text into an
@@ -10,10 +10,11 @@
 use brokkr_api::grants::ProjectGrant;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::reason::{Message, ObjectRef, Reason, Uncovered};
-use brokkr_api::report::{ConditionKind, ConditionStatus};
+use brokkr_api::report::{ConditionKind, ConditionStatus, Transition};
 use brokkr_api::selector::Selector;
 use brokkr_api::why::{Broken, Cause, Hop, NextCommand, Reach};
 
+use super::super::envelope::desired;
 use super::super::facts::AgentFacts;
 use super::super::status::LastReport;
 use super::cause::{note_of, reasons};
@@ -35,7 +36,7 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         Cause::NotTargeted => (
             format!("correct the agent's labels, or change the targets of the stack: brokkr stack retarget {stack}"),
             labelling(case.agent, case.stack)
-                .map(|line| checked(line, Reach::Agent, "which other stacks select these labels")),
+                .map(|line| checked(line, Reach::Agent, "which other stacks and grants select these labels")),
         ),
         Cause::NotGranted => only("ask an administrator to extend the project's grant (docs/grants.md)"),
         Cause::OnHold => (
@@ -71,6 +72,10 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         Cause::OwnedByOther => only("remove the object from the other stack first, or rename it here"),
         Cause::ImageNotPulled => or_roll_back("correct the image, or give the cluster access to its registry"),
         Cause::CrashLoop => or_roll_back("fix the error that makes the container exit"),
+        Cause::JobFailed => or_roll_back(
+            "fix what the Job reports; then rename the Job, or allow it to be recreated with the annotation \
+             brokkr.io/replace: recreate",
+        ),
         Cause::Unschedulable => or_roll_back("add a node that fits, or reduce what the Pod requests"),
         Cause::Contested => (contested(case.report), None),
         Cause::Finalizer => finalizer(case),
@@ -81,7 +86,10 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
                 checked(
                     brokkr(case, &format!("stack approve {stack} --expect {delete} --agent {agent}")),
                     Reach::Agent,
-                    &format!("which {delete} objects the prune deletes: {}", brokkr(case, &format!("diff {stack}"))),
+                    &format!(
+                        "which {delete} objects the stack no longer contains; the newest change: {}",
+                        brokkr(case, &format!("diff {stack}"))
+                    ),
                 )
             }),
         ),
@@ -111,16 +119,24 @@ fn in_cluster_of(case: &Case<'_>) -> String {
     format!("whether the current kubectl context is the cluster of {}", case.agent.name)
 }
 
-/// Adds a rollback to the advice, if there is a previous version. The command is suggested only if no agent is healthy.
+/// Adds a rollback to the advice, if there is a previous version. The command is suggested only if every agent of the
+/// stack has a problem. A removal cannot be rolled back.
 fn or_roll_back(case: &Case<'_>, text: &str) -> (String, Option<NextCommand>) {
     let (stack, past) = (&case.stack.name, &case.past);
-    let others = past.targeted.saturating_sub(past.unhealthy);
-    if !past.earlier {
+    if desired(case.agent, case.stack).is_none_or(|desired| desired.removal.is_some()) {
+        return (text.to_owned(), None);
+    }
+    if !past.earlier || past.targeted == 0 {
         return (format!("{text}, and apply again"), None);
     }
+    // This agent has the problem, whatever it reported.
+    let is_counted = case
+        .report
+        .is_some_and(|report| matches!(report.transition, Transition::Failed | Transition::Degraded));
+    let others = past.targeted.saturating_sub(past.failing + u64::from(!is_counted));
     if others > 0 {
         let text = format!(
-            "{text}; a rollback would also change the {others} of {} agents that are healthy or have not reported yet",
+            "{text}; a rollback would also change agents without a problem ({others} of {})",
             past.targeted
         );
         return (text, None);
@@ -128,7 +144,7 @@ fn or_roll_back(case: &Case<'_>, text: &str) -> (String, Option<NextCommand>) {
     let command = checked(
         brokkr(case, &format!("rollback {stack}")),
         Reach::Stack { agents: past.targeted },
-        &format!("what the previous version contains: {}", brokkr(case, &format!("stack history {stack}"))),
+        &format!("what the newest version changed: {}", brokkr(case, &format!("diff {stack}"))),
     );
     (format!("{text}, or roll back to the previous version"), Some(command))
 }

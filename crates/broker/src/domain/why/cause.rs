@@ -27,6 +27,7 @@ pub(super) fn of(reason: &Reason) -> Option<Cause> {
         Reason::OwnedByOther { .. } => Cause::OwnedByOther,
         reason if reason.is_image_pull() => Cause::ImageNotPulled,
         Reason::CrashLoopBackOff | Reason::OOMKilled | Reason::Error => Cause::CrashLoop,
+        reason if reason.is_failed_job() => Cause::JobFailed,
         Reason::Unschedulable | Reason::VolumeClaimPending => Cause::Unschedulable,
         Reason::NotCovered(_) | Reason::NoAccount { .. } | Reason::AccountNotAllowed { .. } => {
             Cause::NotGranted

@@ -362,7 +362,7 @@ fn noted(transition: Transition, reason: Reason, object: ObjectRef) -> LastRepor
 /// Explains a report of a stack that has an earlier version.
 fn broken(report: &LastReport) -> Broken {
     let (agent, stack, seen) = (agent(), stack(&["*"]), seen(Presence::Fresh));
-    let past = Past { earlier: true, ..Past::default() };
+    let past = Past { earlier: true, targeted: 1, failing: 1, ..Past::default() };
     let verdict = why(&Case { agent: &agent, stack: &stack, report: Some(report), seen: &seen, past });
     verdict.broken.expect("something is broken")
 }
@@ -416,29 +416,48 @@ fn g3_a_reported_reason_becomes_a_cause_with_its_hop_and_a_command() {
 }
 
 #[test]
-fn g3_a_rollback_is_suggested_only_if_no_agent_of_the_stack_is_healthy() {
+fn g3_a_rollback_is_suggested_only_if_every_agent_of_the_stack_has_a_problem() {
     let (agent, stack) = (agent(), stack(&["*"]));
-    let crash =
-        noted(Transition::Degraded, Reason::CrashLoopBackOff, object("Deployment", Some("shop"), "web"));
-    let ask = |past: Past| {
-        let case =
-            Case { agent: &agent, stack: &stack, report: Some(&crash), seen: &seen(Presence::Fresh), past };
-        why(&case).broken.unwrap()
+    let ask = |report: &LastReport, past: Past| {
+        let seen = seen(Presence::Fresh);
+        why(&Case { agent: &agent, stack: &stack, report: Some(report), seen: &seen, past }).broken.unwrap()
     };
-    let everywhere = Past { earlier: true, targeted: 12, unhealthy: 12, ..Past::default() };
-    let command = ask(everywhere).command.unwrap();
+    let object = || object("Deployment", Some("shop"), "web");
+    let crash = noted(Transition::Degraded, Reason::CrashLoopBackOff, object());
+    let everywhere = Past { earlier: true, targeted: 12, failing: 12, ..Past::default() };
+    let command = ask(&crash, everywhere).command.unwrap();
     assert_eq!((command.line.as_str(), command.reach), ("brokkr rollback web", Reach::Stack { agents: 12 }));
-    let here = ask(Past { unhealthy: 2, ..everywhere });
+    let here = ask(&crash, Past { failing: 2, ..everywhere });
     assert_eq!(here.command, None);
     assert!(
-        here.next.ends_with(
-            "a rollback would also change the 10 of 12 agents that are healthy or have not reported yet"
-        ),
+        here.next.ends_with("a rollback would also change agents without a problem (10 of 12)"),
         "{}",
         here.next
     );
-    let first = ask(Past { earlier: false, ..everywhere });
+    // The agent itself waits for approval, which does not count as failing.
+    let blocked = noted(Transition::Blocked, Reason::WebhookDenied { webhook: None }, object());
+    assert!(ask(&blocked, Past { failing: 11, ..everywhere }).command.is_some());
+    assert!(ask(&blocked, Past { failing: 10, ..everywhere }).command.is_none());
+    let first = ask(&crash, Past { earlier: false, ..everywhere });
     assert_eq!((first.command, first.next.ends_with(", and apply again")), (None, true));
+    assert_eq!(ask(&crash, Past { targeted: 0, failing: 0, ..everywhere }).command, None);
+}
+
+#[test]
+fn g3_a_removal_that_is_refused_suggests_no_rollback() {
+    let mut agent = agent();
+    let stack = stack(&["env=other"]);
+    agent.hold(vec![stack.id]);
+    let refused = noted(
+        Transition::Blocked,
+        Reason::WebhookDenied { webhook: None },
+        object("Deployment", Some("shop"), "web"),
+    );
+    let past = Past { earlier: true, targeted: 1, failing: 1, ..Past::default() };
+    let seen = seen(Presence::Fresh);
+    let case = Case { agent: &agent, stack: &stack, report: Some(&refused), seen: &seen, past };
+    let broken = why(&case).broken.unwrap();
+    assert_eq!((broken.cause, broken.command), (Cause::RefusedByWebhook, None));
 }
 
 #[test]

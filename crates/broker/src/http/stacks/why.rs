@@ -31,7 +31,7 @@ use crate::store::hops::hops_list;
 use crate::store::presence::presence_fetch;
 use crate::store::restore::restore_ahead_of;
 use crate::store::stack_status::stack_status_fetch;
-use crate::store::status_counts::status_counts_of_unhealthy;
+use crate::store::status_counts::status_counts_of_failing;
 
 /// Explain why a stack is not in the desired state on an agent.
 ///
@@ -120,16 +120,19 @@ pub struct Pasts {
     rollable: HashSet<StackId>,
     ahead: HashMap<StackId, SequenceId>,
     targeted: HashMap<StackId, u64>,
-    unhealthy: HashMap<StackId, u64>,
+    failing: HashMap<StackId, u64>,
+    /// Agents that hold the stack although it does not reach them. Their reports count as failing, too.
+    out_of_reach: HashMap<StackId, u64>,
 }
 
 impl Pasts {
     pub fn of(&self, stack: StackId) -> Past {
+        let of = |counts: &HashMap<StackId, u64>| counts.get(&stack).copied().unwrap_or_default();
         Past {
             earlier: self.rollable.contains(&stack),
             ahead: self.ahead.get(&stack).copied(),
-            targeted: self.targeted.get(&stack).copied().unwrap_or_default(),
-            unhealthy: self.unhealthy.get(&stack).copied().unwrap_or_default(),
+            targeted: of(&self.targeted),
+            failing: of(&self.failing).saturating_sub(of(&self.out_of_reach)),
         }
     }
 }
@@ -140,16 +143,23 @@ pub async fn pasts(
     agent: AgentId,
     stacks: &[StackId],
 ) -> Result<Pasts, StoreError> {
-    let targeted = {
+    let (targeted, out_of_reach) = {
         let snapshot = broker.index.snapshot();
         let known = stacks.iter().filter_map(|stack| snapshot.stack(*stack));
-        known.map(|stack| (stack.id, snapshot.reach(stack).len())).collect()
+        known
+            .map(|stack| {
+                let (targeted, out_of_reach) =
+                    (snapshot.reach(stack).len(), snapshot.holders_out_of_reach(stack));
+                ((stack.id, targeted), (stack.id, out_of_reach))
+            })
+            .unzip()
     };
     Ok(Pasts {
         rollable: deployment_object_rollable(&broker.pool, project, stacks).await?,
         ahead: restore_ahead_of(&broker.pool, agent, stacks).await?,
         targeted,
-        unhealthy: status_counts_of_unhealthy(&broker.pool, project, stacks).await?,
+        out_of_reach,
+        failing: status_counts_of_failing(&broker.pool, project, stacks).await?,
     })
 }
 

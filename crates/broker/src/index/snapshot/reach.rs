@@ -63,6 +63,13 @@ impl Snapshot {
         self.holders.get(&stack).into_iter().flatten().map(|slot| self.at(slot))
     }
 
+    /// Returns how many agents hold the stack although it does not reach them: it was retargeted, or a grant was
+    /// withdrawn.
+    #[must_use]
+    pub fn holders_out_of_reach(&self, stack: &StackFacts) -> u64 {
+        self.holders.get(&stack.id).map_or(0, |holders| (holders - self.reach(stack)).len())
+    }
+
     /// Returns the grants of a project.
     #[must_use]
     pub fn project_grants(&self, project: &str) -> Arc<ProjectGrants> {
