@@ -146,7 +146,8 @@ async fn an_agent_that_falls_silent_and_returns_is_recorded_once_each() -> Resul
     };
     assert_eq!(both().await?, 0, "no check has covered that time yet");
     sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
-    assert_eq!(both().await?, 1, "one of the two records it");
+    // One of the two records it, unless a task of the replicas was faster.
+    assert!(both().await? <= 1);
     assert_eq!(both().await?, 0);
     assert_eq!(kinds(&mut connection).await?, ["silent"]);
 
