@@ -1,5 +1,5 @@
-//! The index of a replica: it wakes exactly the affected agents, it matches the database, and two replicas agree within
-//! a second.
+//! The index of a replica: it wakes exactly the affected agents, it matches the database, a write is in it when it is
+//! answered, and two replicas usually agree within a second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -85,6 +85,6 @@ async fn nothing_is_left_behind_by_a_test_that_is_killed() -> Result<()> {
     assert!(!leftovers::of(name, Path::new(folder)).await?.is_empty(), "what is there now must be found");
     victim.kill9();
     nothing_is_left(name, Path::new(folder)).await?;
-    // Nobody is left to delete its files.
+    // The killed process could not delete its files.
     Ok(std::fs::remove_dir_all(folder)?)
 }

@@ -434,7 +434,7 @@ fn g3_a_rollback_is_suggested_only_if_every_agent_of_the_stack_has_a_problem() {
         "{}",
         here.next
     );
-    // The agent itself waits for approval, which does not count as failing.
+    // A blocked agent is not counted as failing, but this one has the problem.
     let blocked = noted(Transition::Blocked, Reason::WebhookDenied { webhook: None }, object());
     assert!(ask(&blocked, Past { failing: 11, ..everywhere }).command.is_some());
     assert!(ask(&blocked, Past { failing: 10, ..everywhere }).command.is_none());
