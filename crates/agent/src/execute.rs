@@ -6,6 +6,7 @@ pub mod discovery;
 pub mod pacing;
 pub mod request;
 pub mod rights;
+pub mod roles;
 pub mod write;
 
 pub use request::Cluster;

@@ -7,7 +7,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 use brokkr_api::AgentId;
-use brokkr_install::FENCE;
+use brokkr_install::{ACCOUNT, FENCE};
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -16,18 +16,51 @@ use serde_json::{Value, json};
 
 use crate::ownership::AGENT_LABEL;
 
-const PROBE: &str = "brokkr-agent-fence-probe";
 const AGENT_ID: &str = "agent-id";
+
+/// A write that tests the fence, as a dry run in the agent's namespace.
+#[derive(Clone, Copy, Debug)]
+pub enum Probe<'a> {
+    /// A ConfigMap with the label of this agent, or without one: `brokkr-fence` and `brokkr-fence-agent`.
+    Label(Option<&'a str>),
+    /// An object of a stack in the agent's namespace: `brokkr-fence-home`.
+    Home(&'a str),
+    /// A token of the agent's account: `brokkr-fence-rights`.
+    Token,
+}
+
+impl Probe<'_> {
+    /// Returns the plural and the object.
+    fn object(self) -> (&'static str, Value) {
+        let map = |name: &str, label: Option<&str>| {
+            let labels = label.map(|label| json!({AGENT_LABEL: label}));
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}})
+        };
+        match self {
+            Self::Label(label) => ("configmaps", map("brokkr-agent-fence-probe", label)),
+            Self::Home(label) => ("configmaps", map("home-probe", Some(label))),
+            Self::Token => {
+                let account = json!({"kubernetes.io/service-account.name": ACCOUNT});
+                let metadata = json!({"name": "brokkr-agent-token-probe", "annotations": account});
+                let kind = "kubernetes.io/service-account-token";
+                ("secrets", json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind}))
+            }
+        }
+    }
+}
 
 /// Registers this agent, and fails unless the fence is active and knows it.
 pub async fn ensure_active(client: &Client, namespace: &str, agent: AgentId) -> anyhow::Result<()> {
     register_agent(client, namespace, agent).await?;
-    let probe_label = |label| probe(client, namespace, None, label);
-    ensure!(
-        probe_label(None).await?.is_refused(),
-        "Brokkr's admission policy is not active in this cluster, so the agent writes nothing; run `brokkr-agent install` again"
-    );
-    if let Verdict::Refused(message) = probe_label(Some(&agent.to_string())).await? {
+    let id = agent.to_string();
+    for forbidden in [Probe::Label(None), Probe::Home(&id), Probe::Token] {
+        ensure!(
+            probe(client, namespace, None, forbidden).await?.is_refused(),
+            "Brokkr's admission policies are not active in this cluster, so the agent writes nothing; run `brokkr-agent \
+             install` again"
+        );
+    }
+    if let Verdict::Refused(message) = probe(client, namespace, None, Probe::Label(Some(&id))).await? {
         bail!("Brokkr's admission policy does not accept this agent yet: {message}");
     }
     Ok(())
@@ -71,23 +104,20 @@ impl Verdict {
     }
 }
 
-/// Tests with a dry run, as this client or as another user, whether an object with this label would be accepted.
+/// Tests with a dry run, as this client or as another user, whether a write would be accepted.
 pub async fn probe(
     client: &Client,
     namespace: &str,
     user: Option<&str>,
-    label: Option<&str>,
+    probe: Probe<'_>,
 ) -> anyhow::Result<Verdict> {
-    let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PROBE}});
-    if let Some(label) = label {
-        map["metadata"]["labels"] = json!({AGENT_LABEL: label});
-    }
-    let mut request = Request::post(format!("/api/v1/namespaces/{namespace}/configmaps?dryRun=All"))
+    let (plural, object) = probe.object();
+    let mut request = Request::post(format!("/api/v1/namespaces/{namespace}/{plural}?dryRun=All"))
         .header(http::header::CONTENT_TYPE, "application/json");
     if let Some(user) = user {
         request = request.header("Impersonate-User", user);
     }
-    let request = request.body(map.to_string().into_bytes())?;
+    let request = request.body(object.to_string().into_bytes())?;
     match client.request::<Value>(request).await {
         Ok(_) => Ok(Verdict::Passed),
         Err(kube::Error::Api(status)) if status.code == 422 => match refusal_message(&status.message) {

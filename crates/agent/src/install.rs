@@ -19,7 +19,7 @@ use brokkr_install::ACCOUNT;
 use brokkr_install::rights::{self, RIGHTS_OF};
 
 use crate::args::InstallArguments;
-use crate::fence::{self, Verdict};
+use crate::fence::{self, Probe, Verdict};
 use crate::run::kube_client;
 
 const INSTALLER: &str = "brokkr-install";
@@ -32,6 +32,7 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     }
     let objects = rights::manifests(&arguments.rights, &arguments.namespace)?;
     let client = kube_client(arguments.kubeconfig.as_deref()).await?;
+    println!("permissions: {}", arguments.rights.summary());
     for object in &objects {
         apply(&client, object).await?;
     }
@@ -112,14 +113,15 @@ where
     Ok(())
 }
 
-/// Waits until both policies are in effect.
+/// Waits until the policies are in effect.
 async fn wait_for_fence(client: &Client, namespace: &str) -> anyhow::Result<()> {
     let agent = format!("system:serviceaccount:{namespace}:{ACCOUNT}");
     let started = Instant::now();
     loop {
         let mut verdicts = Vec::new();
-        for label in [None, Some("another-agent")] {
-            verdicts.push(match fence::probe(client, namespace, Some(&agent), label).await {
+        let another = "another-agent";
+        for probe in [Probe::Label(None), Probe::Label(Some(another)), Probe::Home(another), Probe::Token] {
+            verdicts.push(match fence::probe(client, namespace, Some(&agent), probe).await {
                 Ok(Verdict::Refused(_)) => None,
                 Ok(Verdict::Passed) => Some("a forbidden write was accepted".to_owned()),
                 Err(error) if is_forbidden_impersonation(&error) => {

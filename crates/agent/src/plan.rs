@@ -73,7 +73,7 @@ fn decide(situation: &Situation<'_>) -> Plan {
     }
 }
 
-/// Freezes a stack that its grant does not cover: nothing is written, deleted or repaired.
+/// Freezes a stack that its grant does not cover, or that contains the agent's own namespace: nothing is written, deleted or repaired.
 fn freeze(situation: &Situation<'_>) -> Option<Plan> {
     let target = &situation.goal.target;
     let notes = match grant::acting(target) {
@@ -85,7 +85,7 @@ fn freeze(situation: &Situation<'_>) -> Option<Plan> {
         Ok(_) => {
             let desired = situation.goal.content.iter().flat_map(|content| content.objects.keys());
             let had = situation.record.into_iter().flat_map(|record| record.inventory.keys());
-            grant::refused(target.grant.as_ref(), desired.chain(had))
+            grant::refused(situation.home, target.grant.as_ref(), desired.chain(had))
         }
     };
     notes.first().map(|first| first.reason.clone()).map(|reason| {

@@ -278,6 +278,7 @@ impl Reconciler {
         }
         let context = AgentContext {
             agent: self.worker.agent,
+            home: &self.worker.home,
             session: self.worker.session,
             held: self.worker.holds.contains(id),
             stable_after: self.worker.stable_after,

@@ -1,6 +1,7 @@
 //! The wiring: identity, stored state and tasks.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -114,8 +115,10 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     } else {
         Scope::Namespaces(arguments.namespaces.clone())
     };
+    let home: Arc<str> = arguments.namespace.as_str().into();
     let worker = Worker {
         agent,
+        home: home.clone(),
         session: session.count,
         cluster: Cluster::new(requests.clone(), arguments.in_flight).counted_by(&metrics),
         records,
@@ -133,6 +136,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let link = BrokerLink {
         broker: broker.clone(),
         agent,
+        home,
         session,
         memory,
         position: remembered.position,

@@ -123,11 +123,14 @@ pub struct RejoinAgent {
 }
 
 /// Opens a session. Only the session with the highest count may write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenSession {
     pub count: i64,
     pub instance: InstanceId,
+    /// The agent's own namespace in its cluster, which no stack may change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

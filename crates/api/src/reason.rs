@@ -93,6 +93,22 @@ pub enum Reason {
     },
     /// Brokkr's admission policy in the cluster refused the write.
     Fenced,
+    /// The object is in the agent's own namespace, which no stack may change.
+    AgentNamespace {
+        namespace: String,
+    },
+    /// A binding names a role that this agent did not deliver and that `--allow-role` does not list.
+    RoleNotDelivered {
+        /// `NAME` for a ClusterRole, `NAMESPACE/NAME` for a Role.
+        role: String,
+    },
+    /// A role would grant a permission that the account itself does not have.
+    GrantsTooMuch {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        account: Option<String>,
+        /// The rules, as the API server names them.
+        rules: Vec<String>,
+    },
 
     // ── Responses of the API server ──
     Invalid {
@@ -425,6 +441,9 @@ impl Reason {
             | Self::NotCovered(_)
             | Self::Forbidden { .. }
             | Self::Fenced
+            | Self::AgentNamespace { .. }
+            | Self::RoleNotDelivered { .. }
+            | Self::GrantsTooMuch { .. }
             | Self::Immutable { .. }
             | Self::WebhookDenied { .. }
             | Self::QuotaExceeded { .. }

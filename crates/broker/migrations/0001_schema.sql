@@ -112,6 +112,7 @@ CREATE TABLE agents (
     labels             jsonb NOT NULL DEFAULT '{}',
     annotations        jsonb NOT NULL DEFAULT '{}',
     version            text,
+    namespace          text,
     public_key         bytea NOT NULL CHECK (length(public_key) = 32),
     key_since          timestamptz,
     old_public_key     bytea CHECK (length(old_public_key) = 32),
@@ -135,6 +136,8 @@ CREATE TABLE agents (
     CONSTRAINT agents_abandoned_complete CHECK (num_nulls(abandoned_at, abandoned_by, abandoned_because) IN (0, 3))
 ) WITH (fillfactor = 85);
 CREATE INDEX agents_silent ON agents (silent_since) WHERE silent_since IS NOT NULL;
+-- Submissions look for agents whose own namespace they name. Nothing may be submitted into the default one at all.
+CREATE INDEX agents_by_namespace ON agents (namespace) WHERE namespace <> 'brokkr-system';
 CREATE INDEX agents_by_holds_reported ON agents (holds_reported);
 -- Replicas compare their index with the database in slices, by the last byte of the id, which is random.
 CREATE INDEX agents_by_slice ON agents ((get_byte(uuid_send(id), 15)));

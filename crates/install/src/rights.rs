@@ -12,8 +12,8 @@ pub const RIGHTS_OF: &str = "brokkr.io/rights-of";
 /// Flags for the permissions of an agent, shared by all commands that install one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Rights {
-    /// Scope of the agent's own role
-    #[arg(long, value_enum, default_value_t = Profile::Cluster)]
+    /// What stacks may contain
+    #[arg(long, value_enum, default_value_t = Profile::Apps)]
     pub profile: Profile,
     /// Allow stacks in these namespaces, which must exist (with `--profile namespaces`)
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', required_if_eq("profile", "namespaces"))]
@@ -25,15 +25,48 @@ pub struct Rights {
     /// name it
     #[arg(long, value_name = "ACCOUNT", value_delimiter = ',')]
     pub impersonate: Vec<String>,
+    /// Allow stacks to deliver and bind this ClusterRole (`NAME`) or Role (`NAMESPACE/NAME`), even if the fence
+    /// forbids what it grants
+    #[arg(long, value_name = "ROLE", value_delimiter = ',')]
+    pub allow_role: Vec<String>,
 }
 
-/// The scope of the agent's own role.
+/// What stacks may contain, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
-    /// The whole cluster
-    Cluster,
-    /// Only the listed namespaces
+    /// Namespaced kinds in the listed namespaces
     Namespaces,
+    /// Namespaces, and namespaced kinds in all of them
+    Apps,
+    /// Also what operators need: definitions, ClusterRoles, webhook configurations and APIServices
+    Platform,
+}
+
+impl Rights {
+    /// Returns what stacks may do, and the exceptions from the fence, for the person who installs an agent.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let profile = self.profile.summary();
+        match self.allow_role.as_slice() {
+            [] => profile.to_owned(),
+            roles => format!("{profile}; exceptions from the fence: {}", roles.join(", ")),
+        }
+    }
+}
+
+impl Profile {
+    fn summary(self) -> &'static str {
+        match self {
+            Self::Namespaces => "stacks may contain namespaced kinds in the listed namespaces",
+            Self::Apps => {
+                "stacks may contain Namespaces and namespaced kinds in every namespace except the agent's own"
+            }
+            Self::Platform => {
+                "stacks may contain namespaced kinds, CustomResourceDefinitions, ClusterRoles, webhook configurations and \
+                 APIServices, and may grant every permission that the fence does not forbid"
+            }
+        }
+    }
 }
 
 /// Placeholder in the files for a listed namespace, or for the namespace of an account.
@@ -43,7 +76,12 @@ const IMPERSONATED: &str = "brokkr-account";
 /// The parts of the files that are filled in.
 const NO_ACCOUNTS: &str = "  accounts: \"\"\n";
 const NO_RULES: &str = "rules: []\n";
-const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+/// The verbs of `deploy/role-apps.yaml`.
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+const SUBRESOURCES: [&str; 3] = ["finalizers", "scale", "status"];
+const SUBRESOURCE_VERBS: [&str; 5] = ["get", "list", "watch", "update", "patch"];
+/// The API group and resource with which the fence asks for exceptions, as in `deploy/fence-rights.yaml`.
+pub const ALLOWED_ROLES: (&str, &str) = ("brokkr.io", "allowedroles");
 
 /// Returns everything that is installed, in order.
 pub fn manifests(arguments: &Rights, namespace: &str) -> anyhow::Result<Vec<Value>> {
@@ -64,15 +102,20 @@ pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
         // Before the roles, so that the agent can never write without the fence.
         with_namespace(include_str!("../../../deploy/fence.yaml"))
             .replace(NO_ACCOUNTS, &accounts_line(&users)),
+        with_namespace(include_str!("../../../deploy/fence-rights.yaml")),
         with_namespace(include_str!("../../../deploy/account.yaml")),
+        with_namespace(include_str!("../../../deploy/role-apps.yaml")),
     ];
     match arguments.profile {
-        Profile::Cluster => files.push(with_namespace(include_str!("../../../deploy/role-cluster.yaml"))),
         Profile::Namespaces => {
-            files.push(with_namespace(include_str!("../../../deploy/role-namespaces.yaml")));
             let target = with_namespace(include_str!("../../../deploy/target-namespace.yaml"));
             files
                 .extend(arguments.target_namespace.iter().map(|namespace| target.replace(TARGET, namespace)));
+        }
+        Profile::Apps => files.push(with_namespace(include_str!("../../../deploy/profile-apps.yaml"))),
+        Profile::Platform => {
+            files.push(with_namespace(include_str!("../../../deploy/profile-apps.yaml")));
+            files.push(with_namespace(include_str!("../../../deploy/profile-platform.yaml")));
         }
     }
     let role = with_namespace(include_str!("../../../deploy/impersonate.yaml"));
@@ -80,6 +123,10 @@ pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
         |(namespace, name): &(String, String)| role.replace(TARGET, namespace).replace(IMPERSONATED, name);
     files.extend(accounts.iter().map(impersonate));
     files.extend(additional_kinds(arguments, &with_namespace(include_str!("../../../deploy/kinds.yaml")))?);
+    files.extend(allowed_roles(
+        &arguments.allow_role,
+        &with_namespace(include_str!("../../../deploy/allowed-roles.yaml")),
+    )?);
     Ok(["", &files.join(DOCUMENT_START)].join(DOCUMENT_START))
 }
 
@@ -117,8 +164,10 @@ fn additional_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String
             "--kind {kind}: the agent cannot get permissions on its own admission policy and records, on tokens, or on \
              subresources"
         );
-        let rule = json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS});
-        rules.push(format!("- {rule}"));
+        let subresources = SUBRESOURCES.map(|name| format!("{plural}/{name}"));
+        rules.push(rule(json!({"apiGroups": [group], "resources": [plural], "verbs": VERBS})));
+        rules
+            .push(rule(json!({"apiGroups": [group], "resources": subresources, "verbs": SUBRESOURCE_VERBS})));
     }
     let rules = rules.join("\n") + "\n";
     let mut parts = file.split(DOCUMENT_START);
@@ -129,7 +178,7 @@ fn additional_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String
     };
     Ok(match arguments.profile {
         _ if arguments.kinds.is_empty() => Vec::new(),
-        Profile::Cluster => vec![role.replace(NO_RULES, &rules), cluster_binding.to_owned()],
+        Profile::Apps | Profile::Platform => vec![role.replace(NO_RULES, &rules), cluster_binding.to_owned()],
         Profile::Namespaces => {
             let bindings =
                 arguments.target_namespace.iter().map(|target| namespace_binding.replace(TARGET, target));
@@ -138,117 +187,26 @@ fn additional_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-
-    use super::*;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        rights: Rights,
-    }
-
-    fn install(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-        in_namespace(NAMESPACE, arguments)
-    }
-
-    fn in_namespace(namespace: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-        manifests(&Line::try_parse_from(["install"].iter().chain(arguments))?.rights, namespace)
-    }
-
-    fn rules(objects: &[Value]) -> Vec<Value> {
-        objects.iter().filter_map(|object| object["rules"].as_array()).flatten().cloned().collect()
-    }
-
-    fn has(rule: &Value, field: &str, value: &str) -> bool {
-        rule[field].as_array().is_some_and(|values| values.iter().any(|found| found == value))
-    }
-
-    #[test]
-    fn no_profile_grants_all_verbs_or_privilege_escalation() {
-        let cluster = install(&["--kind", "*.example.com", "--impersonate", "shop/brokkr-shop"]).unwrap();
-        let listed = install(&["--profile", "namespaces", "--target-namespace", "a,b"]).unwrap();
-        for rule in rules(&cluster).into_iter().chain(rules(&listed)) {
-            for verb in ["*", "escalate", "bind", "deletecollection", "approve", "sign"] {
-                assert!(!has(&rule, "verbs", verb), "{rule}");
-            }
-            if has(&rule, "verbs", "impersonate") {
-                assert_eq!(rule["resourceNames"], json!(["brokkr-shop"]));
-            }
-            // `*` includes subresources, so only `list` is allowed on all groups: no subresource can be listed.
-            if has(&rule, "apiGroups", "*") {
-                assert_eq!(rule["verbs"], json!(["list"]));
-            }
-            let resources = rule["resources"].as_array().unwrap();
-            assert!(!resources.iter().any(|name| name.as_str().unwrap().contains('/')), "{rule}");
-            assert!(!has(&rule, "apiGroups", "admissionregistration.k8s.io"), "{rule}");
-        }
-    }
-
-    #[test]
-    fn the_namespaces_profile_grants_cluster_wide_rights_only_on_records() {
-        let objects =
-            install(&["--profile", "namespaces", "--target-namespace", "a,b", "--kind", "w.example.com"]);
-        let bindings: Vec<String> = objects
-            .unwrap()
-            .iter()
-            .filter(|object| object["kind"].as_str().unwrap().ends_with("Binding"))
-            .map(|object| {
-                let metadata = &object["metadata"];
-                let namespace = metadata["namespace"].as_str().unwrap_or("*");
-                format!("{namespace} {}", metadata["name"].as_str().unwrap())
-            })
-            .collect();
-        assert_eq!(
-            bindings,
-            [
-                "* brokkr-fence",
-                "* brokkr-fence-agent.brokkr-system",
-                "brokkr-system brokkr-agent",
-                "* brokkr-agent-records.brokkr-system",
-                "a brokkr-agent.brokkr-system",
-                "b brokkr-agent.brokkr-system",
-                "a brokkr-agent-kinds.brokkr-system",
-                "b brokkr-agent-kinds.brokkr-system",
-            ]
+/// Returns the exceptions of the fence.
+fn allowed_roles(roles: &[String], file: &str) -> anyhow::Result<Option<String>> {
+    for role in roles {
+        let name = role.rsplit('/').next().unwrap_or_default();
+        ensure!(
+            !name.is_empty() && name != "cluster-admin" && !name.starts_with("brokkr-"),
+            "--allow-role {role}: use NAME for a ClusterRole or NAMESPACE/NAME for a Role; cluster-admin and the roles of \
+             Brokkr cannot be allowed"
         );
-        assert!(install(&["--profile", "namespaces"]).is_err(), "no namespaces given");
     }
-
-    #[test]
-    fn the_namespace_replaces_brokkr_system_everywhere() {
-        let objects = in_namespace("elsewhere", &["--impersonate", "shop/brokkr-shop"]).unwrap();
-        assert!(!json!(objects).to_string().contains(NAMESPACE));
-        let fence = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
-        assert_eq!(fence["data"]["accounts"], "system:serviceaccount:shop:brokkr-shop");
-    }
-
-    #[test]
-    fn the_text_keeps_the_comments_of_the_templates() {
-        let line = Line::try_parse_from(["install", "--kind", "w.example.com"]).unwrap();
-        let text = text(&line.rights, NAMESPACE).unwrap();
-        for words in
-            ["# The fence: requests that no account of Brokkr may make", "# Additional kinds", "\"w\""]
-        {
-            assert!(text.contains(words), "{words}: {text}");
-        }
-    }
-
-    #[test]
-    fn forbidden_accounts_and_kinds_are_refused() {
-        for wrong in ["shop/deployer", "brokkr-shop", "shop/brokkr-agent"] {
-            assert!(install(&["--impersonate", wrong]).is_err(), "{wrong}");
-        }
-        for wrong in [
-            "stacks.brokkr.io",
-            "validatingadmissionpolicies.admissionregistration.k8s.io",
-            "*.admissionregistration.k8s.io",
-            "widgets",
-        ] {
-            assert!(install(&["--kind", wrong]).is_err(), "{wrong}");
-        }
-        assert!(install(&["--kind", "validatingwebhookconfigurations.admissionregistration.k8s.io"]).is_ok());
-    }
+    let (group, resource) = ALLOWED_ROLES;
+    let allowed = rule(
+        json!({"apiGroups": [group], "resources": [resource], "resourceNames": roles, "verbs": ["use"]}),
+    );
+    Ok((!roles.is_empty()).then(|| file.replace(NO_RULES, &format!("rules:\n{allowed}\n"))))
 }
+
+fn rule(rule: Value) -> String {
+    format!("- {rule}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -96,7 +96,13 @@ mod tests {
     use super::*;
 
     fn rights(profile: Profile) -> Rights {
-        Rights { profile, target_namespace: vec!["a".into(), "b".into()], kinds: vec![], impersonate: vec![] }
+        Rights {
+            profile,
+            target_namespace: vec!["a".into(), "b".into()],
+            kinds: vec![],
+            impersonate: vec![],
+            allow_role: vec![],
+        }
     }
 
     fn manifests_with(ca_certificates: Option<&str>, profile: Profile) -> Vec<Value> {
@@ -148,14 +154,14 @@ mod tests {
         for text in
             ["-----BEGIN\nAAA\n-----END\n", "one\n\ntwo\n# three: {four}", " indented\nnot\n", "'\"\\"]
         {
-            let objects = manifests_with(Some(text), Profile::Cluster);
+            let objects = manifests_with(Some(text), Profile::Apps);
             assert_eq!(objects[0]["stringData"]["ca.crt"], text);
         }
     }
 
     #[test]
     fn unset_options_are_omitted() {
-        let objects = manifests_with(None, Profile::Cluster);
+        let objects = manifests_with(None, Profile::Apps);
         assert_eq!(objects[0]["stringData"].get("ca.crt"), None);
         assert_eq!(variable(&objects[1], "BROKKR_CA_FILE"), None);
         assert_eq!(variable(&objects[1], "BROKKR_NAMESPACES"), None);

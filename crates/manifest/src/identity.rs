@@ -58,6 +58,13 @@ impl Key {
     pub fn display_name(&self) -> impl fmt::Display + '_ {
         DisplayName(self)
     }
+
+    /// Returns the namespace that a change of this resource affects: its own, or the Namespace itself.
+    #[must_use]
+    pub fn namespace_concerned(&self) -> Option<&str> {
+        let is_namespace = self.group.is_empty() && self.kind == "Namespace";
+        if is_namespace { Some(&self.name) } else { self.namespace.as_deref() }
+    }
 }
 
 struct DisplayName<'a>(&'a Key);

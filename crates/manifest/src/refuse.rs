@@ -11,7 +11,7 @@ use crate::identity::Identity;
 /// The domain of Brokkr's kinds, labels and annotations.
 pub const DOMAIN: &str = "brokkr.io";
 
-/// The default namespace of the agent.
+/// The default namespace of the agent. An agent in another one refuses objects there itself.
 pub const OWN_NAMESPACE: &str = "brokkr-system";
 
 /// Namespaces that exist in every cluster. Objects in them may be part of a stack, the namespaces themselves may not.
@@ -65,6 +65,10 @@ fn object_refused(identity: &Identity, body: &Value) -> Option<Problem> {
         }
         ("rbac.authorization.k8s.io", _) if has_own_prefix(name) => {
             own("a role or binding with a name that is reserved for Brokkr")
+        }
+        // With one of them, a stack could remove or weaken the fence, and no admission policy applies to them.
+        ("admissionregistration.k8s.io", kind) if kind.contains("AdmissionPolicy") => {
+            own("an admission policy")
         }
         ("admissionregistration.k8s.io", _) if has_own_prefix(name) => {
             own("an admission rule with a name that is reserved for Brokkr")

@@ -93,6 +93,7 @@ impl Run {
     pub fn advance(&mut self, id: StackId, now: Timestamp) -> Option<Plan> {
         let context = AgentContext {
             agent: self.agent,
+            home: "brokkr-system",
             session: self.session,
             held: self.held.contains(&id),
             // Simulated objects are ready at once and stay so.

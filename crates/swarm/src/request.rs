@@ -38,7 +38,7 @@ pub struct Write {
 
 impl Write {
     pub fn session(session: Session) -> Self {
-        let opening = OpenSession { count: session.count, instance: session.instance };
+        let opening = OpenSession { count: session.count, instance: session.instance, namespace: None };
         Self::new(Method::POST, "session", None, serde_json::to_vec(&opening))
     }
 

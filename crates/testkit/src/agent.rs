@@ -164,16 +164,20 @@ impl Deref for Twin {
 }
 
 /// Installs what an administrator installs once per cluster: namespace, custom resource, service account, RBAC,
-/// admission policy. Returns when the admission policy is in effect.
+/// admission policy. Returns when the admission policy is in effect. The default profile is `platform`, because most tests
+/// deliver cluster-scoped objects.
 pub async fn install(
     cluster: &Cluster,
     namespace: &str,
     arguments: &[impl AsRef<std::ffi::OsStr>],
 ) -> Result<()> {
+    let has_profile = arguments.iter().any(|argument| argument.as_ref() == "--profile");
+    let profile: &[&str] = if has_profile { &[] } else { &["--profile", "platform"] };
     let launch = Launch::new("brokkr-agent", program("brokkr-agent")?)
         .args(["install", "--kubeconfig"])
         .arg(cluster.kubeconfig())
         .args(["--namespace", namespace])
+        .args(profile)
         .args(arguments);
     run(launch, INSTALL_DEADLINE).await?.ok()?;
     Ok(())

@@ -73,7 +73,7 @@ pub use pgproxy::PgProxy;
 pub use pods::PodRunner;
 pub use port::Port;
 pub use postgres::{Database, Postgres};
-pub use process::{Launch, Output, Process, ShowLog};
+pub use process::{Launch, Output, Process, ShowLog, run};
 pub use proxy::FaultProxy;
 pub use scratch::Scratch;
 pub use world::World;

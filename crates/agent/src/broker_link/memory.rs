@@ -130,8 +130,13 @@ pub async fn open_session(
     broker: &Broker,
     agent: AgentId,
     session: Session,
+    namespace: &str,
 ) -> anyhow::Result<SessionVerdict> {
-    let opening = OpenSession { count: session.count, instance: session.instance };
+    let opening = OpenSession {
+        count: session.count,
+        instance: session.instance,
+        namespace: Some(namespace.to_owned()),
+    };
     let opened = broker.open_session(agent, &opening).await.context("open a session with the broker")?;
     Ok(opened.verdict)
 }

@@ -1,5 +1,6 @@
 //! The long poll: sends changes of the target state to the reconciler.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brokkr_api::agents::{AgentStatus, SessionVerdict};
@@ -35,6 +36,8 @@ pub enum BrokerMessage {
 pub struct BrokerLink {
     pub broker: Broker,
     pub agent: AgentId,
+    /// The agent's own namespace.
+    pub home: Arc<str>,
     pub session: Session,
     pub memory: Memory,
     pub position: Position,
@@ -154,7 +157,7 @@ impl BrokerLink {
     async fn open_session(&mut self) {
         let mut failures = 0;
         loop {
-            match open_session(&self.broker, self.agent, self.session).await {
+            match open_session(&self.broker, self.agent, self.session, &self.home).await {
                 Ok(SessionVerdict::Serves) => return,
                 Ok(verdict) => {
                     tracing::error!(?verdict, "another process uses this agent's identity");

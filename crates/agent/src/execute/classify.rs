@@ -9,6 +9,7 @@ use brokkr_api::reason::{Message, Reason};
 use http::StatusCode;
 use serde::Deserialize;
 
+use super::roles;
 use crate::fence;
 use crate::model::{Failure, FailureClass, Rival};
 
@@ -50,7 +51,9 @@ pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, sec
     // Messages of the fence never quote values.
     let message = match fence::refusal_message(&status.message) {
         Some(words) => reason.message_with(words),
-        None if class == FailureClass::Immutable => reason.message(),
+        None if class == FailureClass::Immutable || matches!(reason, Reason::GrantsTooMuch { .. }) => {
+            reason.message()
+        }
         None if secret || status.message.is_empty() => {
             Message::new(format!("the API server returned {code}"))
         }
@@ -95,6 +98,7 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
         403 if says("exceeded quota") => {
             (Permanent, Reason::QuotaExceeded { quota: word_after(&status.message, "exceeded quota: ") })
         }
+        403 if let Some(reason) = roles::grants_too_much(&status.message) => (Permanent, reason),
         403 => (
             Permanent,
             Reason::Forbidden { account: None, verbs: Vec::new(), resource: None, namespace: None },

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::ObjectNote;
+use brokkr_install::rights::ALLOWED_ROLES;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -80,6 +81,19 @@ impl Rights {
     #[must_use]
     pub fn new(scope: Scope) -> Self {
         Self { scope, known: Arc::default() }
+    }
+
+    /// Returns whether `--allow-role` lists this role.
+    pub async fn allow_role(&self, cluster: &Cluster, role: &str) -> bool {
+        let (group, resource) = ALLOWED_ROLES;
+        let rules = self.rules(cluster, None, ANY_NAMESPACE).await;
+        rules.is_ok_and(|rules| {
+            rules.resource_rules.iter().any(|rule| {
+                rule.api_groups.iter().any(|it| it == group)
+                    && rule.resources.iter().any(|it| it == resource)
+                    && rule.resource_names.iter().any(|it| it == role)
+            })
+        })
     }
 
     /// Returns the missing rights for these kinds and namespaces: to read with the agent's account, and to

@@ -53,6 +53,8 @@ pub enum Intent {
 /// The complete input of a plan.
 pub struct Situation<'a> {
     pub agent: AgentId,
+    /// The agent's own namespace, in which stacks may not change anything.
+    pub home: &'a str,
     pub session: i64,
     pub goal: &'a Goal,
     pub record: Option<&'a Record>,

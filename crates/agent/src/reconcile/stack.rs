@@ -23,8 +23,10 @@ use crate::resource::{KindName, is_contained_in};
 
 /// What a plan needs to know about the agent.
 #[derive(Clone, Copy)]
-pub struct AgentContext {
+pub struct AgentContext<'a> {
     pub agent: AgentId,
+    /// The agent's own namespace.
+    pub home: &'a str,
     pub session: i64,
     /// Whether the broker knows that the stack in question is held.
     pub held: bool,
@@ -34,7 +36,7 @@ pub struct AgentContext {
 
 /// The context of a plan: the agent, the observed objects and the other stacks.
 pub struct Surroundings<'a> {
-    pub context: AgentContext,
+    pub context: AgentContext<'a>,
     pub index: &'a Index,
     pub other_stacks: &'a dyn OtherStacks,
 }
@@ -324,6 +326,7 @@ impl StackState {
         let goal = self.goal.as_ref()?;
         let situation = Situation {
             agent: around.context.agent,
+            home: around.context.home,
             session: around.context.session,
             goal,
             record: self.record.as_ref(),

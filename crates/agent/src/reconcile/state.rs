@@ -249,7 +249,7 @@ impl ReconcilerState {
     // ── decisions and results ──
 
     /// Plans the next steps of one stack.
-    pub fn advance(&mut self, id: StackId, context: AgentContext, now: Timestamp) -> Option<Decided> {
+    pub fn advance(&mut self, id: StackId, context: AgentContext<'_>, now: Timestamp) -> Option<Decided> {
         // Removed from the map, because the plan changes this stack and reads the others.
         let mut stack = self.stacks.remove(&id)?;
         let other_stacks =

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use crate::broker_link::content::{self, ContentSource};
 use crate::broker_link::holds::HeldStacks;
 use crate::diagnose;
-use crate::execute::{Cluster, Rights, Writes};
+use crate::execute::{Cluster, Rights, Writes, roles};
 use crate::grant;
 use crate::inventory::{RecordError, Records};
 use crate::model::{Content, DesiredObject, Failure, FailureClass, Record, Step, StepResult};
@@ -20,6 +20,8 @@ use crate::resource::Kind;
 #[derive(Clone)]
 pub struct Worker {
     pub agent: AgentId,
+    /// The agent's own namespace.
+    pub home: Arc<str>,
     pub session: i64,
     pub cluster: Cluster,
     pub records: Records,
@@ -98,6 +100,10 @@ impl Worker {
     }
 
     async fn check_rights(&self, writes: &Writes, content: &Content) -> StepResult {
+        let undelivered = roles::undelivered(&self.rights, &self.cluster, self.agent, content).await;
+        if !undelivered.is_empty() {
+            return StepResult::RightsChecked(undelivered);
+        }
         let scope = |desired: &Arc<DesiredObject>| (desired.kind.clone(), desired.key.namespace.clone());
         let objects: BTreeSet<(Kind, Option<String>)> = content.objects.values().map(scope).collect();
         match self.rights.missing(writes, &objects.into_iter().collect::<Vec<_>>()).await {

@@ -48,6 +48,19 @@ impl Reason {
             Self::Forbidden { account, verbs, resource, namespace } => {
                 forbidden(account.as_deref(), verbs, resource.as_deref(), namespace.as_deref())
             }
+            Self::AgentNamespace { namespace } => {
+                format!(
+                    "belongs to namespace {namespace}, which is the agent's own and which no stack may change"
+                )
+            }
+            Self::RoleNotDelivered { role } => {
+                format!("binds the role {role}, which this agent did not deliver")
+            }
+            Self::GrantsTooMuch { account, rules } => format!(
+                "grants permissions that {} does not have: {}",
+                account.as_deref().unwrap_or("this agent"),
+                rules.join(", ")
+            ),
             Self::Immutable { fields } => format!(
                 "{}: field is immutable; rename the object, or allow it to be recreated with the annotation \
                  brokkr.io/replace: recreate",

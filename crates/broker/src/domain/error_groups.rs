@@ -35,6 +35,7 @@ fn generalized(reason: &Reason) -> Reason {
         Reason::Forbidden { verbs, resource, .. } => {
             Reason::Forbidden { account: None, verbs, resource, namespace: None }
         }
+        Reason::GrantsTooMuch { rules, .. } => Reason::GrantsTooMuch { account: None, rules },
         Reason::NamespaceNotFound { .. } => Reason::NamespaceNotFound { namespace: None },
         Reason::NamespaceTerminating { .. } => Reason::NamespaceTerminating { namespace: None },
         Reason::QuotaExceeded { .. } => Reason::QuotaExceeded { quota: None },

@@ -12,6 +12,7 @@ mod advice;
 mod agent;
 mod cause;
 mod misses;
+mod refusal;
 
 use brokkr_api::SequenceId;
 use brokkr_api::reason::{Message, Reason};

@@ -1,6 +1,7 @@
 //! Deployment objects: versions of a stack, submitted, listed and read.
 
 pub mod diff;
+mod namespaces;
 
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub struct Reading {
     pub checksum: Checksum,
     pub parsed_digest: Checksum,
     pub resources: i32,
+    /// The namespaces that the manifest affects.
+    pub namespaces: Vec<String>,
 }
 
 /// Stores the object as the newest version of the stack and notifies every replica.
@@ -112,6 +115,8 @@ pub async fn submit_deployment_object(
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack(&mut write, &change, &locked).await?;
+        namespaces::refuse_those_of_agents(&broker, &change, &mut write, &locked, &reading.namespaces)
+            .await?;
         if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await? {
             return Err(refusal(&bar));
         }
@@ -152,6 +157,7 @@ pub async fn read(body: Bytes) -> ApiResult<Reading> {
             checksum: Checksum::of(&body),
             parsed_digest: Checksum(manifest.digest()),
             resources: i32::try_from(manifest.objects.len()).unwrap_or(i32::MAX),
+            namespaces: namespaces::affected(&manifest),
         })
     });
     read.await?.map_err(|errors| refused(&errors))

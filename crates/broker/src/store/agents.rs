@@ -211,7 +211,7 @@ pub async fn agent_patch_on_conn(
 pub async fn agent_open_session_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
-    session: OpenSession,
+    session: &OpenSession,
     version: Option<&str>,
 ) -> Result<SessionVerdict> {
     let duplicated: Option<bool> = sqlx::query_scalar(
@@ -220,7 +220,8 @@ pub async fn agent_open_session_on_conn(
                 AND (session_duplicated OR (session_instance IS NOT NULL AND session_instance <> $3)),
             session_instance = CASE WHEN session_count = $2 THEN coalesce(session_instance, $3) ELSE $3 END,
             session_count = $2,
-            version = coalesce($4, version)
+            version = coalesce($4, version),
+            namespace = coalesce($5, namespace)
          WHERE id = $1 AND session_count <= $2
          RETURNING session_duplicated",
     )
@@ -228,6 +229,7 @@ pub async fn agent_open_session_on_conn(
     .bind(session.count)
     .bind(session.instance.0)
     .bind(version)
+    .bind(&session.namespace)
     .optional(conn, "open the session")
     .await?;
     Ok(match duplicated {
@@ -235,6 +237,21 @@ pub async fn agent_open_session_on_conn(
         Some(true) => SessionVerdict::Duplicated,
         Some(false) => SessionVerdict::Serves,
     })
+}
+
+/// Returns the agents that live in one of these namespaces, each with its namespace. Nothing can be submitted into the
+/// default one, so agents there are left out.
+pub async fn agents_living_in_on_conn(
+    conn: &mut PgConnection,
+    namespaces: &[String],
+) -> Result<Vec<(AgentId, String)>> {
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT id, namespace FROM agents WHERE namespace <> 'brokkr-system' AND namespace = ANY($1)",
+    )
+    .bind(namespaces)
+    .all(conn, "find agents by namespace")
+    .await?;
+    Ok(rows.into_iter().map(|(id, namespace)| (AgentId(id), namespace)).collect())
 }
 
 /// Locks the agent's row and returns its current session.

@@ -19,8 +19,8 @@ use brokkr_broker::router;
 use recorder::{Example, PROBLEM};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api-examples.json");
-const RENEW: &str = "run `INSTA_UPDATE=always cargo xtask test every_route_has_an_example`, then \
-                     `cargo run -p brokkr-broker -- openapi > docs/openapi.json`, and read the difference";
+const RENEW: &str = "run `INSTA_UPDATE=always cargo xtask test every_route_has_an_example`, then `cargo xtask docs`, and \
+                     read the difference";
 
 /// Routes without an example, with the reason.
 const WITHOUT: [(&str, &str); 1] =

@@ -31,6 +31,7 @@ pub async fn run(args: Join, global: &Global, printer: Printer) -> Result {
         broker,
         authorities,
     };
+    printer.note(&format!("permissions: {}", args.rights.summary()));
     // The cluster is checked before anything is created.
     let cluster = if args.print { None } else { reachable(&kubectl, printer).await? };
     if let Some(server) = &cluster {

@@ -52,7 +52,7 @@ impl FakeAgent {
             session,
             recorder,
         };
-        let open = OpenSession { count: session.count, instance: session.instance };
+        let open = OpenSession { count: session.count, instance: session.instance, namespace: None };
         agent.clients[0]
             .with_retry(RetryPolicy::up_to(Duration::from_secs(20)))
             .open_session(agent.id, &open)

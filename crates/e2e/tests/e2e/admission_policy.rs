@@ -2,6 +2,8 @@
 //!
 //! The requests are made with the agent's own account and code, as a compromised or faulty agent could make them.
 
+mod escalation;
+
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -272,7 +274,7 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
 
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
-    for policy in ["brokkr-fence", "brokkr-fence-agent"] {
+    for policy in ["brokkr-fence", "brokkr-fence-agent", "brokkr-fence-home", "brokkr-fence-rights"] {
         forbidden(policies.patch(policy, &parameters, &mark).await);
         forbidden(policies.delete(policy, &delete).await);
     }
@@ -282,8 +284,8 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
     let roles: Api<ClusterRole> = Api::all(client.clone());
     let cluster_bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
     let own_bindings: Api<RoleBinding> = Api::namespaced(client.clone(), home);
-    refused(roles.patch("brokkr-agent-cluster", &parameters, &mark).await);
-    refused(cluster_bindings.patch(&format!("brokkr-agent-cluster.{home}"), &parameters, &mark).await);
+    refused(roles.patch("brokkr-agent-platform", &parameters, &mark).await);
+    refused(cluster_bindings.patch(&format!("brokkr-agent-platform.{home}"), &parameters, &mark).await);
     refused(own_bindings.patch("brokkr-agent", &parameters, &mark).await);
 
     // The owner in the policy is immutable.

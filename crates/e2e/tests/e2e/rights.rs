@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, config_map_yaml, deployment_yaml, namespace_yaml};
 
-/// Returns an object of every API group of the profile `cluster`, and a namespace.
+/// Returns an object of every API group of the profile `platform`, and a namespace.
 fn everything(space: &str) -> String {
     let members = format!(
         "---\napiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: nightly, namespace: {space}}}\n\
@@ -39,7 +39,11 @@ fn everything(space: &str) -> String {
          rules: [{{apiGroups: [''], resources: [configmaps], verbs: [get]}}]\n"
     );
     let cluster_wide = format!(
-        "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {space}}}\nprovisioner: example.com/none\n\
+        "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {{name: {space}}}\n\
+         webhooks: []\n\
+         ---\napiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {{name: v1.{space}.example.org}}\n\
+         spec: {{group: {space}.example.org, version: v1, groupPriorityMinimum: 100, versionPriority: 100}}\n\
+         ---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {{name: {space}}}\nprovisioner: example.com/none\n\
          ---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {space}}}\nvalue: 7\n\
          ---\napiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {{name: {space}}}\nhandler: none\n\
          ---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: things.{space}.example.com}}\n\
@@ -72,6 +76,9 @@ fn used(requests: &[Request]) -> BTreeSet<Use> {
     used
 }
 
+/// Verbs that the agent has only in order to grant them.
+const ONLY_GRANTED: [&str; 4] = ["update", "deletecollection", "escalate", "bind"];
+
 fn granted(rules: &[PolicyRule]) -> BTreeSet<Use> {
     let uses = |rule: &PolicyRule| {
         let groups = rule.api_groups.clone().unwrap_or_default();
@@ -80,8 +87,12 @@ fn granted(rules: &[PolicyRule]) -> BTreeSet<Use> {
             .into_iter()
             .flat_map(move |group| verbs.clone().into_iter().map(move |verb| (group.clone(), verb)))
     };
-    // The permission to list every kind is used before a namespace is deleted, and belongs to no group.
-    rules.iter().flat_map(uses).filter(|(group, _)| group != "*").collect()
+    // The permission to list every kind is used before a namespace is deleted, and belongs to no group. Events are only
+    // granted to others.
+    let is_used = |(group, verb): &Use| {
+        !["*", "events.k8s.io"].contains(&group.as_str()) && !ONLY_GRANTED.contains(&verb.as_str())
+    };
+    rules.iter().flat_map(uses).filter(is_used).collect()
 }
 
 fn refused(requests: &[Request]) -> Vec<String> {
@@ -92,7 +103,9 @@ fn refused(requests: &[Request]) -> Vec<String> {
 /// Returns the permissions of the agent, from the roles in the cluster.
 async fn rights_of(world: &World) -> Result<BTreeSet<Use>> {
     let mut rules = Vec::new();
-    for name in ["brokkr-agent-cluster", "brokkr-agent-records"] {
+    for name in
+        ["brokkr-agent-apps", "brokkr-agent-all-namespaces", "brokkr-agent-platform", "brokkr-agent-records"]
+    {
         let role = Api::<ClusterRole>::all(world.client.clone()).get(name).await?;
         rules.extend(role.rules.context("rules")?);
     }
@@ -130,7 +143,13 @@ async fn every_cluster_wide_permission_is_used_and_none_is_missing() -> Result<(
     let inside = ["deployment", "cronjob", "hpa", "pdb", "networkpolicy", "endpointslice", "lease", "role"];
     let names = inside.map(|kind| (kind, if kind == "cronjob" { "nightly" } else { "web" }));
     let cluster_wide = ["storageclass", "priorityclass", "runtimeclass"].map(|kind| (kind, space.as_str()));
-    for (kind, name) in names.into_iter().chain(cluster_wide).chain([("crd", definition.as_str())]) {
+    let service = format!("v1.{space}.example.org");
+    let others = [
+        ("crd", definition.as_str()),
+        ("validatingwebhookconfiguration", space.as_str()),
+        ("apiservice", service.as_str()),
+    ];
+    for (kind, name) in names.into_iter().chain(cluster_wide).chain(others) {
         world.cluster.kubectl(["label", kind, name, "-n", &space, "brokkr.io/agent-"]).await?.ok()?;
     }
     // And its own record, deleted by hand (E5).
@@ -272,7 +291,7 @@ async fn installing_again_with_fewer_permissions_removes_the_others() -> Result<
     };
     install(&cluster, &home, &["--kind", "*.example.com", "--impersonate", &format!("{one}/brokkr-x")])
         .await?;
-    assert_eq!(bound().await?.len(), 6, "{:?}", bound().await?);
+    assert_eq!(bound().await?.len(), 8, "{:?}", bound().await?);
     let both = format!("{one},{two}");
     install(&cluster, &home, &["--profile", "namespaces", "--target-namespace", &both]).await?;
     install(&cluster, &home, &["--profile", "namespaces", "--target-namespace", &one]).await?;

@@ -109,7 +109,7 @@ async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Resul
     world.deliver(&MAPS).await?;
     // All agents of the cluster share the role, so this agent is bound to a narrower role instead.
     let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
-    let binding = format!("brokkr-agent-cluster.{}", world.agent.namespace());
+    let binding = format!("brokkr-agent-apps.{}", world.agent.namespace());
     let mut original = bindings.get(&binding).await?;
     let narrow = format!("narrow-{}", world.tag);
     let role: ClusterRole = serde_json::from_value(json!({

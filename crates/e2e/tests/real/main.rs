@@ -2,8 +2,10 @@
 //!
 //! They need root: elsewhere they are skipped with a reason, except where `BROKKR_REAL_NODES` is set, as in CI.
 
+mod demo;
 mod engine;
 mod installation;
+mod operators;
 mod ourselves;
 mod screens;
 mod site;

@@ -199,6 +199,7 @@ impl Stack {
         static NONE: std::sync::LazyLock<HashSet<Key>> = std::sync::LazyLock::new(HashSet::new);
         Situation {
             agent: AGENT,
+            home: "brokkr-system",
             session: 1,
             goal: &self.goal,
             record: Some(&self.record),

@@ -19,6 +19,7 @@ use super::super::facts::AgentFacts;
 use super::super::status::LastReport;
 use super::cause::{note_of, reasons};
 use super::misses::labelling;
+use super::refusal::{forbidden, is_plain};
 use super::{Case, condition};
 
 /// Returns the broken hop with what to do about it.
@@ -111,12 +112,12 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
     }
 }
 
-fn checked(line: impl Into<String>, reach: Reach, check_first: &str) -> NextCommand {
+pub(super) fn checked(line: impl Into<String>, reach: Reach, check_first: &str) -> NextCommand {
     NextCommand { line: line.into(), reach, check_first: Some(check_first.to_owned()) }
 }
 
-fn in_cluster_of(case: &Case<'_>) -> String {
-    format!("whether the current kubectl context is the cluster of {}", case.agent.name)
+pub(super) fn in_cluster_of(agent: &str) -> String {
+    format!("whether the current kubectl context is the cluster of {agent}")
 }
 
 /// Adds a rollback to the advice, if there is a previous version. The command is suggested only if every agent of the
@@ -178,39 +179,17 @@ fn namespace(case: &Case<'_>) -> (String, Option<NextCommand>) {
             format!(
                 "create the namespace {name}, or add it to the stack; the agent then continues automatically"
             ),
-            Some(checked(format!("kubectl create namespace {name}"), Reach::Cluster, &in_cluster_of(case))),
+            Some(checked(
+                format!("kubectl create namespace {name}"),
+                Reach::Cluster,
+                &in_cluster_of(&case.agent.name),
+            )),
         ),
         None => (
             "wait until the namespace is deleted or exists again; the agent then continues automatically"
                 .to_owned(),
             None,
         ),
-    }
-}
-
-/// Returns what to do about a missing permission in the cluster. If a grant names an account to act as, that
-/// account needs the permission; otherwise the agent's own role does.
-fn forbidden(report: Option<&LastReport>) -> String {
-    let found = report.and_then(|report| {
-        reasons(report).find_map(|reason| match reason {
-            Reason::Forbidden { account, resource, .. } => Some((account.as_deref(), resource.as_deref())),
-            _ => None,
-        })
-    });
-    let (account, resource) = found.unwrap_or_default();
-    let account = account.and_then(|account| account.strip_prefix("system:serviceaccount:"));
-    if let Some((namespace, name)) = account.and_then(|account| account.split_once(':')) {
-        return format!(
-            "grant the account {namespace}/{name} that permission in the cluster; the agent retries automatically"
-        );
-    }
-    match resource.filter(|resource| is_plain(resource) && resource.contains('.')) {
-        Some(resource) => format!(
-            "grant the permission: run brokkr-agent install again with the same flags and --kind {resource}; the agent \
-             retries automatically"
-        ),
-        None => "grant the agent's role that permission in the cluster; the agent retries automatically"
-            .to_owned(),
     }
 }
 
@@ -239,7 +218,7 @@ fn finalizer(case: &Case<'_>) -> (String, Option<NextCommand>) {
                 is gone for good";
     let check = format!(
         "whether anything outside the cluster is left behind without the controller's work, and {}",
-        in_cluster_of(case)
+        in_cluster_of(&case.agent.name)
     );
     let command = held.map(|held| {
         let namespace =
@@ -294,12 +273,6 @@ fn is_plain_object(object: &ObjectRef) -> bool {
         .into_iter()
         .flatten()
         .all(|word| is_plain(word))
-}
-
-/// Returns whether a shell takes the word literally.
-fn is_plain(word: &str) -> bool {
-    let inner = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '.');
-    (1..=253).contains(&word.len()) && !word.starts_with('-') && word.chars().all(inner)
 }
 
 fn quoted(word: &str) -> String {

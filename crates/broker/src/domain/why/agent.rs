@@ -5,6 +5,7 @@ use brokkr_api::why::{Broken, Cause, Hop, NextCommand, Presence, Reach};
 use jiff::Timestamp;
 
 use super::super::facts::AgentFacts;
+use super::advice::{checked, in_cluster_of};
 
 /// Seconds after which a refusal is ignored, because its cause may have been fixed since.
 const RECENT: i64 = 600;
@@ -65,18 +66,13 @@ impl AgentContact {
 #[must_use]
 pub fn agent_trouble(agent: &AgentFacts, seen: &AgentContact) -> Option<Broken> {
     let name = &agent.name;
-    let command = |line: String, check: &str| NextCommand {
-        line,
-        reach: Reach::Agent,
-        check_first: Some(check.to_owned()),
-    };
     let broken = |cause, message: String, next: &str, command: Option<NextCommand>| {
         Some(Broken { hop: Hop::Fetched, cause, message: message.into(), next: next.to_owned(), command })
     };
     if agent.status == AgentStatus::Inactive {
         let message = format!("the agent {name} is INACTIVE and gets no deployment objects");
-        let command =
-            command(format!("brokkr agent resume {name}"), "whether the reason for pausing it is gone");
+        let line = format!("brokkr agent resume {name}");
+        let command = checked(line, Reach::Agent, "whether the reason for pausing it is gone");
         return broken(Cause::AgentInactive, message, "resume the agent", Some(command));
     }
     if agent.session.duplicated {
@@ -87,8 +83,8 @@ pub fn agent_trouble(agent: &AgentFacts, seen: &AgentContact) -> Option<Broken> 
     if let Some(refused) = seen.refused_instead() {
         let message = format!("requests of the agent {name} are refused: {}", refused.because);
         let next = "give the agent a new key; it keeps its name, labels and targets";
-        let check = format!("whether the current kubectl context is the cluster of {name}");
-        let command = command(format!("brokkr agent join {name} --rejoin"), &check);
+        let line = format!("brokkr agent join {name} --rejoin");
+        let command = checked(line, Reach::Agent, &in_cluster_of(name));
         return broken(Cause::AgentRefused, message, next, Some(command));
     }
     let look = "check the agent in its cluster (kubectl get pods -A -l app.kubernetes.io/name=brokkr-agent), and whether \

@@ -21,7 +21,11 @@ pub(super) fn of(reason: &Reason) -> Option<Cause> {
         Reason::UnknownKind { .. } => Cause::UnknownKind,
         Reason::NamespaceNotFound { .. } | Reason::NamespaceTerminating { .. } => Cause::NamespaceMissing,
         Reason::WebhookDenied { .. } => Cause::RefusedByWebhook,
-        Reason::Forbidden { .. } => Cause::Forbidden,
+        Reason::Forbidden { .. }
+        | Reason::Fenced
+        | Reason::AgentNamespace { .. }
+        | Reason::RoleNotDelivered { .. }
+        | Reason::GrantsTooMuch { .. } => Cause::Forbidden,
         Reason::Immutable { .. } => Cause::ImmutableField,
         Reason::QuotaExceeded { .. } => Cause::QuotaExceeded,
         Reason::OwnedByOther { .. } => Cause::OwnedByOther,

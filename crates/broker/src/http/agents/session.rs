@@ -25,12 +25,15 @@ const LONGEST_VERSION: usize = 40;
 pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResult {
     let session: OpenSession = change.json()?;
     let agent = change.caller()?.agent()?.id;
+    if session.namespace.as_deref().is_some_and(|name| !is_namespace(name)) {
+        return Err(ApiError::invalid_request("namespace must be the name of a Kubernetes namespace"));
+    }
     if session.count < 1 {
         return Err(ApiError::invalid_request("count must be at least 1"));
     }
     let mut response = write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
-        let verdict = agent_open_session_on_conn(write.conn(), agent, session, version).await?;
+        let verdict = agent_open_session_on_conn(write.conn(), agent, &session, version).await?;
         if verdict != SessionVerdict::Superseded {
             write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         }
@@ -47,6 +50,11 @@ pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResu
     // The agent has to know the capabilities of this broker before its first report.
     response.headers_mut().insert(header::CAPABILITIES, own_capabilities());
     Ok(response)
+}
+
+fn is_namespace(name: &str) -> bool {
+    let is_plain = name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-');
+    is_plain && (1..=63).contains(&name.len())
 }
 
 /// Returns the version in `brokkr-agent/1.2.3`, if it looks like one.

@@ -59,15 +59,21 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
         target_namespace: words(targets),
         kinds: words(kinds),
         impersonate: words(impersonate),
+        allow_role: Vec::new(),
+    };
+    let platform = Rights {
+        allow_role: words(&["gatekeeper-manager-role", "shop/tokens"]),
+        ..rights(Profile::Platform, &[], &[], &[])
     };
     let authority = "-----BEGIN CERTIFICATE-----\n";
     let trusting = format!("broker.ca={authority},proxy.url=http://proxy.example:3128/");
     let no_proxy = r"proxy.noProxy=kubernetes.default.svc\,.svc\,.cluster.local";
     let cases = [
-        ("", rights(Profile::Cluster, &[], &[], &[]), None),
+        ("", rights(Profile::Apps, &[], &[], &[]), None),
+        ("profile=platform,allowRoles={gatekeeper-manager-role,shop/tokens}", platform, None),
         (
             "kinds={*.example.com},impersonate={shop/brokkr-shop,bank/brokkr-bank}",
-            rights(Profile::Cluster, &[], &["*.example.com"], &["shop/brokkr-shop", "bank/brokkr-bank"]),
+            rights(Profile::Apps, &[], &["*.example.com"], &["shop/brokkr-shop", "bank/brokkr-bank"]),
             Some(authority),
         ),
         (
@@ -115,12 +121,16 @@ async fn a_second_agent_of_a_cluster_installs_no_shared_objects() -> Result<()> 
     assert_eq!(
         left_out,
         [
-            r#""ClusterRole" null "brokkr-agent-cluster""#,
+            r#""ClusterRole" null "brokkr-agent-all-namespaces""#,
+            r#""ClusterRole" null "brokkr-agent-apps""#,
             r#""ClusterRole" null "brokkr-agent-records""#,
             r#""CustomResourceDefinition" null "stacks.brokkr.io""#,
             r#""ValidatingAdmissionPolicy" null "brokkr-fence""#,
             r#""ValidatingAdmissionPolicy" null "brokkr-fence-agent""#,
+            r#""ValidatingAdmissionPolicy" null "brokkr-fence-home""#,
+            r#""ValidatingAdmissionPolicy" null "brokkr-fence-rights""#,
             r#""ValidatingAdmissionPolicyBinding" null "brokkr-fence""#,
+            r#""ValidatingAdmissionPolicyBinding" null "brokkr-fence-rights""#,
         ]
     );
     Ok(())

@@ -1,0 +1,342 @@
+//! Attempts of a compromised agent with the profile `platform` to gain more than it was given. All are made with its own
+//! account, and with the label that makes its objects its own.
+
+use anyhow::{Context as _, Result, ensure};
+use brokkr_testkit::unique;
+use http::Method;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+
+use super::Fixture;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// A request, and a part of the message with which it must be refused.
+struct Attempt {
+    what: &'static str,
+    method: Method,
+    path: String,
+    body: Value,
+    refusal: &'static str,
+}
+
+fn apply(what: &'static str, path: String, body: Value, refusal: &'static str) -> Attempt {
+    Attempt { what, method: Method::PATCH, path, body, refusal }
+}
+
+impl Fixture {
+    /// Sends a request as the agent. Returns the message of the refusal; none if it was accepted.
+    async fn tries(&self, attempt: &Attempt, impersonating: Option<&str>) -> Result<Option<String>> {
+        let mut body = attempt.body.clone();
+        let (path, content_type) = match attempt.method {
+            Method::PATCH => {
+                body["metadata"]["labels"]["brokkr.io/agent"] = json!(self.agent.to_string());
+                (format!("{}?fieldManager=brokkr&force=true", attempt.path), "application/apply-patch+yaml")
+            }
+            _ => (attempt.path.clone(), "application/json"),
+        };
+        let mut request = http::Request::builder()
+            .method(attempt.method.clone())
+            .uri(path)
+            .header(CONTENT_TYPE, content_type);
+        if let Some(user) = impersonating {
+            request = request.header("Impersonate-User", "jo").header("Impersonate-Group", user);
+        }
+        match self.client.request_text(request.body(body.to_string().into_bytes())?).await {
+            Ok(_) => Ok(None),
+            Err(kube::Error::Api(status)) => Ok(Some(status.message.clone())),
+            Err(error) => Err(error).context(attempt.what),
+        }
+    }
+
+    /// Fails unless each attempt is refused with its message.
+    async fn all_refused(&self, attempts: &[Attempt]) -> Result<()> {
+        for attempt in attempts {
+            let refusal = self.tries(attempt, None).await?;
+            let refusal = refusal.with_context(|| format!("{}: accepted", attempt.what))?;
+            ensure!(refusal.contains(attempt.refusal), "{}: {refusal}", attempt.what);
+        }
+        Ok(())
+    }
+}
+
+fn cluster_role(name: &str, more: &Value) -> (String, Value) {
+    let mut body = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}});
+    body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    (format!("{RBAC}/clusterroles/{name}"), body)
+}
+
+fn cluster_binding(name: &str, role: &str, subject: &Value) -> (String, Value) {
+    let body = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}, "subjects": [subject],
+    });
+    (format!("{RBAC}/clusterrolebindings/{name}"), body)
+}
+
+fn rule(group: &str, resource: &str, verb: &str) -> Value {
+    json!({"rules": [{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]})
+}
+
+#[tokio::test]
+async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fence_allows() -> Result<()> {
+    let fixture = Fixture::new().await?;
+    let name = &unique("grab");
+    let own = json!({"kind": "ServiceAccount", "name": "brokkr-agent", "namespace": fixture.home});
+    let own_user = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io",
+        "name": format!("system:serviceaccount:{}:brokkr-agent", fixture.home)});
+    let everyone =
+        json!({"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:authenticated"});
+    let helper = json!({"kind": "ServiceAccount", "name": "helper", "namespace": fixture.space});
+
+    // What operators need is accepted: otherwise the refusals below would prove nothing.
+    let harmless = json!({"rules": [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+        {"apiGroups": ["apps"], "resources": ["deployments", "deployments/status"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations"], "verbs": ["update"]},
+        {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": ["example.com/*"], "verbs": ["sign"]},
+    ]});
+    let own_aggregation =
+        json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"example.com/part": name}}]}});
+    for (path, body) in [
+        cluster_role(name, &harmless),
+        cluster_role(&format!("{name}-all"), &own_aggregation),
+        cluster_binding(name, name, &helper),
+        cluster_binding(&format!("{name}-view"), "view", &helper),
+        cluster_binding(&format!("{name}-auth"), "system:auth-delegator", &helper),
+    ] {
+        let accepted = fixture.tries(&apply("what operators need", path, body, ""), None).await?;
+        assert_eq!(accepted, None);
+    }
+
+    let grants = |what, rules: Value, refusal| {
+        let (path, body) = cluster_role(&format!("{name}-x"), &rules);
+        apply(what, path, body, refusal)
+    };
+    let binds = |what, role: &str, subject: &Value, refusal| {
+        let (path, body) = cluster_binding(&format!("{name}-x"), role, subject);
+        apply(what, path, body, refusal)
+    };
+    let aggregates = |what, selector: Value| {
+        let rule = json!({"aggregationRule": {"clusterRoleSelectors": [selector]}});
+        grants(what, rule, "must not aggregate roles")
+    };
+    let named = |resource: &str, names: &[&str]| {
+        json!({"rules": [{"apiGroups": ["certificates.k8s.io"], "resources": [resource], "resourceNames": names,
+                          "verbs": ["approve"]}]})
+    };
+    let (admin, role) = (json!({}), "rbac.authorization.k8s.io");
+    fixture
+        .all_refused(&[
+            binds(
+                "its account to cluster-admin",
+                "cluster-admin",
+                &own,
+                "must not bind the role cluster-admin",
+            ),
+            binds(
+                "another account to cluster-admin",
+                "cluster-admin",
+                &helper,
+                "must not bind the role cluster-admin",
+            ),
+            binds("its account to a role of its own", name, &own, "accounts named brokkr-…"),
+            binds("its account as a user", name, &own_user, "users and groups named system:…"),
+            binds("everyone", "view", &everyone, "users and groups named system:…"),
+            binds(
+                "Brokkr's role",
+                "brokkr-agent-platform",
+                &helper,
+                "must not bind the role brokkr-agent-platform",
+            ),
+            binds("a node's role", "system:node", &helper, "must not bind the role system:node"),
+            binds("edit everywhere", "edit", &helper, "must not bind the role edit"),
+            grants("everything", rule("*", "*", "*"), "must not grant * on * in *; to allow this role"),
+            grants("reading everything", rule("*", "*", "get"), "must not grant get on * in *"),
+            grants("escalate", rule(role, "clusterroles", "escalate"), "must not grant escalate"),
+            grants("bind", rule(role, "roles", "bind"), "must not grant bind"),
+            grants("all verbs on roles", rule(role, "roles", "*"), "must not grant * on roles"),
+            grants("impersonation", rule("", "groups", "impersonate"), "must not grant impersonate"),
+            grants(
+                "all verbs on accounts",
+                rule("", "serviceaccounts", "*"),
+                "must not grant * on serviceaccounts",
+            ),
+            grants(
+                "tokens",
+                rule("", "serviceaccounts/token", "create"),
+                "must not grant create on serviceaccounts/token",
+            ),
+            grants("every core resource", rule("", "*", "create"), "must not grant create on * in core"),
+            grants(
+                "every signer",
+                rule("certificates.k8s.io", "signers", "sign"),
+                "must not grant sign on signers",
+            ),
+            grants(
+                "signers of Kubernetes",
+                named("signers", &["kubernetes.io/kube-apiserver-client"]),
+                "must not grant approve",
+            ),
+            grants(
+                "admission policies",
+                rule("admissionregistration.k8s.io", "validatingadmissionpolicies", "delete"),
+                "must not grant delete on validatingadmissionpolicies",
+            ),
+            grants("records", rule("brokkr.io", "stacks", "patch"), "must not grant patch on stacks"),
+            grants(
+                "an exception",
+                rule("brokkr.io", "allowedroles", "use"),
+                "must not grant use on allowedroles",
+            ),
+            aggregates("all roles", json!({})),
+            aggregates(
+                "roles of Kubernetes",
+                json!({"matchLabels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}),
+            ),
+            aggregates(
+                "roles aggregated to admin",
+                json!({"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}}),
+            ),
+            aggregates(
+                "roles by expression",
+                json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
+            ),
+            apply(
+                "a role of Kubernetes",
+                format!("{RBAC}/clusterroles/admin"),
+                cluster_role("admin", &admin).1,
+                "kubernetes.io/bootstrapping belong to Kubernetes",
+            ),
+            apply(
+                "Brokkr's own role",
+                format!("{RBAC}/clusterroles/brokkr-agent-apps"),
+                cluster_role("brokkr-agent-apps", &admin).1,
+                "Brokkr's own namespace, accounts, permissions or fence",
+            ),
+        ])
+        .await
+}
+
+#[tokio::test]
+async fn c6_a_platform_agent_cannot_become_another_account_or_remove_its_fence() -> Result<()> {
+    let fixture = Fixture::new().await?;
+    let (space, home) = (&fixture.space, &fixture.home);
+    let core = format!("/api/v1/namespaces/{space}");
+    let pods = |account: &str| json!({"serviceAccountName": account, "containers": [{"name": "a", "image": "registry.example/a"}]});
+    let deployment = |name: &str, namespace: &str, account: &str| {
+        let labels = json!({"app": "grab"});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pods(account)}}})
+    };
+    let service = |version: &str, group: &str| {
+        let name = format!("{version}.{group}");
+        let body = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name},
+            "spec": {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100,
+                     "service": {"name": "a", "namespace": space}}});
+        (format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}"), body)
+    };
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": space}, "spec": pods("default")});
+    let created = apply("a Pod", format!("{core}/pods/a"), pod, "");
+    let accepted = apply(
+        "a Deployment",
+        format!("/apis/apps/v1/namespaces/{space}/deployments/a"),
+        deployment("a", space, "default"),
+        "",
+    );
+    // The Pod needs its ServiceAccount, which no controller creates at once.
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": space}});
+    fixture.cluster.apply(&account.to_string()).await?;
+    for accepted in [&created, &accepted] {
+        assert_eq!(fixture.tries(accepted, None).await?, None);
+    }
+
+    let post = |what, path: String, body: Value, refusal| Attempt {
+        what,
+        method: Method::POST,
+        path,
+        body,
+        refusal,
+    };
+    let remove = |what, path: String, refusal| Attempt {
+        what,
+        method: Method::DELETE,
+        path,
+        body: json!({}),
+        refusal,
+    };
+    let token = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "t", "namespace": space, "annotations": {"kubernetes.io/service-account.name": "default"}}});
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
+    let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "a", "namespace": space}, "spec":
+        {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": {"spec": pods("brokkr-shop")}}}}});
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": home}});
+    let identity = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "brokkr-agent-identity", "namespace": home}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.brokkr.io"}, "spec": {"group": "brokkr.io", "scope": "Cluster",
+        "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}});
+    let ((apps, apps_body), (records, records_body)) = (service("v1", "apps"), service("v2", "brokkr.io"));
+    let own = "this is the namespace of an agent";
+    fixture
+        .all_refused(&[
+            apply("a token as a Secret", format!("{core}/secrets/t"), token, "service-account-token"),
+            post("a token", format!("{core}/serviceaccounts/default/token"), request, "cannot create resource"),
+            apply(
+                "a Deployment as Brokkr's account",
+                format!("/apis/apps/v1/namespaces/{space}/deployments/b"),
+                deployment("b", space, "brokkr-shop"),
+                "must not run Pods as a ServiceAccount named brokkr-…",
+            ),
+            apply(
+                "a CronJob as Brokkr's account",
+                format!("/apis/batch/v1/namespaces/{space}/cronjobs/a"),
+                cron,
+                "must not run Pods as a ServiceAccount named brokkr-…",
+            ),
+            apply(
+                "a Deployment at home",
+                format!("/apis/apps/v1/namespaces/{home}/deployments/brokkr-agent"),
+                deployment("brokkr-agent", home, "default"),
+                own,
+            ),
+            apply("an object of a stack at home", format!("/api/v1/namespaces/{home}/configmaps/a"), map("a"), own),
+            apply("its identity", format!("/api/v1/namespaces/{home}/secrets/brokkr-agent-identity"), identity, own),
+            apply("a system namespace", "/api/v1/namespaces/kube-system".into(), namespace, "must not change system namespaces"),
+            apply("the API of Kubernetes", apps, apps_body, "must not replace the API"),
+            apply("Brokkr's API", records, records_body, "must not replace the API"),
+            apply(
+                "another kind of Brokkr",
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.brokkr.io".into(),
+                definition,
+                "must not change Brokkr's own kinds",
+            ),
+            apply(
+                "a status",
+                format!("{core}/pods/a/status"),
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": space}, "status": {"phase": "Running"}}),
+                "may use the subresource pods/status",
+            ),
+            post("a shell", format!("{core}/pods/a/exec?command=sh&stdin=true"), json!({}), "cannot create resource"),
+            remove("the fence", format!("{ADMISSION}/validatingadmissionpolicies/brokkr-fence-rights"), "cannot delete resource"),
+            remove(
+                "the binding of the fence",
+                format!("{ADMISSION}/validatingadmissionpolicybindings/brokkr-fence"),
+                "cannot delete resource",
+            ),
+        ])
+        .await?;
+
+    let secrets = Attempt {
+        method: Method::GET,
+        ..remove("everything as an administrator", "/api/v1/secrets".into(), "")
+    };
+    let refusal =
+        fixture.tries(&secrets, Some("system:masters")).await?.context("impersonated system:masters")?;
+    assert!(refusal.contains("cannot impersonate"), "{refusal}");
+    Ok(())
+}
