@@ -150,7 +150,16 @@ mod tests {
     #[test]
     fn every_link_leads_somewhere() {
         let mut pages: Vec<PathBuf> = ["docs", "deploy", "charts"].into_iter().flat_map(below).collect();
-        let others = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+        let others = [
+            "README.md",
+            "ROADMAP.md",
+            "ARCHITECTURE.md",
+            "CONTRIBUTING.md",
+            "MAINTAINERS.md",
+            "CODE_OF_CONDUCT.md",
+            "SECURITY.md",
+            "CHANGELOG.md",
+        ];
         pages.extend(others.map(PathBuf::from));
         assert!(pages.len() > 60, "{pages:?}");
         let broken = broken_links(&root(), &pages).unwrap();
