@@ -12,6 +12,10 @@ engines:
 dev clusters="2":
     cargo xtask dev --clusters {{ clusters }}
 
+# Run the demo on two kind clusters (needs docker, kind, kubectl and brokkr); `just demo down` removes it
+demo *arguments:
+    demo/kind.sh {{ arguments }}
+
 # Run every test on shared engines, or only tests with this text in their names
 test *filter:
     cargo xtask test {{ filter }}
@@ -52,6 +56,10 @@ format:
 lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Check shell scripts, workflows and the compose file
+scripts:
+    .ci/check-scripts
 
 # Check licences, sources and banned crates
 deny:
