@@ -170,7 +170,7 @@ fn lay_out(folder: &Path) -> Result<()> {
     fs::create_dir_all(&example)?;
     for entry in fs::read_dir(root().join("examples/hello"))? {
         let entry = entry?;
-        let manifest = fs::read_to_string(entry.path())?.replace("pause:3.10", TEST_PROGRAM);
+        let manifest = fs::read_to_string(entry.path())?.replace("traefik/whoami:v1.11.0", TEST_PROGRAM);
         fs::write(example.join(entry.file_name()), manifest)?;
     }
     Ok(())
