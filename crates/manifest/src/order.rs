@@ -24,7 +24,7 @@ pub enum Rank {
     Config,
     /// Services, workloads, custom resources and all other kinds.
     Workload,
-    /// Objects that make the API server call a workload: webhook and admission configuration, APIService.
+    /// Objects that make the API server call a workload: webhook configurations, APIService.
     Late,
 }
 

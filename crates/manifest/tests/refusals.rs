@@ -33,6 +33,9 @@ fn c6_system_namespaces_and_brokkrs_own_objects_are_refused_in_any_stack() {
         (rbac, "RoleBinding", "name: brokkr-agent, namespace: shop"),
         (admission, "ValidatingAdmissionPolicy", "name: brokkr-fence"),
         (admission, "ValidatingAdmissionPolicyBinding", "name: brokkr-fence"),
+        (admission, "ValidatingAdmissionPolicy", "name: images"),
+        (admission, "MutatingAdmissionPolicyBinding", "name: images"),
+        (admission, "ValidatingWebhookConfiguration", "name: brokkr-webhook"),
     ] {
         let refused = problems(&object(api_version, kind, metadata));
         assert!(
@@ -58,6 +61,7 @@ fn objects_with_similar_names_are_accepted() {
         ("notbrokkr.io/v1", "Stack", "name: a"),
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "name: stacks.notbrokkr.io"),
         ("rbac.authorization.k8s.io/v1", "ClusterRole", "name: brokkrs"),
+        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "name: images"),
         ("example.com/v1", "Namespace", "name: kube-system"),
     ] {
         assert_eq!(problems(&object(api_version, kind, metadata)), [], "{kind} {metadata}");
