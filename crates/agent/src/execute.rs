@@ -3,6 +3,7 @@
 pub mod classify;
 mod contained;
 pub mod discovery;
+mod granting;
 pub mod pacing;
 pub mod request;
 pub mod rights;

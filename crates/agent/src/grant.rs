@@ -56,31 +56,32 @@ pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
     }
 }
 
-/// Returns notes about the objects that no stack may change in this cluster: those in the agent's own namespace, and those
-/// that the grant does not cover.
+/// Returns notes about the objects in the agent's own namespace, which no stack may change (C6).
+#[must_use]
+pub fn in_own_namespace<'a>(home: &str, objects: impl IntoIterator<Item = &'a Key>) -> Vec<ObjectNote> {
+    let own = objects.into_iter().filter(|key| key.namespace_concerned() == Some(home));
+    own.map(|key| note(key, Reason::AgentNamespace { namespace: home.to_owned() })).collect()
+}
+
+fn note(key: &Key, reason: Reason) -> ObjectNote {
+    ObjectNote { object: object_ref(key), message: reason.message(), reason }
+}
+
+/// Returns notes about the objects that the grant does not cover.
 ///
 /// Without a grant, [`acting`] and RBAC decide. Each list of a grant says what is allowed. An empty list allows nothing,
 /// so that a truncated grant does not become a wider one; `*` allows everything. A cluster-scoped object needs `*` in
 /// the namespaces, except a Namespace, which is covered by its own name. Kinds are `Kind` for the core group, and
 /// `Kind.group` or `*.group` for others.
 #[must_use]
-pub fn refused<'a>(
-    home: &str,
-    grant: Option<&Grant>,
-    objects: impl IntoIterator<Item = &'a Key>,
-) -> Vec<ObjectNote> {
-    objects.into_iter().filter_map(|key| refusal(home, grant, key)).collect()
+pub fn refused<'a>(grant: Option<&Grant>, objects: impl IntoIterator<Item = &'a Key>) -> Vec<ObjectNote> {
+    let Some(grant) = grant else { return Vec::new() };
+    objects.into_iter().filter_map(|key| refusal(grant, key)).collect()
 }
 
-fn refusal(home: &str, grant: Option<&Grant>, key: &Key) -> Option<ObjectNote> {
-    let refused =
-        |reason: Reason| Some(ObjectNote { object: object_ref(key), message: reason.message(), reason });
+fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
+    let note = |what: Uncovered| Some(note(key, Reason::NotCovered(what)));
     let namespace = key.namespace_concerned();
-    if namespace == Some(home) {
-        return refused(Reason::AgentNamespace { namespace: home.to_owned() });
-    }
-    let grant = grant?;
-    let note = |what: Uncovered| refused(Reason::NotCovered(what));
     let in_namespace = |granted: &String| granted == "*" || Some(granted.as_str()) == namespace;
     if !grant.namespaces.iter().any(in_namespace) {
         return note(
@@ -165,9 +166,8 @@ mod tests {
             kinds: kinds.iter().map(ToString::to_string).collect(),
             account: None,
         };
-        let refuses = |grant: &Grant, key: &str| {
-            !refused("brokkr-system", Some(grant), [&key.parse::<Key>().unwrap()]).is_empty()
-        };
+        let refuses =
+            |grant: &Grant, key: &str| !refused(Some(grant), [&key.parse::<Key>().unwrap()]).is_empty();
         let shop = grant(&["shop"], &["ConfigMap", "Namespace", "Deployment.apps", "*.example.com"]);
         for covered in
             ["/ConfigMap/shop/a", "apps/Deployment/shop/a", "example.com/Widget/shop/a", "/Namespace//shop"]
@@ -187,25 +187,18 @@ mod tests {
         let all = grant(&["*"], &["*"]);
         assert!(!refuses(&all, "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com"));
         assert!(refuses(&Grant::default(), "/ConfigMap/shop/a"), "an empty list allows nothing");
-        assert!(refused("brokkr-system", None, [&"/ConfigMap/shop/a".parse::<Key>().unwrap()]).is_empty());
-        let notes = refused("brokkr-system", Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
+        assert!(refused(None, [&"/ConfigMap/shop/a".parse::<Key>().unwrap()]).is_empty());
+        let notes = refused(Some(&shop), [&"/Secret/shop/a".parse::<Key>().unwrap()]);
         assert_eq!(notes[0].reason, Reason::NotCovered(Uncovered::Kind("Secret".into())));
     }
 
     #[test]
-    fn c6_nothing_in_the_agents_own_namespace_is_covered() {
-        let all = Grant { namespaces: vec!["*".into()], kinds: vec!["*".into()], account: None };
-        for grant in [None, Some(&all)] {
-            let own = |home: &str, key: &str| {
-                let notes = refused(home, grant, [&key.parse::<Key>().unwrap()]);
-                notes.first().is_some_and(|note| matches!(note.reason, Reason::AgentNamespace { .. }))
-            };
-            for key in ["/Secret/edge/brokkr-agent-identity", "apps/Deployment/edge/web", "/Namespace//edge"]
-            {
-                assert!(own("edge", key), "{key}");
-                assert!(!own("brokkr-system", key), "{key}");
-            }
-            assert!(!own("edge", "rbac.authorization.k8s.io/ClusterRole//edge"), "not a namespace");
+    fn c6_nothing_in_the_agents_own_namespace_may_be_part_of_a_stack() {
+        let own = |home: &str, key: &str| !in_own_namespace(home, [&key.parse::<Key>().unwrap()]).is_empty();
+        for key in ["/Secret/edge/brokkr-agent-identity", "apps/Deployment/edge/web", "/Namespace//edge"] {
+            assert!(own("edge", key), "{key}");
+            assert!(!own("brokkr-system", key), "{key}");
         }
+        assert!(!own("edge", "rbac.authorization.k8s.io/ClusterRole//edge"), "not a namespace");
     }
 }

@@ -85,7 +85,8 @@ fn freeze(situation: &Situation<'_>) -> Option<Plan> {
         Ok(_) => {
             let desired = situation.goal.content.iter().flat_map(|content| content.objects.keys());
             let had = situation.record.into_iter().flat_map(|record| record.inventory.keys());
-            grant::refused(situation.home, target.grant.as_ref(), desired.chain(had))
+            let own = grant::in_own_namespace(situation.home, desired.clone());
+            own.into_iter().chain(grant::refused(target.grant.as_ref(), desired.chain(had))).collect()
         }
     };
     notes.first().map(|first| first.reason.clone()).map(|reason| {

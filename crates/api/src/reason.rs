@@ -402,6 +402,12 @@ impl Reason {
         )
     }
 
+    /// Returns whether someone may permit the write without a change to the content.
+    #[must_use]
+    pub fn is_refused_permission(&self) -> bool {
+        matches!(self, Self::Forbidden { .. } | Self::Fenced | Self::GrantsTooMuch { .. })
+    }
+
     /// Returns whether Pods cannot run, or a Job cannot complete, without a change: to the content, a Secret or a registry.
     #[must_use]
     pub fn needs_a_change(&self) -> bool {

@@ -158,7 +158,9 @@ fn additional_kinds(arguments: &Rights, file: &str) -> anyhow::Result<Vec<String
     for kind in &arguments.kinds {
         let (plural, group) =
             kind.split_once('.').with_context(|| format!("--kind {kind}: use PLURAL.GROUP"))?;
-        let guarded = group == "admissionregistration.k8s.io" && !plural.ends_with("webhookconfigurations");
+        let guarded = group == "admissionregistration.k8s.io" && !plural.ends_with("webhookconfigurations")
+            || group == "*"
+            || group.is_empty();
         ensure!(
             !guarded && group != "brokkr.io" && group != "authentication.k8s.io" && !plural.contains('/'),
             "--kind {kind}: the agent cannot get permissions on its own admission policy and records, on tokens, or on \

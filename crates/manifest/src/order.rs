@@ -1,8 +1,9 @@
 //! The order in which objects are applied and deleted.
 //!
-//! Four ranks cover the dependencies of every stack: a namespace before its objects, a definition before its custom
-//! resources, configuration before the workloads that read it, and last the objects that make the API server call a
-//! workload of this stack. Objects of one rank may be applied in parallel. Users who need more use waves.
+//! Five ranks cover the dependencies of every stack: a namespace before its objects, a definition before its custom
+//! resources, a role before its bindings, configuration before the workloads that read it, and last the objects that make
+//! the API server call a workload of this stack. Objects of one rank may be applied in parallel. Users who need more use
+//! waves.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,9 @@ pub enum Rank {
     Priority,
     /// Objects that workloads read when they start, or that limit them.
     Config,
+    /// Bindings. If the account may not bind every role, the API server compares the role with the account's permissions, so
+    /// the role has to exist.
+    Binding,
     /// Services, workloads, custom resources and all other kinds.
     Workload,
     /// Objects that make the API server call a workload: webhook configurations, APIService.
@@ -34,11 +38,12 @@ impl Rank {
             ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition") => Self::Priority,
             ("", "ServiceAccount" | "ConfigMap" | "Secret" | "ResourceQuota" | "LimitRange")
             | ("", "PersistentVolume" | "PersistentVolumeClaim")
-            | ("rbac.authorization.k8s.io", _)
+            | ("rbac.authorization.k8s.io", "Role" | "ClusterRole")
             | ("networking.k8s.io", "NetworkPolicy") => Self::Config,
+            ("rbac.authorization.k8s.io", _) => Self::Binding,
             // PriorityClass, StorageClass, IngressClass, RuntimeClass, GatewayClass…
             (_, kind) if kind.ends_with("Class") => Self::Config,
-            // Also policies: one that is applied early could refuse the rest of its own stack.
+            // A webhook that is configured early could refuse the rest of its own stack.
             ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", _) => Self::Late,
             _ => Self::Workload,
         }
@@ -114,7 +119,7 @@ fn deletion_rank(key: &Key) -> DeletionRank {
         Rank::Late => DeletionRank::Late,
         Rank::Workload if is_built_in(&key.group) => DeletionRank::Workload,
         Rank::Workload => DeletionRank::CustomResource,
-        Rank::Config => DeletionRank::Config,
+        Rank::Config | Rank::Binding => DeletionRank::Config,
         Rank::Priority if key.kind == "Namespace" => DeletionRank::Namespace,
         Rank::Priority => DeletionRank::Definition,
     }
@@ -182,6 +187,7 @@ mod tests {
             object("example.com/v1", "Widget", "widget", None),
             object("v1", "Service", "service", None),
             object("rbac.authorization.k8s.io/v1", "RoleBinding", "binding", None),
+            object("rbac.authorization.k8s.io/v1", "Role", "role", None),
             object("v1", "ConfigMap", "settings", None),
             object("storage.k8s.io/v1", "StorageClass", "fast", None),
             object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com", None),
@@ -191,7 +197,8 @@ mod tests {
             names(&stages(&objects)),
             [
                 vec!["widgets.example.com", "shop"],
-                vec!["binding", "settings", "fast"],
+                vec!["role", "settings", "fast"],
+                vec!["binding"],
                 vec!["web", "widget", "service"],
                 vec!["webhook"],
             ]

@@ -127,6 +127,7 @@ impl Item {
             kind: kind_of(&self.key),
             key: self.key.clone(),
             digest: Checksum::of(body.to_string().as_bytes()),
+            binds: None,
             defines: KindName::of(&self.key).is_definition().then(|| KindName {
                 group: body["spec"]["group"].as_str().unwrap_or_default().into(),
                 kind: body["spec"]["names"]["kind"].as_str().unwrap_or_default().into(),

@@ -9,7 +9,7 @@ use brokkr_api::reason::{Message, Reason};
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::roles;
+use super::granting::grants_too_much;
 use crate::fence;
 use crate::model::{Failure, FailureClass, Rival};
 
@@ -98,7 +98,7 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
         403 if says("exceeded quota") => {
             (Permanent, Reason::QuotaExceeded { quota: word_after(&status.message, "exceeded quota: ") })
         }
-        403 if let Some(reason) = roles::grants_too_much(&status.message) => (Permanent, reason),
+        403 if let Some(reason) = grants_too_much(&status.message) => (Permanent, reason),
         403 => (
             Permanent,
             Reason::Forbidden { account: None, verbs: Vec::new(), resource: None, namespace: None },

@@ -12,6 +12,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
 
+use super::granting::bound_role;
 use super::request::Cluster;
 use crate::model::{Body, DesiredObject, Failure, FailureClass, StepResult};
 use crate::ownership::REPLACE;
@@ -128,6 +129,7 @@ impl Kinds {
                     wave,
                     rank: rank(identity),
                     defines: defines(&object.body).filter(|_| KindName::of(&key).is_definition()),
+                    binds: bound_role(&key, &object.body),
                     replace: object.annotation(REPLACE).is_some_and(|how| how.trim() == "recreate"),
                     key: key.clone(),
                 }),

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::classify;
 use super::request::Cluster;
 use super::write::Writes;
+use super::{classify, granting};
 use crate::model::Failure;
 use crate::observe::Scope;
 use crate::resource::Kind;
@@ -83,17 +83,24 @@ impl Rights {
         Self { scope, known: Arc::default() }
     }
 
+    /// Returns whether the identity may bind roles without having their permissions.
+    pub async fn may_bind(&self, writes: &Writes) -> Result<bool, Failure> {
+        let rules = self.rules(writes.cluster(), writes.user(), ANY_NAMESPACE).await?;
+        let has = |list: &[String], value: &str| list.iter().any(|entry| entry == "*" || entry == value);
+        let binds = |rule: &Rule| has(&rule.verbs, "bind") && has(&rule.api_groups, granting::GROUP);
+        Ok(rules.incomplete || rules.resource_rules.iter().any(binds))
+    }
+
     /// Returns whether `--allow-role` lists this role.
-    pub async fn allow_role(&self, cluster: &Cluster, role: &str) -> bool {
+    pub async fn allow_role(&self, cluster: &Cluster, role: &str) -> Result<bool, Failure> {
         let (group, resource) = ALLOWED_ROLES;
-        let rules = self.rules(cluster, None, ANY_NAMESPACE).await;
-        rules.is_ok_and(|rules| {
-            rules.resource_rules.iter().any(|rule| {
-                rule.api_groups.iter().any(|it| it == group)
-                    && rule.resources.iter().any(|it| it == resource)
-                    && rule.resource_names.iter().any(|it| it == role)
-            })
-        })
+        let rules = self.rules(cluster, None, ANY_NAMESPACE).await?;
+        let lists = |rule: &Rule| {
+            rule.api_groups.iter().any(|it| it == group)
+                && rule.resources.iter().any(|it| it == resource)
+                && rule.resource_names.iter().any(|it| it == role)
+        };
+        Ok(rules.resource_rules.iter().any(lists))
     }
 
     /// Returns the missing rights for these kinds and namespaces: to read with the agent's account, and to

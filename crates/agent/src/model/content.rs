@@ -25,6 +25,8 @@ pub struct DesiredObject {
     pub rank: Rank,
     /// The kind that it defines, if it is a CustomResourceDefinition.
     pub defines: Option<KindName>,
+    /// The role that it names, if it is a RoleBinding or ClusterRoleBinding.
+    pub binds: Option<Key>,
     /// Whether it is deleted and recreated if an immutable field has to change.
     pub replace: bool,
 }

@@ -100,6 +100,13 @@ pub fn absorb(
                 progress.lookups.objects.insert(desired.key.clone(), None);
             }
         }
+        // The API server did not find the role of a binding: the dry run of the role has created nothing.
+        (Step::DryRun { desired, .. }, StepResult::Failed(failure))
+            if failure.reason == Reason::NotFound && desired.binds.is_some() =>
+        {
+            progress.failures.objects.remove(&desired.key);
+            progress.delivery.validated.insert(desired.key.clone());
+        }
         (Step::DryRun { desired, .. }, StepResult::Failed(failure))
             if failure.class == FailureClass::Immutable
                 && desired.replace
@@ -205,7 +212,7 @@ fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> Ret
     let attempts = earlier.map_or(0, |retry| retry.attempts) + 1;
     let since = earlier.map_or(now, |retry| retry.since);
     let pause = match failure.class {
-        FailureClass::Permanent if matches!(failure.reason, Reason::Forbidden { .. }) => RIGHTS_CYCLE,
+        FailureClass::Permanent if failure.reason.is_refused_permission() => RIGHTS_CYCLE,
         FailureClass::Permanent | FailureClass::Immutable => NEXT_CYCLE,
         // The event about a new definition may come before the API server serves its kind: a few quick
         // retries, then longer waits.

@@ -52,9 +52,8 @@ pub(super) fn wait_for_next_cycle(situation: &Situation<'_>) -> Plan {
 /// Returns when to start over: sooner if rights are missing.
 fn next_cycle(situation: &Situation<'_>) -> jiff::Timestamp {
     let failures = situation.progress.failures.objects.values();
-    let rights = failures
-        .filter(|retry| matches!(retry.failure.reason, Reason::Forbidden { .. }))
-        .map(|retry| retry.retry_at);
+    let rights =
+        failures.filter(|retry| retry.failure.reason.is_refused_permission()).map(|retry| retry.retry_at);
     // Missing rights that the check before the first write has found.
     let lacking = situation.progress.lookups.missing_rights.as_ref().filter(|lacking| !lacking.is_empty());
     let rights = rights.chain(lacking.map(|_| situation.now + RIGHTS_CYCLE));

@@ -100,9 +100,9 @@ impl Worker {
     }
 
     async fn check_rights(&self, writes: &Writes, content: &Content) -> StepResult {
-        let undelivered = roles::undelivered(&self.rights, &self.cluster, self.agent, content).await;
-        if !undelivered.is_empty() {
-            return StepResult::RightsChecked(undelivered);
+        let refused = roles::refused(&self.rights, writes, self.agent, content).await;
+        if !refused.is_empty() {
+            return StepResult::RightsChecked(refused);
         }
         let scope = |desired: &Arc<DesiredObject>| (desired.kind.clone(), desired.key.namespace.clone());
         let objects: BTreeSet<(Kind, Option<String>)> = content.objects.values().map(scope).collect();

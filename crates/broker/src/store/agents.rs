@@ -240,13 +240,14 @@ pub async fn agent_open_session_on_conn(
 }
 
 /// Returns the agents that live in one of these namespaces, each with its namespace. Nothing can be submitted into the
-/// default one, so agents there are left out.
+/// default one, so agents there are left out. System namespaces cannot be claimed: everybody uses them.
 pub async fn agents_living_in_on_conn(
     conn: &mut PgConnection,
     namespaces: &[String],
 ) -> Result<Vec<(AgentId, String)>> {
     let rows: Vec<(Uuid, String)> = sqlx::query_as(
-        "SELECT id, namespace FROM agents WHERE namespace <> 'brokkr-system' AND namespace = ANY($1)",
+        "SELECT id, namespace FROM agents WHERE namespace <> 'brokkr-system' AND namespace = ANY($1)
+         AND namespace NOT IN ('default', 'kube-system', 'kube-public', 'kube-node-lease')",
     )
     .bind(namespaces)
     .all(conn, "find agents by namespace")

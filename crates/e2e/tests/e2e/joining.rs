@@ -112,8 +112,8 @@ async fn one_command_joins_a_cluster_and_a_delivered_stack_is_healthy() -> Resul
     let bound = ["get", "clusterrolebindings", "-o", "name", "-l", &rights];
     assert_eq!(
         site.cluster.kubectl(bound).await?.ok()?.stdout.lines().count(),
-        2,
-        "for records, and for everything else"
+        3,
+        "for records, for all namespaces, and for what is in them"
     );
     let sessions =
         async || anyhow::Ok(site.fleet.agent("shop").await?.and_then(|it| it["session_count"].as_i64()));

@@ -120,7 +120,12 @@ async fn c6_only_roles_that_the_agent_delivered_or_that_are_listed_are_bound() -
         .cluster
         .kubectl(["get", "rolebinding", "-n", space, "--ignore-not-found", "-o", "name"])
         .await?;
-    ensure!(!found.stdout.contains("grab"), "{found:?}");
+    ensure!(found.success() && !found.stdout.contains("grab"), "{found:?}");
+
+    // Without a role, the manifest would change the subjects of a binding that exists.
+    let nameless = binding(space, "grab", "ClusterRole", &owners).replace("roleRef:", "#");
+    world.fleet.submit("web", "env=prod", &(namespace_yaml(space) + &nameless)).await?;
+    Refusal { world: &world, stack: "web", message: "invalid: roleRef" }.shown().await?;
 
     // Roles of another stack of the same agent, roles of Kubernetes that are made for this, and listed ones are bound.
     let shared = format!("{space}-shared");
@@ -131,7 +136,9 @@ async fn c6_only_roles_that_the_agent_delivered_or_that_are_listed_are_bound() -
     world.fleet.apply("web", "env=prod", &free).await?;
     install(&world.cluster, world.agent.namespace(), &["--profile", "platform", "--allow-role", &owners])
         .await?;
-    world.fleet.apply("web", "env=prod", &yaml).await?;
+    world.fleet.submit("web", "env=prod", &yaml).await?;
+    let healthy = |status: &Value| status["state"] == "healthy";
+    world.wait_for_status("web", "shop-1", "healthy with the exception", healthy).await?;
     Ok(())
 }
 

@@ -130,6 +130,9 @@ fn forbidden_accounts_and_kinds_are_refused() {
         "stacks.brokkr.io",
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "*.admissionregistration.k8s.io",
+        "validatingadmissionpolicies.*",
+        "*.*",
+        "*.",
         "widgets",
     ] {
         assert!(install(&["--kind", wrong]).is_err(), "{wrong}");

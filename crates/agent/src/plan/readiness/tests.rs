@@ -106,6 +106,7 @@ impl Stack {
             wave: 0,
             rank: Rank::Workload,
             defines: None,
+            binds: None,
             replace: false,
         };
         let content = Content {

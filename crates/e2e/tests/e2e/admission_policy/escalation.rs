@@ -7,7 +7,7 @@ use http::Method;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
-use super::Fixture;
+use super::{ACCOUNT, Fixture};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -98,11 +98,8 @@ async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fenc
         {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations"], "verbs": ["update"]},
         {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": ["example.com/*"], "verbs": ["sign"]},
     ]});
-    let own_aggregation =
-        json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"example.com/part": name}}]}});
     for (path, body) in [
         cluster_role(name, &harmless),
-        cluster_role(&format!("{name}-all"), &own_aggregation),
         cluster_binding(name, name, &helper),
         cluster_binding(&format!("{name}-view"), "view", &helper),
         cluster_binding(&format!("{name}-auth"), "system:auth-delegator", &helper),
@@ -128,6 +125,16 @@ async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fenc
                           "verbs": ["approve"]}]})
     };
     let (admin, role) = (json!({}), "rbac.authorization.k8s.io");
+    let owners = format!("{name}-owners");
+    let owned = [cluster_role(&owners, &rule("*", "*", "*")), cluster_binding(&owners, &owners, &helper)];
+    for (_, body) in owned {
+        fixture.cluster.apply(&body.to_string()).await?;
+    }
+    let (_, mut subjects_only) = cluster_binding(&owners, &owners, &helper);
+    subjects_only.as_object_mut().context("an object")?.remove("roleRef");
+    let (_, mut in_kube_system) = cluster_binding(name, "edit", &helper);
+    in_kube_system["kind"] = json!("RoleBinding");
+    in_kube_system["metadata"]["namespace"] = json!("kube-system");
     fixture
         .all_refused(&[
             binds(
@@ -160,6 +167,11 @@ async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fenc
             grants("all verbs on roles", rule(role, "roles", "*"), "must not grant * on roles"),
             grants("impersonation", rule("", "groups", "impersonate"), "must not grant impersonate"),
             grants(
+                "constrained impersonation",
+                rule("authentication.k8s.io", "users", "impersonate:user-info"),
+                "must not grant impersonate:user-info",
+            ),
+            grants(
                 "all verbs on accounts",
                 rule("", "serviceaccounts", "*"),
                 "must not grant * on serviceaccounts",
@@ -191,6 +203,11 @@ async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fenc
                 rule("brokkr.io", "allowedroles", "use"),
                 "must not grant use on allowedroles",
             ),
+            aggregates("roles with its own label", json!({"matchLabels": {"example.com/part": name}})),
+            aggregates(
+                "roles of Helm charts",
+                json!({"matchLabels": {"app.kubernetes.io/managed-by": "Helm"}}),
+            ),
             aggregates("all roles", json!({})),
             aggregates(
                 "roles of Kubernetes",
@@ -203,6 +220,24 @@ async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fenc
             aggregates(
                 "roles by expression",
                 json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
+            ),
+            apply(
+                "edit in a system namespace",
+                format!("{RBAC}/namespaces/kube-system/rolebindings/{name}"),
+                in_kube_system,
+                "must not bind the role edit here",
+            ),
+            apply(
+                "a role of the cluster's owner",
+                format!("{RBAC}/clusterroles/{name}-owners"),
+                cluster_role(&format!("{name}-owners"), &rule("", "pods", "get")).1,
+                "must not take over an existing role or binding",
+            ),
+            apply(
+                "the subjects of a binding of the cluster's owner",
+                format!("{RBAC}/clusterrolebindings/{name}-owners"),
+                subjects_only,
+                "must not take over an existing role or binding",
             ),
             apply(
                 "a role of Kubernetes",
@@ -271,8 +306,14 @@ async fn c6_a_platform_agent_cannot_become_another_account_or_remove_its_fence()
         "metadata": {"name": "t", "namespace": space, "annotations": {"kubernetes.io/service-account.name": "default"}}});
     let request =
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
+    let mut once = pods("brokkr-shop");
+    once["restartPolicy"] = json!("Never");
     let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "a", "namespace": space}, "spec":
-        {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": {"spec": pods("brokkr-shop")}}}}});
+        {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": {"spec": once}}}}});
+    let node_token = json!({"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
+        "metadata": {"name": "bootstrap-token-abcdef", "namespace": space}});
+    let revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
+        "metadata": {"name": "a", "namespace": space}});
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": home}});
     let identity = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "brokkr-agent-identity", "namespace": home}});
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -284,7 +325,20 @@ async fn c6_a_platform_agent_cannot_become_another_account_or_remove_its_fence()
     let own = "this is the namespace of an agent";
     fixture
         .all_refused(&[
-            apply("a token as a Secret", format!("{core}/secrets/t"), token, "service-account-token"),
+            apply("a token of a node", format!("{core}/secrets/bootstrap-token-abcdef"), node_token, "tokens of ServiceAccounts or nodes"),
+            apply(
+                "a template that a StatefulSet uses",
+                format!("/apis/apps/v1/namespaces/{space}/controllerrevisions/a"),
+                revision,
+                "cannot patch resource",
+            ),
+            apply(
+                "an account that a grant names",
+                format!("{core}/serviceaccounts/brokkr-shop"),
+                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "brokkr-shop", "namespace": space}}),
+                "Brokkr's own namespace, accounts, permissions or fence",
+            ),
+            apply("a token as a Secret", format!("{core}/secrets/t"), token, "tokens of ServiceAccounts or nodes"),
             post("a token", format!("{core}/serviceaccounts/default/token"), request, "cannot create resource"),
             apply(
                 "a Deployment as Brokkr's account",
@@ -330,6 +384,46 @@ async fn c6_a_platform_agent_cannot_become_another_account_or_remove_its_fence()
             ),
         ])
         .await?;
+
+    // An account of a grant that has these permissions: here only the fence refuses them.
+    let strong = "rbac.authorization.k8s.io/v1";
+    let rules = json!([{"apiGroups": ["", "apps"], "verbs": ["*"],
+        "resources": ["pods/exec", "pods/status", "serviceaccounts/token", "controllerrevisions"]}]);
+    let role = json!({"apiVersion": strong, "kind": "Role", "metadata": {"name": "strong", "namespace": space}, "rules": rules});
+    let binding = json!({"apiVersion": strong, "kind": "RoleBinding", "metadata": {"name": "strong", "namespace": space},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "strong"},
+        "subjects": [{"kind": "ServiceAccount", "name": "brokkr-shop", "namespace": space}]});
+    for object in [role, binding] {
+        fixture.cluster.apply(&object.to_string()).await?;
+    }
+    let shop = Fixture { client: fixture.cluster.client_for(space, "brokkr-shop").await?, ..fixture };
+    let (space, core) = (&shop.space, format!("/api/v1/namespaces/{}", shop.space));
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}});
+    let revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
+        "metadata": {"name": "a", "namespace": space, "labels": {"brokkr.io/agent": shop.agent.to_string()}}});
+    shop.all_refused(&[
+        post(
+            "a token",
+            format!("{core}/serviceaccounts/default/token"),
+            request,
+            "the subresource serviceaccounts/token",
+        ),
+        post(
+            "a shell",
+            format!("{core}/pods/a/exec?command=sh&stdin=true"),
+            json!({}),
+            "the subresource pods/exec",
+        ),
+        post(
+            "a template that a StatefulSet uses",
+            format!("/apis/apps/v1/namespaces/{space}/controllerrevisions"),
+            revision,
+            "must not contain ControllerRevisions",
+        ),
+    ])
+    .await?;
+    let fixture = Fixture { client: shop.cluster.client_for(&shop.home, ACCOUNT).await?, ..shop };
 
     let secrets = Attempt {
         method: Method::GET,
