@@ -160,7 +160,7 @@ async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fenc
             ),
             binds("a node's role", "system:node", &helper, "must not bind the role system:node"),
             binds("edit everywhere", "edit", &helper, "must not bind the role edit"),
-            grants("everything", rule("*", "*", "*"), "must not grant * on * in *; to allow this role"),
+            grants("everything", rule("*", "*", "*"), "-x, a stack must not grant * on * in *"),
             grants("reading everything", rule("*", "*", "get"), "must not grant get on * in *"),
             grants("escalate", rule(role, "clusterroles", "escalate"), "must not grant escalate"),
             grants("bind", rule(role, "roles", "bind"), "must not grant bind"),
