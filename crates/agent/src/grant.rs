@@ -59,7 +59,7 @@ pub fn acting(target: &TargetStack) -> Result<ActingAs, Reason> {
 /// Returns notes about the objects in the agent's own namespace, which no stack may change (C6).
 #[must_use]
 pub fn in_own_namespace<'a>(home: &str, objects: impl IntoIterator<Item = &'a Key>) -> Vec<ObjectNote> {
-    let own = objects.into_iter().filter(|key| key.namespace_concerned() == Some(home));
+    let own = objects.into_iter().filter(|key| key.affected_namespace() == Some(home));
     own.map(|key| note(key, Reason::AgentNamespace { namespace: home.to_owned() })).collect()
 }
 
@@ -81,7 +81,7 @@ pub fn refused<'a>(grant: Option<&Grant>, objects: impl IntoIterator<Item = &'a 
 
 fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
     let note = |what: Uncovered| Some(note(key, Reason::NotCovered(what)));
-    let namespace = key.namespace_concerned();
+    let namespace = key.affected_namespace();
     let in_namespace = |granted: &String| granted == "*" || Some(granted.as_str()) == namespace;
     if !grant.namespaces.iter().any(in_namespace) {
         return note(

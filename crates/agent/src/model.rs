@@ -19,7 +19,7 @@ pub mod situation;
 pub mod step;
 
 pub use brokkr_api::reason::Prerequisite;
-pub use content::{Body, Content, DesiredObject, Goal, definitions};
+pub use content::{Body, BoundRole, Content, DesiredObject, Goal, definitions};
 pub use failure::{Cause, Failure, FailureClass, RetryState};
 pub use object::{Fingerprint, Owner, SeenObject, Uid};
 pub use progress::{Fight, Progress, Rival};

@@ -73,7 +73,8 @@ fn decide(situation: &Situation<'_>) -> Plan {
     }
 }
 
-/// Freezes a stack that its grant does not cover, or that contains the agent's own namespace: nothing is written, deleted or repaired.
+/// Freezes a stack that its grant does not cover, or that contains the agent's own namespace: nothing is written, deleted
+/// or repaired.
 fn freeze(situation: &Situation<'_>) -> Option<Plan> {
     let target = &situation.goal.target;
     let notes = match grant::acting(target) {

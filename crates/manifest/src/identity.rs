@@ -61,7 +61,7 @@ impl Key {
 
     /// Returns the namespace that a change of this resource affects: its own, or the Namespace itself.
     #[must_use]
-    pub fn namespace_concerned(&self) -> Option<&str> {
+    pub fn affected_namespace(&self) -> Option<&str> {
         let is_namespace = self.group.is_empty() && self.kind == "Namespace";
         if is_namespace { Some(&self.name) } else { self.namespace.as_deref() }
     }

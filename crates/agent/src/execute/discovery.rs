@@ -7,14 +7,14 @@ use std::time::Duration;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
 use brokkr_manifest::order::{WAVE, rank};
-use brokkr_manifest::{Identity, Manifest};
+use brokkr_manifest::{Identity, Key, Manifest};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
 
 use super::granting::bound_role;
 use super::request::Cluster;
-use crate::model::{Body, DesiredObject, Failure, FailureClass, StepResult};
+use crate::model::{Body, BoundRole, DesiredObject, Failure, FailureClass, StepResult};
 use crate::ownership::REPLACE;
 use crate::resource::{Kind, KindName, Served};
 
@@ -105,7 +105,7 @@ impl Kinds {
         &self,
         cluster: &Cluster,
         manifest: &Manifest,
-    ) -> Result<BTreeMap<brokkr_manifest::Key, Arc<DesiredObject>>, ResolveError> {
+    ) -> Result<BTreeMap<Key, Arc<DesiredObject>>, ResolveError> {
         let mut desired = BTreeMap::new();
         for object in &manifest.objects {
             let identity = &object.identity;
@@ -129,7 +129,8 @@ impl Kinds {
                     wave,
                     rank: rank(identity),
                     defines: defines(&object.body).filter(|_| KindName::of(&key).is_definition()),
-                    binds: bound_role(&key, &object.body),
+                    binds: bound_role(&key, &object.body)
+                        .map(|role| BoundRole { in_stack: contains(manifest, &role), role }),
                     replace: object.annotation(REPLACE).is_some_and(|how| how.trim() == "recreate"),
                     key: key.clone(),
                 }),
@@ -137,6 +138,17 @@ impl Kinds {
         }
         Ok(desired)
     }
+}
+
+/// Returns whether the manifest contains this role.
+fn contains(manifest: &Manifest, role: &Key) -> bool {
+    manifest.objects.iter().any(|object| {
+        let mut key = object.identity.key();
+        if role.namespace.is_some() {
+            key.namespace.get_or_insert_with(|| "default".to_owned());
+        }
+        key == *role
+    })
 }
 
 /// Returns the kind that a definition defines.

@@ -83,18 +83,20 @@ impl Rights {
         Self { scope, known: Arc::default() }
     }
 
-    /// Returns whether the identity may bind roles without having their permissions.
-    pub async fn may_bind(&self, writes: &Writes) -> Result<bool, Failure> {
-        let rules = self.rules(writes.cluster(), writes.user(), ANY_NAMESPACE).await?;
+    /// Returns whether the identity may bind roles in a namespace, or in the whole cluster, without having their
+    /// permissions.
+    pub async fn may_bind(&self, writes: &Writes, namespace: Option<&str>) -> Result<bool, Failure> {
+        let namespace = namespace.unwrap_or(ANY_NAMESPACE);
+        let rules = self.rules(writes.cluster(), writes.user(), namespace).await?;
         let has = |list: &[String], value: &str| list.iter().any(|entry| entry == "*" || entry == value);
         let binds = |rule: &Rule| has(&rule.verbs, "bind") && has(&rule.api_groups, granting::GROUP);
         Ok(rules.incomplete || rules.resource_rules.iter().any(binds))
     }
 
-    /// Returns whether `--allow-role` lists this role.
-    pub async fn allow_role(&self, cluster: &Cluster, role: &str) -> Result<bool, Failure> {
+    /// Returns whether `--allow-role` lists this role for the identity.
+    pub async fn allow_role(&self, writes: &Writes, role: &str) -> Result<bool, Failure> {
         let (group, resource) = ALLOWED_ROLES;
-        let rules = self.rules(cluster, None, ANY_NAMESPACE).await?;
+        let rules = self.rules(writes.cluster(), writes.user(), ANY_NAMESPACE).await?;
         let lists = |rule: &Rule| {
             rule.api_groups.iter().any(|it| it == group)
                 && rule.resources.iter().any(|it| it == resource)

@@ -7,12 +7,11 @@
 use brokkr_api::AgentId;
 use brokkr_api::reason::Reason;
 use brokkr_api::report::ObjectNote;
-use brokkr_manifest::Key;
 
 use super::granting::{GROUP, role_name};
 use super::rights::Rights;
 use super::write::Writes;
-use crate::model::{Content, Failure};
+use crate::model::{BoundRole, Content, DesiredObject, Failure};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::object_ref;
 
@@ -24,8 +23,8 @@ const BINDABLE: [&str; 3] =
 pub async fn refused(rights: &Rights, writes: &Writes, agent: AgentId, content: &Content) -> Vec<ObjectNote> {
     let mut notes = Vec::new();
     for desired in content.objects.values() {
-        let Some(role) = &desired.binds else { continue };
-        if let Some(reason) = refusal(rights, writes, agent, content, role).await {
+        let Some(bound) = &desired.binds else { continue };
+        if let Some(reason) = refusal(rights, writes, agent, desired, bound).await {
             notes.push(ObjectNote { object: object_ref(&desired.key), message: reason.message(), reason });
         }
     }
@@ -36,18 +35,21 @@ async fn refusal(
     rights: &Rights,
     writes: &Writes,
     agent: AgentId,
-    content: &Content,
-    role: &Key,
+    desired: &DesiredObject,
+    bound: &BoundRole,
 ) -> Option<Reason> {
+    let role = &bound.role;
     if role.name.is_empty() || role.kind.is_empty() {
         return Some(Reason::Invalid { fields: vec!["roleRef".to_owned()] });
     }
     let name = role_name(role);
     let checked = async {
-        if BINDABLE.contains(&name.as_str()) || !rights.may_bind(writes).await? {
+        if BINDABLE.contains(&name.as_str())
+            || !rights.may_bind(writes, desired.key.namespace.as_deref()).await?
+        {
             return Ok(true);
         }
-        Ok(rights.allow_role(writes.cluster(), &name).await? || is_ours(writes, agent, content, role).await?)
+        Ok(rights.allow_role(writes, &name).await? || is_ours(writes, agent, bound).await?)
     };
     match checked.await {
         Ok(true) => None,
@@ -57,12 +59,13 @@ async fn refusal(
 }
 
 /// Returns whether this agent delivered the role, or is going to create it with this stack.
-async fn is_ours(writes: &Writes, agent: AgentId, content: &Content, role: &Key) -> Result<bool, Failure> {
+async fn is_ours(writes: &Writes, agent: AgentId, bound: &BoundRole) -> Result<bool, Failure> {
+    let role = &bound.role;
     let of_namespace = role.namespace.as_ref().map(|name| format!("namespaces/{name}/")).unwrap_or_default();
     let plural = if role.namespace.is_some() { "roles" } else { "clusterroles" };
     let path = format!("/apis/{GROUP}/v1/{of_namespace}{plural}/{}", role.name);
     Ok(match writes.cluster().read(&path).await? {
         Some(found) => found["metadata"]["labels"][AGENT_LABEL] == agent.to_string(),
-        None => content.objects.contains_key(role),
+        None => bound.in_stack,
     })
 }

@@ -26,9 +26,18 @@ pub struct DesiredObject {
     /// The kind that it defines, if it is a CustomResourceDefinition.
     pub defines: Option<KindName>,
     /// The role that it names, if it is a RoleBinding or ClusterRoleBinding.
-    pub binds: Option<Key>,
+    pub binds: Option<BoundRole>,
     /// Whether it is deleted and recreated if an immutable field has to change.
     pub replace: bool,
+}
+
+/// The role that a binding names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundRole {
+    /// Without a role in the manifest, its name is empty.
+    pub role: Key,
+    /// Whether the same manifest contains the role.
+    pub in_stack: bool,
 }
 
 /// An object of a manifest as JSON text, because a parsed tree would need ten times the memory while the

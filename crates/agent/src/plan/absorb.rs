@@ -102,7 +102,8 @@ pub fn absorb(
         }
         // The API server did not find the role of a binding: the dry run of the role has created nothing.
         (Step::DryRun { desired, .. }, StepResult::Failed(failure))
-            if failure.reason == Reason::NotFound && desired.binds.is_some() =>
+            if failure.reason == Reason::NotFound
+                && desired.binds.as_ref().is_some_and(|bound| bound.in_stack) =>
         {
             progress.failures.objects.remove(&desired.key);
             progress.delivery.validated.insert(desired.key.clone());

@@ -20,8 +20,8 @@ pub const RELEASE_CHECKS: SignedDuration = SignedDuration::from_secs(1);
 pub const PREREQUISITE_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 /// After this time, a stopped stack is retried from the start.
 pub const NEXT_CYCLE: SignedDuration = SignedDuration::from_secs(300);
-/// The same if rights are missing. Shorter, because an API server that has just started refuses all requests
-/// for some seconds.
+/// The same if rights are missing or the fence refused a write. Shorter, because an API server that has just started
+/// refuses all requests for some seconds.
 pub const RIGHTS_CYCLE: SignedDuration = SignedDuration::from_secs(30);
 /// How long transient errors are retried before they are reported.
 pub const TRANSIENT_PATIENCE: SignedDuration = SignedDuration::from_secs(300);

@@ -49,9 +49,7 @@ impl Reason {
                 forbidden(account.as_deref(), verbs, resource.as_deref(), namespace.as_deref())
             }
             Self::AgentNamespace { namespace } => {
-                format!(
-                    "belongs to namespace {namespace}, which is the agent's own and which no stack may change"
-                )
+                format!("is in the agent's own namespace {namespace}, which no stack may change")
             }
             Self::RoleNotDelivered { role } => {
                 format!("binds the role {role}, which this agent did not deliver")

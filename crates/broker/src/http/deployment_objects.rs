@@ -112,11 +112,11 @@ pub async fn submit_deployment_object(
     let bytes = u64::try_from(change.body.len()).unwrap_or(u64::MAX);
     broker.usage.submission(&broker.pool, project, bytes).await?;
     let reading = read(change.body.clone()).await?;
+    let agents = namespaces::agents_in(&broker, &change, &reading.namespaces).await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack(&mut write, &change, &locked).await?;
-        namespaces::refuse_those_of_agents(&broker, &change, &mut write, &locked, &reading.namespaces)
-            .await?;
+        namespaces::refuse(&broker, locked.id, &agents)?;
         if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await? {
             return Err(refusal(&bar));
         }

@@ -239,18 +239,18 @@ pub async fn agent_open_session_on_conn(
     })
 }
 
-/// Returns the agents that live in one of these namespaces, each with its namespace. Nothing can be submitted into the
-/// default one, so agents there are left out. System namespaces cannot be claimed: everybody uses them.
-pub async fn agents_living_in_on_conn(
-    conn: &mut PgConnection,
-    namespaces: &[String],
-) -> Result<Vec<(AgentId, String)>> {
+/// An agent, and its own namespace in its cluster.
+pub type AgentNamespace = (AgentId, String);
+
+/// Returns the agents with one of these namespaces. Nothing can be submitted into the default namespace of agents, so agents
+/// there are left out. Agents cannot claim system namespaces, because everybody uses them.
+pub async fn agents_by_namespace(pool: &PgPool, namespaces: &[String]) -> Result<Vec<AgentNamespace>> {
     let rows: Vec<(Uuid, String)> = sqlx::query_as(
         "SELECT id, namespace FROM agents WHERE namespace <> 'brokkr-system' AND namespace = ANY($1)
-         AND namespace NOT IN ('default', 'kube-system', 'kube-public', 'kube-node-lease')",
+         AND namespace NOT IN ('default', 'kube-system', 'kube-public', 'kube-node-lease') AND revoked_at IS NULL",
     )
     .bind(namespaces)
-    .all(conn, "find agents by namespace")
+    .all(pool, "find agents by namespace")
     .await?;
     Ok(rows.into_iter().map(|(id, namespace)| (AgentId(id), namespace)).collect())
 }

@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use brokkr_testkit::AgentOptions;
 use brokkr_testkit::agent::install;
-use brokkr_testkit::world::{World, namespace_yaml};
+use brokkr_testkit::world::{World, config_map_yaml, namespace_yaml};
 use serde_json::Value;
 
 async fn world_with(arguments: &[&str]) -> Result<World> {
@@ -70,6 +70,14 @@ async fn the_profile_apps_grants_leader_election_and_names_a_rule_that_it_may_no
     let why = Refusal { world: &world, stack: "web", message }.shown().await?;
     let flag = "run brokkr-agent install again with the same flags and --profile platform";
     ensure!(why.contains(message) && why.contains(flag), "{why}");
+
+    // A binding whose role exists nowhere stops the delivery before anything is written.
+    let absent = namespace_yaml(&format!("{space}-2"))
+        + &config_map_yaml(space, "early", "1")
+        + &binding(space, "absent", "Role", "absent");
+    world.fleet.submit("absent", "env=prod", &absent).await?;
+    Refusal { world: &world, stack: "absent", message: "not found" }.shown().await?;
+    ensure!(world.config_map("early").await?.is_none(), "written before the binding was checked");
 
     // What needs rights in the whole cluster is refused before anything is written.
     let reader = cluster_role(&format!("{space}-reader"), LEASES);

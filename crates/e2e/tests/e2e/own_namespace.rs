@@ -28,8 +28,7 @@ async fn c6_the_broker_refuses_a_stack_for_the_own_namespace_of_a_targeted_agent
     for yaml in intrusions(&home) {
         let file = world.fleet.cli.file("intrusion.yaml", &yaml)?.display().to_string();
         let refused = world.fleet.brokkr(["apply", "web", "-f", &file, "--to", "env=prod"]).await?;
-        let words =
-            format!("namespace {home} is the own namespace of agent shop-1, which no stack may change");
+        let words = format!("namespace {home} belongs to agent shop-1, and no stack may change it");
         ensure!(refused.code == 3 && refused.stderr.contains(&words), "{refused:?}");
     }
     // Agents elsewhere may use a namespace of that name.
@@ -49,7 +48,12 @@ async fn c6_the_agent_refuses_a_stack_for_its_own_namespace() -> Result<()> {
         world.fleet.brokkr(["stack", "retarget", stack, "--to", "env=prod"]).await?.ok()?;
         let refused = |status: &serde_json::Value| status["state"] == "blocked";
         let status = world.wait_for_status(stack, "shop-1", "blocked", refused).await?;
-        ensure!(status.to_string().contains("the agent's own and which no stack may change"), "{status}");
+        ensure!(
+            status
+                .to_string()
+                .contains(&format!("in the agent's own namespace {home}, which no stack may change")),
+            "{status}"
+        );
         let why = world.fleet.brokkr(["why", stack, "--agent", "shop-1"]).await?;
         ensure!(why.stdout.contains("move the object to another namespace"), "{why:?}");
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::nodes::Image;
@@ -87,6 +87,7 @@ impl Installation {
         lay_out(terminal.scratch.path())?;
 
         let [install, join, apply] = commands_of_readme()?;
+        let started = Instant::now();
         // The image of a PostgreSQL cannot be had here, so the database is beside the cluster.
         let install = format!("{install} --set database.existingSecret.name=database --timeout 2m");
         let installed = terminal.types(&install).await?.stdout;
@@ -103,6 +104,7 @@ impl Installation {
         terminal.types(&join).await?;
         let applied = terminal.types(&apply).await?;
         ensure!(applied.stderr.contains("hello is healthy on 1 agent"), "{applied:?}");
+        eprintln!("the commands of README.md took {:.0?}", started.elapsed());
         Ok(Self { terminal, install, forward, forwarding, _database: database, _postgres: postgres })
     }
 

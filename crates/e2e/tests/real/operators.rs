@@ -99,6 +99,11 @@ impl Site {
         let why =
             self.says(&stack, "failed", "clusterroles.rbac.authorization.k8s.io in the cluster").await?;
         ensure!(why.contains("with the same flags and --profile platform"), "{why}");
+        let agent = self.fleet.agent("apps").await?.context("the agent")?;
+        let label = format!("brokkr.io/agent={}", agent["id"].as_str().context("an id")?);
+        let kinds = "namespaces,serviceaccounts,configmaps,roles,services,deployments";
+        let written = self.cluster.kubectl(["get", kinds, "-A", "-l", &label, "-o", "name"]).await?.ok()?;
+        ensure!(written.stdout.is_empty(), "{} was written: {}", operator.name, written.stdout);
         self.fleet.delete(&stack).await?;
         Ok(())
     }

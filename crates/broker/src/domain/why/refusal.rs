@@ -11,8 +11,8 @@ pub(super) fn forbidden(report: Option<&LastReport>) -> String {
     let refusal = |reason: &&Reason| cause::of(reason) == Some(Cause::Forbidden);
     match report.and_then(|report| reasons(report).find(refusal)) {
         Some(Reason::Fenced) => {
-            "remove from the stack what the admission policy refuses; if its message names a flag, run brokkr-agent install \
-             again with the same flags and that one"
+            "follow the message of the admission policy; if a role needs an exception, run brokkr-agent install again with \
+             the same flags and --allow-role"
                 .to_owned()
         }
         Some(Reason::AgentNamespace { .. }) => "move the object to another namespace".to_owned(),
@@ -20,7 +20,12 @@ pub(super) fn forbidden(report: Option<&LastReport>) -> String {
             "deliver the role with this stack or another one, or allow it: run brokkr-agent install again with the same \
              flags and --allow-role {role}; the agent retries automatically"
         ),
-        Some(Reason::GrantsTooMuch { account, .. }) => lacking(account.as_deref(), "--profile platform"),
+        Some(Reason::RoleNotDelivered { .. }) => {
+            "deliver the role with this stack or another one, or allow it with --allow-role".to_owned()
+        }
+        Some(Reason::GrantsTooMuch { account, .. }) => {
+            lacking(account.as_deref(), "--profile platform (or --kind PLURAL.GROUP for a custom kind)")
+        }
         Some(Reason::Forbidden { account, resource, .. }) => {
             let flag = match resource.as_deref().filter(|resource| is_plain(resource)) {
                 Some(resource) if is_of_platform(resource) => "--profile platform".to_owned(),
