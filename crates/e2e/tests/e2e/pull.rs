@@ -56,7 +56,8 @@ async fn a5_a_change_reaches_the_agent_at_once_and_not_at_the_next_interval() ->
 /// The agent runs under its own account, which may manage the contents of stacks and is not a cluster admin.
 #[tokio::test]
 async fn the_agent_is_not_a_cluster_admin() -> Result<()> {
-    let world = World::start().await?;
+    let install = ["--profile", "apps"].map(ToOwned::to_owned).to_vec();
+    let world = World::start_with(&AgentOptions { install, ..AgentOptions::default() }).await?;
     let may = async |verb: &str, what: &str| {
         let user = format!("--as={}", world.agent.user());
         Ok::<_, anyhow::Error>(

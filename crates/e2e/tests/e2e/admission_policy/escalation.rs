@@ -250,7 +250,8 @@ async fn c6_a_platform_agent_grants_neither_itself_nor_others_more_than_the_fenc
                 "Brokkr's own role",
                 format!("{RBAC}/clusterroles/brokkr-agent-apps"),
                 cluster_role("brokkr-agent-apps", &admin).1,
-                "Brokkr's own namespace, accounts, permissions or fence",
+                // Two policies refuse it, and either may answer.
+                "ValidatingAdmissionPolicy 'brokkr-fence",
             ),
         ])
         .await
