@@ -49,10 +49,14 @@ struct Rule {
     resource_names: Vec<String>,
 }
 
+/// Returns whether a list of a rule contains the value, or everything.
+fn has(list: &[String], value: &str) -> bool {
+    list.iter().any(|entry| entry == "*" || entry == value)
+}
+
 impl Rules {
     /// Returns whether a verb is allowed on all objects of a kind. A rule for certain names is not enough.
     fn allow(&self, verb: &str, kind: &Kind) -> bool {
-        let has = |list: &[String], value: &str| list.iter().any(|entry| entry == "*" || entry == value);
         self.incomplete
             || self.resource_rules.iter().any(|rule| {
                 rule.resource_names.is_empty()
@@ -88,7 +92,6 @@ impl Rights {
     pub async fn may_bind(&self, writes: &Writes, namespace: Option<&str>) -> Result<bool, Failure> {
         let namespace = namespace.unwrap_or(ANY_NAMESPACE);
         let rules = self.rules(writes.cluster(), writes.user(), namespace).await?;
-        let has = |list: &[String], value: &str| list.iter().any(|entry| entry == "*" || entry == value);
         let binds = |rule: &Rule| has(&rule.verbs, "bind") && has(&rule.api_groups, granting::GROUP);
         Ok(rules.incomplete || rules.resource_rules.iter().any(binds))
     }
