@@ -57,6 +57,8 @@ pub struct Agent {
     name: String,
     namespace: String,
     audit: crate::AuditLog,
+    /// The end of the log when the agent was started.
+    started: Mark,
     scratch: Scratch,
 }
 
@@ -97,8 +99,10 @@ impl Agent {
             .env("BROKKR_STABLE_AFTER", if cluster.facts().real_nodes { "10s" } else { "0s" })
             .envs(options.environment.clone())
             .show_log(show_log);
+        let audit = cluster.audit();
+        let started = audit.mark()?;
         let process = Process::start(launch, scratch.path())?;
-        Ok(Self { process, name: name.to_owned(), namespace, audit: cluster.audit(), scratch })
+        Ok(Self { process, name: name.to_owned(), namespace, audit, started, scratch })
     }
 
     pub fn name(&self) -> &str {
@@ -115,9 +119,9 @@ impl Agent {
         format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace)
     }
 
-    /// Returns its requests to the API server since the mark.
+    /// Returns its requests to the API server since the mark, or since its start if that is later.
     pub fn requests(&self, since: Mark) -> Result<Vec<Request>> {
-        self.audit.requests_by(&self.user(), since)
+        self.audit.requests_by(&self.user(), since.max(self.started))
     }
 
     pub fn process(&self) -> &Process {
