@@ -154,7 +154,7 @@ pub struct OpenedSession {
 #[serde(deny_unknown_fields)]
 pub struct Holds {
     pub stacks: Vec<StackId>,
-    /// Details of the stacks, sent when the broker requests the list. Empty for agents before 0.2.
+    /// Details of the stacks that the agent has. Without them, a stack is only announced: nothing of it is in the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldStack>,
 }

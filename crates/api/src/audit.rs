@@ -13,10 +13,30 @@ use crate::ids::Checksum;
 pub enum AuditKind {
     /// A change; the entry was written in the same transaction.
     Change,
-    /// A refused attempt. Under a flood of attempts, some are dropped.
+    /// Refused attempts: one entry per minute, with their number, for each caller, route and reason.
     Refused,
     /// A user or program read values of Secrets.
     SecretsRead,
+}
+
+/// Why an attempt was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
+pub enum RefusalReason {
+    /// The caller has no permission for the route.
+    PermissionDenied,
+    /// The credential has expired.
+    CredentialExpired,
+    /// An agent named a stack that does not target it and is not recorded as held by it.
+    NotTargeted,
+    /// An agent named a version that was never released to it.
+    NotReleased,
+    /// An agent sent reports that are malformed, or whose ids do not match their content.
+    MalformedReport,
+    /// An agent sent more reports than its budget, or its project's, allows.
+    OverBudget,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -38,6 +58,11 @@ pub struct AuditEntry {
     /// The HTTP status of the response.
     pub status: u16,
     pub request_id: String,
+    /// Why a refused attempt was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<RefusalReason>,
+    /// How often the caller was refused on this route for this reason since the entry before; 1 for everything else.
+    pub count: u64,
     /// Digests of the resource before and after the change, if there is something to compare.
     pub before: Option<Checksum>,
     pub after: Option<Checksum>,

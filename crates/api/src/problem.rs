@@ -79,6 +79,8 @@ pub enum ErrorCode {
     BRK3005,
     /// The requested settlement does not apply to the stack.
     BRK3006,
+    /// The stack that the agent announces does not target it.
+    BRK3007,
     /// An unexpected error occurred.
     BRK9001,
 }
@@ -97,7 +99,7 @@ impl ErrorCode {
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
             Self::BRK2011 | Self::BRK2013 | Self::BRK2014 => 409,
             Self::BRK2012 => 412,
-            Self::BRK3006 => 409,
+            Self::BRK3006 | Self::BRK3007 => 409,
             Self::BRK2009 => 409,
             Self::BRK2019 => 410,
             Self::BRK2020 => 429,
@@ -149,6 +151,7 @@ impl ErrorCode {
             Self::BRK3004 => "caller is ahead of the database",
             Self::BRK3005 => "broker is on hold",
             Self::BRK3006 => "stack cannot be settled this way",
+            Self::BRK3007 => "stack does not target this agent",
             Self::BRK9001 => "internal error",
         }
     }
@@ -198,7 +201,8 @@ impl ErrorCode {
             Self::BRK3002 | Self::BRK3003 => "retry shortly",
             Self::BRK3004 => "the database was restored: an operator must raise the epoch",
             Self::BRK3005 => "an operator must run `brokkr-broker epoch raise`; see `brokkr admin status`",
-            Self::BRK3006 => "see `brokkr admin ahead` and `brokkr admin unknown`",
+            Self::BRK3006 => "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`",
+            Self::BRK3007 => "nothing to do: the agent polls again and gets its current targets",
             Self::BRK9001 => "retry; if the error persists, search the broker's log for the request id",
         }
     }

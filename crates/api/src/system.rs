@@ -27,6 +27,8 @@ pub struct System {
     pub stacks_ahead: u64,
     /// Stacks that agents hold and the database does not know.
     pub stacks_unknown: u64,
+    /// Stacks that agents say they have although these do not target them. Nothing happens to them until an admin decides.
+    pub stacks_unconfirmed: u64,
     /// (stack, agent) pairs that were kept although the restored targets did not include them.
     pub targets_kept: u64,
     /// The last ten raises, newest first.
@@ -72,7 +74,7 @@ pub struct UnsettledStack {
     /// The newest restored object; none if the database does not know the stack or has no object of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<DeploymentObject>,
-    /// How many agents hold a newer version than the database.
+    /// How many agents the stack is to be settled for.
     pub agent_count: u64,
     /// The first 100 of them, newest version first.
     pub agents: Vec<Holder>,
@@ -91,6 +93,8 @@ pub struct Holder {
     /// The agent is removing the stack.
     #[serde(default)]
     pub removing: bool,
+    /// The stack targets the agent, or did when the agent announced it.
+    pub confirmed: bool,
 }
 
 /// How to settle one stack.
@@ -104,6 +108,10 @@ pub enum Settlement {
     Recreate,
     /// Remove a stack that the database does not know from every agent that holds it.
     Delete,
+    /// Make every agent that has the stack without being a target of it an explicit target.
+    Keep,
+    /// Remove the stack from every agent that has it without being a target of it.
+    Remove,
 }
 
 /// The result of a settlement.
@@ -115,7 +123,10 @@ pub struct Settled {
     /// The published object; none if the stack was recreated, which publishes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<DeploymentObject>,
-    /// How many agents became explicit targets of a recreated stack.
+    /// How many agents became explicit targets of the stack.
     #[serde(default)]
     pub targets: u64,
+    /// How many agents remove the stack because they are no targets of it.
+    #[serde(default)]
+    pub removals: u64,
 }

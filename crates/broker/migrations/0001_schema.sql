@@ -154,20 +154,28 @@ CREATE TABLE agent_events (
 CREATE INDEX agent_events_by_agent ON agent_events (agent_id, at);
 CREATE INDEX agent_events_by_age ON agent_events (at);
 
--- No reference to stacks: an agent may hold a stack that a restored database does not know. The columns after `stack_id`
--- are what the agent reported after a restore; null if it was not asked.
+-- What agents claim to hold. A claim is confirmed if the stack targeted the agent when it was recorded; others count for
+-- nothing until an admin decides. `released_sequence_id` is the newest version that the agent may read after it is no
+-- longer a target. A claim that the agent no longer makes has ended; it is kept for a while, for late reports. No reference
+-- to stacks: an agent may hold a stack that a restored database does not know. The columns from `sequence_id` on are what
+-- the agent reported after a restore; null if it was not asked.
 CREATE TABLE agent_holds (
-    agent_id         uuid NOT NULL REFERENCES agents (id),
-    project          text NOT NULL REFERENCES projects (name),
-    stack_id         uuid NOT NULL,
-    sequence_id      bigint,
-    checksum         bytea,
-    reported_project text,
-    stack_name       text,
-    removing         boolean,
-    reported_at      timestamptz,
+    agent_id             uuid NOT NULL REFERENCES agents (id),
+    project              text NOT NULL REFERENCES projects (name),
+    stack_id             uuid NOT NULL,
+    confirmed            boolean NOT NULL,
+    released_sequence_id bigint NOT NULL DEFAULT 0,
+    ended_at             timestamptz,
+    sequence_id          bigint,
+    checksum             bytea,
+    reported_project     text,
+    stack_name           text,
+    removing             boolean,
+    reported_at          timestamptz,
     PRIMARY KEY (agent_id, stack_id)
 );
+CREATE INDEX agent_holds_unconfirmed ON agent_holds (stack_id) WHERE NOT confirmed;
+CREATE INDEX agent_holds_ended ON agent_holds (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX agent_holds_by_stack ON agent_holds (stack_id);
 CREATE INDEX agent_holds_reported ON agent_holds (stack_id, sequence_id) WHERE sequence_id IS NOT NULL;
 
@@ -528,7 +536,8 @@ CREATE TRIGGER stack_status_count_deleted AFTER DELETE ON stack_status
 
 -- Audit log ----------------------------------------------------------------------------------------------------------
 
--- Append-only. The hash chain over the rows is computed afterwards, so that writers do not wait for each other.
+-- Append-only. Repeated attempts of a caller that are refused for the same `reason` share a row with a `count`. The hash
+-- chain over the rows is computed afterwards, so that writers do not wait for each other.
 CREATE SEQUENCE audit_id AS bigint;
 CREATE TABLE audit (
     id         bigint NOT NULL DEFAULT nextval('audit_id'),
@@ -544,6 +553,8 @@ CREATE TABLE audit (
     address    text NOT NULL,
     status     integer NOT NULL,
     request_id text NOT NULL,
+    reason     text NOT NULL DEFAULT '',
+    count      bigint NOT NULL DEFAULT 1,
     before     bytea,
     after      bytea,
     PRIMARY KEY (id, at)

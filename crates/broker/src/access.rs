@@ -5,6 +5,7 @@
 //! | `permission` | what a route requires, and whether a caller has it          |
 //! | `caller`     | the authenticated caller                                    |
 //! | `limits`     | rate limits                                                 |
+//! | `budgets`    | how many reports an agent and a project may store           |
 //! | `origin`     | the address a request comes from                            |
 //! | `audit`      | the audit entry of a request                                |
 //! | `tokens`     | a cache of API tokens                                       |
@@ -14,6 +15,7 @@
 
 pub mod assertion;
 pub mod audit;
+pub mod budgets;
 pub mod caller;
 pub mod keys;
 pub mod limits;
@@ -26,6 +28,7 @@ pub use caller::Caller;
 pub use permission::Permission;
 
 use assertion::Assertions;
+use budgets::ReportBudgets;
 use ipnet::IpNet;
 use limits::RateLimits;
 use tokens::Tokens;
@@ -36,6 +39,7 @@ pub struct Access {
     pub assertions: Assertions,
     pub tokens: Tokens,
     pub limits: RateLimits,
+    pub budgets: ReportBudgets,
     /// Proxies that may name the address of the caller.
     pub trusted_proxies: Vec<IpNet>,
 }

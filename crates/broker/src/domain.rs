@@ -10,6 +10,7 @@
 //! | `grants`     | what may a project do on an agent                                   |
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
 //! | `envelope`   | what should this agent have, and what should it remove              |
+//! | `claims`     | what do an agent's claims count for                                 |
 //! | `hold`       | after a restore: what is allowed, where do epoch and ids continue   |
 //! | `retention`  | how long are events and content kept                                |
 //! | `rotation`   | how long are an old token and its replacement valid                 |
@@ -22,6 +23,7 @@
 //! | `webhooks`   | which messages are sent, where, how are they signed and retried     |
 
 pub mod audit;
+pub mod claims;
 pub mod envelope;
 pub mod error_groups;
 pub mod facts;

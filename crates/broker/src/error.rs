@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
+use brokkr_api::audit::RefusalReason;
 use brokkr_api::{ErrorCode, Problem};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
@@ -14,6 +15,7 @@ pub type ApiResult<T = Response> = Result<T, ApiError>;
 pub struct ApiError {
     problem: Problem,
     retry_after: Option<u64>,
+    refusal: Option<RefusalReason>,
     cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -21,13 +23,16 @@ pub struct ApiError {
 #[derive(Clone, Debug)]
 pub struct ProblemReport {
     pub problem: Problem,
+    /// Set if the attempt belongs into the audit log.
+    pub refusal: Option<RefusalReason>,
     pub cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl ApiError {
     #[must_use]
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self { problem: Problem::new(code, detail), retry_after: None, cause: None }
+        let refusal = (code == ErrorCode::BRK1002).then_some(RefusalReason::PermissionDenied);
+        Self { problem: Problem::new(code, detail), retry_after: None, refusal, cause: None }
     }
 
     #[must_use]
@@ -71,6 +76,18 @@ impl ApiError {
         self
     }
 
+    /// Marks the attempt as one that belongs into the audit log.
+    #[must_use]
+    pub fn refused_for(mut self, reason: RefusalReason) -> Self {
+        self.refusal = Some(reason);
+        self
+    }
+
+    #[must_use]
+    pub fn refusal(&self) -> Option<RefusalReason> {
+        self.refusal
+    }
+
     /// Attaches the cause, for the log only.
     #[must_use]
     pub fn because(self, cause: impl Error + Send + Sync + 'static) -> Self {
@@ -93,7 +110,11 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        response.extensions_mut().insert(ProblemReport { problem: self.problem, cause: self.cause });
+        response.extensions_mut().insert(ProblemReport {
+            problem: self.problem,
+            refusal: self.refusal,
+            cause: self.cause,
+        });
         response
     }
 }

@@ -107,6 +107,7 @@ pub fn table() -> Vec<Route> {
         route(Token(Admin),        "GET /api/v1/system",                            routes!(system::get_system)),
         route(Token(Admin),        "GET /api/v1/system/ahead",                      routes!(system::list_ahead)),
         route(Token(Admin),        "GET /api/v1/system/unknown",                    routes!(system::list_unknown)),
+        route(Token(Admin),        "GET /api/v1/system/unconfirmed",                routes!(system::list_unconfirmed)),
         route(Token(Admin),        "GET /api/v1/system/stacks/{stack}/holders",    routes!(system::list_holders)),
         route(Token(Admin),        "POST /api/v1/system/stacks/{stack}/settlement", routes!(system::settle_stack)),
 

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::access::assertion::Assertions;
+use crate::access::budgets::ReportBudgets;
 use crate::access::limits::RateLimits;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
@@ -97,7 +98,7 @@ impl Server {
         let cursor = outbox_tail.load().await?;
         let restore = RestoreState::default();
         restore.refresh(&pool).await?;
-        let (refusals, refusal_queue) = Refusals::new();
+        let refusals = Refusals::default();
 
         let broker = Arc::new(Broker {
             installation,
@@ -108,9 +109,10 @@ impl Server {
                 assertions: Assertions::new(installation),
                 tokens: Tokens::default(),
                 limits: RateLimits::new(args.rate_limits),
+                budgets: ReportBudgets::new(args.rate_limits),
                 trusted_proxies: args.trusted_proxies,
             },
-            refusals,
+            refusals: refusals.clone(),
             presence: Presence::default(),
             restore,
             streams: Streams::default(),
@@ -127,7 +129,7 @@ impl Server {
         let tail = tasks.spawn(outbox_tail.run(cursor, stop()));
         tasks.spawn(restore_state::run(broker.restore.clone(), pool(), stop()));
         tasks.spawn(presence::run(broker.presence.clone(), pool(), stop()));
-        tasks.spawn(refusals::run(refusal_queue, pool(), stop()));
+        tasks.spawn(refusals::run(refusals, pool(), stop()));
         tasks.spawn(audit_chain::run(pool(), stop()));
         tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));

@@ -20,6 +20,11 @@ impl Client {
         self.all(&["system", "unknown"], &[]).await
     }
 
+    /// Lists stacks that agents say they have although these do not target them.
+    pub async fn system_unconfirmed_all(&self) -> Result<Vec<UnsettledStack>> {
+        self.all(&["system", "unconfirmed"], &[]).await
+    }
+
     /// Lists every agent that holds an unsettled stack, given by id or by name in the caller's project.
     pub async fn system_holders_all(&self, stack: &str) -> Result<Vec<Holder>> {
         self.all(&["system", "stacks", stack, "holders"], &[]).await

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brokkr_api::agents::{Holds, OpenedSession, SessionVerdict};
+use brokkr_api::agents::{HeldStack, Holds, OpenedSession, SessionVerdict};
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
+use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::{Session, header, holds_digest, same_etag};
 use brokkr_api::report::Report;
 use brokkr_api::{ErrorCode, Position, Problem, SequenceId, StackId};
@@ -172,8 +173,31 @@ impl Agent {
         Ok(())
     }
 
-    pub(crate) async fn tell_holds(&mut self) -> Result<(), RequestError> {
-        let holds = Holds { stacks: self.held.iter().map(|held| held.stack).collect(), held: Vec::new() };
+    /// Announces a stack, before anything of it is written. The agent holds it once the broker has accepted that.
+    pub(crate) async fn announce(&mut self, stack: StackId) -> Result<(), RequestError> {
+        self.held.push(Held { stack, sequence: SequenceId(0) });
+        let told = self.tell_holds(Vec::new()).await;
+        if told.is_err() {
+            self.held.retain(|held| held.stack != stack);
+        }
+        told
+    }
+
+    /// Tells the broker, which asked, what the agent has.
+    async fn report_holds(&mut self) -> Result<(), RequestError> {
+        let details = |held: &Held| HeldStack {
+            stack_id: held.stack,
+            project: DEFAULT_PROJECT.to_owned(),
+            stack_name: held.stack.to_string(),
+            sequence_id: held.sequence,
+            checksum: None,
+            removing: false,
+        };
+        self.tell_holds(self.held.iter().map(details).collect()).await
+    }
+
+    async fn tell_holds(&mut self, held: Vec<HeldStack>) -> Result<(), RequestError> {
+        let holds = Holds { stacks: self.held.iter().map(|held| held.stack).collect(), held };
         let answer = self.settle(Write::holds(self.session, &holds)).await?;
         self.position = self.position.max(position(&answer.headers)?);
         Counters::one(&self.shared.counters.holds);
@@ -197,7 +221,7 @@ impl Agent {
         drop(waiting);
         Counters::one(&shared.counters.polls);
         if has_code(&answer, ErrorCode::BRK3001) {
-            return self.tell_holds().await;
+            return self.report_holds().await;
         }
         let answer = accepted(answer)?;
         let found = position(&answer.headers)?;

@@ -9,7 +9,7 @@ use brokkr_api::report::{Hops, Report, ReportBatch, ReportReceipt, Transition};
 use brokkr_api::{EventId, SequenceId};
 use jiff::Timestamp;
 
-use crate::agent::{Agent, Held, read};
+use crate::agent::{Agent, read};
 use crate::config::Reaction;
 use crate::counts::Counters;
 use crate::request::Write;
@@ -78,8 +78,7 @@ impl Agent {
     async fn deliver(&mut self, target: &TargetStack) -> Result<Vec<Report>, RequestError> {
         // Before the first write, the broker must know that the agent holds the stack.
         if self.has(target).is_none() {
-            self.held.push(Held { stack: target.stack_id, sequence: SequenceId(0) });
-            self.tell_holds().await?;
+            self.announce(target.stack_id).await?;
         }
         let content = self.content(target.sequence_id).await?.body;
         if Checksum::of(&content) != target.checksum {

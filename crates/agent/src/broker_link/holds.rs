@@ -11,7 +11,7 @@ use brokkr_api::agents::{HeldStack, Holds};
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::{AgentId, Checksum, StackId};
 use brokkr_api::protocol::{Session, holds_digest};
-use brokkr_api::{ErrorCode, Position};
+use brokkr_api::Position;
 use brokkr_client::{Client as Broker, ClientError};
 use tokio::sync::{Mutex, watch};
 
@@ -72,7 +72,7 @@ impl HeldStacks {
         self.held.subscribe()
     }
 
-    /// Adds a stack. The broker has stored it when this returns.
+    /// Adds a stack. The broker has stored it when this returns; it refuses a stack that does not target this agent.
     pub async fn hold(&self, stack: StackId) -> Result<(), ClientError> {
         let _lock = self.order.lock().await;
         let mut stacks = self.held.borrow().stacks.clone();
@@ -93,11 +93,7 @@ impl HeldStacks {
         let stacks = self.held.borrow().stacks.clone();
         let details: Vec<HeldStack> =
             self.records().values().filter(|held| stacks.contains(&held.stack_id)).cloned().collect();
-        let position = match self.put(&stacks, details).await {
-            // An older broker does not know these details.
-            Err(error) if error.code() == Some(ErrorCode::BRK2003) => self.put(&stacks, Vec::new()).await?,
-            other => other?,
-        };
+        let position = self.put(&stacks, details).await?;
         self.held.send_modify(|held| held.position = held.position.max(position));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The audit entry of a request: the caller, the origin and the outcome.
 
-use brokkr_api::audit::AuditKind;
+use brokkr_api::audit::{AuditKind, RefusalReason};
 use brokkr_api::names::DEFAULT_PROJECT;
 use http::StatusCode;
 
@@ -31,8 +31,16 @@ impl AuditRecord {
             address: origin.address.map(|address| address.to_string()).unwrap_or_default(),
             status: status.as_u16(),
             request_id: origin.request_id.clone(),
+            reason: None,
+            count: 1,
             before: None,
             after: None,
         }
+    }
+
+    /// Returns the entry for a refused attempt.
+    #[must_use]
+    pub fn refused(caller: &Caller, origin: &Origin, status: StatusCode, reason: RefusalReason) -> Self {
+        Self { reason: Some(reason), ..Self::new(AuditKind::Refused, Some(caller), origin, status) }
     }
 }

@@ -1,6 +1,6 @@
 //! Entries of the audit log and the hash chain over them.
 
-use brokkr_api::audit::{AuditEntry, AuditKind};
+use brokkr_api::audit::{AuditEntry, AuditKind, RefusalReason};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use sha2::{Digest as _, Sha256};
@@ -18,6 +18,8 @@ pub struct AuditRecord {
     pub address: String,
     pub status: u16,
     pub request_id: String,
+    pub reason: Option<RefusalReason>,
+    pub count: u64,
     pub before: Option<Checksum>,
     pub after: Option<Checksum>,
 }
@@ -37,6 +39,8 @@ impl AuditRecord {
             address: String::new(),
             status: 200,
             request_id: String::new(),
+            reason: None,
+            count: 1,
             before: None,
             after: None,
         }
@@ -56,7 +60,9 @@ pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
     hash.update(entry.id.to_be_bytes());
     hash.update(entry.at.as_microsecond().to_be_bytes());
     hash.update(entry.status.to_be_bytes());
+    hash.update(entry.count.to_be_bytes());
     let kind = entry.kind.to_string();
+    let reason = entry.reason.map(|reason| reason.to_string()).unwrap_or_default();
     for text in [
         &entry.project,
         &kind,
@@ -67,6 +73,7 @@ pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
         &entry.path,
         &entry.address,
         &entry.request_id,
+        &reason,
     ] {
         hash.update((text.len() as u64).to_be_bytes());
         hash.update(text.as_bytes());
@@ -96,6 +103,8 @@ mod tests {
             address: "192.0.2.1".into(),
             status: 200,
             request_id: "r".into(),
+            reason: None,
+            count: 1,
             before: None,
             after: Some(Checksum([1; 32])),
         }
@@ -108,7 +117,7 @@ mod tests {
             change(&mut entry);
             link(ROOT, &entry)
         };
-        let changes: [&dyn Fn(&mut AuditEntry); 15] = [
+        let changes: [&dyn Fn(&mut AuditEntry); 17] = [
             &|_| {},
             &|entry| entry.id = 8,
             &|entry| entry.at = jiff::Timestamp::UNIX_EPOCH,
@@ -122,6 +131,8 @@ mod tests {
             &|entry| entry.address = String::new(),
             &|entry| entry.status = 201,
             &|entry| entry.request_id = "s".into(),
+            &|entry| entry.reason = Some(RefusalReason::NotTargeted),
+            &|entry| entry.count = 2,
             &|entry| entry.before = Some(Checksum([1; 32])),
             &|entry| entry.after = None,
         ];

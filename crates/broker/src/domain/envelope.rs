@@ -146,6 +146,7 @@ mod tests {
             new_key_wanted: false,
             holds: Vec::new(),
             holds_digest: Checksum::of(b""),
+            unconfirmed: Box::default(),
         }
     }
 

@@ -24,25 +24,29 @@ pub struct AgentFacts {
     pub session: SessionFacts,
     /// The agent should rotate its key.
     pub new_key_wanted: bool,
-    /// Sorted.
+    /// The stacks that the agent holds: each targeted the agent when this was recorded. Sorted.
     pub holds: Vec<StackId>,
+    /// The digest of everything that the agent claims to hold.
     pub holds_digest: Checksum,
+    /// Claims that count for nothing: the stack did not target the agent. Sorted, and nearly always empty.
+    pub unconfirmed: Box<[StackId]>,
 }
 
 impl AgentFacts {
     /// Returns the agent with these held stacks.
     #[must_use]
     pub fn holding(mut self, stacks: Vec<StackId>) -> Self {
-        self.hold(stacks);
+        self.hold(stacks, Vec::new());
         self
     }
 
-    /// Replaces the held stacks: keeps them sorted and their digest current.
-    pub fn hold(&mut self, mut stacks: Vec<StackId>) {
+    /// Replaces the held stacks and the unconfirmed claims: keeps both sorted, and the digest over both current.
+    pub fn hold(&mut self, mut stacks: Vec<StackId>, mut unconfirmed: Vec<StackId>) {
         stacks.sort_unstable();
         stacks.dedup();
-        self.holds_digest = protocol::holds_digest(stacks.iter().copied());
-        self.holds = stacks;
+        unconfirmed.sort_unstable();
+        self.holds_digest = protocol::holds_digest(stacks.iter().chain(&unconfirmed).copied());
+        (self.holds, self.unconfirmed) = (stacks, unconfirmed.into_boxed_slice());
     }
 
     #[must_use]

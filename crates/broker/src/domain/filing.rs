@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, NOTES, Report, Transition};
 use brokkr_api::{AgentId, EventId, StackId};
+use jiff::Timestamp;
 
+use super::claims::clamped;
 use super::error_groups::{ErrorGroup, error_group};
 
 const LONGEST_TEXT: usize = 4096;
@@ -19,6 +21,8 @@ const CONDITIONS: usize = 20;
 pub struct Filed {
     pub project: String,
     pub report: Report,
+    /// Its own time was in the future and was replaced, so a copy would get another one.
+    pub clamped: bool,
     /// Set for failures only.
     pub group: Option<ErrorGroup>,
 }
@@ -29,7 +33,21 @@ impl Filed {
         let is_failure =
             matches!(report.transition, Transition::Failed | Transition::Degraded | Transition::Blocked);
         let group = is_failure.then(|| error_group(&report));
-        Self { project, report, group }
+        Self { project, report, clamped: false, group }
+    }
+}
+
+/// The oldest time that is stored: PostgreSQL cannot store every time that an agent can send.
+const OLDEST: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// Replaces implausible times, and keeps the order of the reports.
+pub fn clamp_times(filed: &mut [Filed], now: Timestamp) {
+    filed.sort_by_key(|filed| filed.report.at);
+    for (rank, filed) in filed.iter_mut().enumerate() {
+        filed.report.at = filed.report.at.max(OLDEST);
+        if let Some(at) = clamped(filed.report.at, now, rank) {
+            (filed.report.at, filed.clamped) = (at, true);
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub fn agent_line(agent: &AgentFacts) -> String {
     let truth = |it: bool| if it { 't' } else { 'f' };
     let (duplicated, new_key) = (truth(agent.session.duplicated), truth(agent.new_key_wanted));
     format!(
-        "{}|{}|{}|{}|{}|{}|{}|{instance}|{duplicated}|{new_key}|{}",
+        "{}|{}|{}|{}|{}|{}|{}|{instance}|{duplicated}|{new_key}|{}|{}",
         agent.id,
         agent.name,
         agent.status,
@@ -43,6 +43,7 @@ pub fn agent_line(agent: &AgentFacts) -> String {
         Checksum(agent.public_key),
         agent.session.count,
         agent.holds_digest,
+        agent.unconfirmed.len(),
     )
 }
 

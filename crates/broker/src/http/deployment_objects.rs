@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::response::IntoResponse as _;
 use axum::{Extension, Json};
 use brokkr_api::agents::AgentStatus;
-use brokkr_api::audit::AuditKind;
+use brokkr_api::audit::{AuditKind, RefusalReason};
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
@@ -25,7 +25,7 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
-use crate::domain::envelope::desired;
+use crate::domain::claims::reads_as_target;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
@@ -43,6 +43,7 @@ use crate::store::barred_contents::barred_content_find_on_conn;
 use crate::store::deployment_objects::{
     NewObject, StoredObject, deployment_object_insert_on_conn, deployment_object_list,
 };
+use crate::store::holds::hold_released;
 use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{LockedStack, stack_advance_on_conn};
 
@@ -212,10 +213,11 @@ pub async fn deployment_object_content(
         Caller::Token(_) => return Err(missing()),
         Caller::Agent(agent) => {
             // Only a refusal can be wrong because this replica is behind.
-            if !may_read(&broker, agent.id, &stored) {
+            if !may_read(&broker, agent.id, &stored).await? {
                 broker.catch_up_for(&caller, position(&headers)?).await?;
-                if !may_read(&broker, agent.id, &stored) {
-                    return Err(missing());
+                broker.index_is_current().await?;
+                if !may_read(&broker, agent.id, &stored).await? {
+                    return Err(missing().refused_for(RefusalReason::NotReleased));
                 }
             }
         }
@@ -262,16 +264,20 @@ async fn without_secrets(stored: Arc<StoredObject>) -> ApiResult<Option<String>>
     shown.await?.map_err(|error| ApiError::new(ErrorCode::BRK9001, failed).because(error))
 }
 
-/// Returns whether the agent is active and may read the object: the object is in the agent's target state, or
-/// is a version of a stack that the agent holds.
-fn may_read(broker: &Broker, agent: AgentId, stored: &StoredObject) -> bool {
-    let snapshot = broker.index.snapshot();
-    let Some(agent) = snapshot.agent(agent).filter(|agent| agent.status == AgentStatus::Active) else {
-        return false;
+/// Returns whether the agent may read the object: the stack targets it now, or it held the stack as a target when this
+/// version was released.
+async fn may_read(broker: &Broker, agent: AgentId, stored: &StoredObject) -> ApiResult<bool> {
+    let (stack, version) = (stored.object.stack_id, stored.object.sequence_id);
+    let holds = {
+        let snapshot = broker.index.snapshot();
+        let Some(facts) = snapshot.agent(agent).filter(|facts| facts.status == AgentStatus::Active) else {
+            return Ok(false);
+        };
+        if snapshot.stack(stack).is_some_and(|stack| reads_as_target(facts, stack, version)) {
+            return Ok(true);
+        }
+        facts.holds(stack)
     };
-    let targeted = snapshot
-        .stack(stored.object.stack_id)
-        .and_then(|stack| desired(agent, stack))
-        .is_some_and(|wanted| wanted.sequence_id() == stored.object.sequence_id);
-    targeted || agent.holds(stored.object.stack_id)
+    let released = if holds { hold_released(&broker.pool, agent, stack).await? } else { None };
+    Ok(released.is_some_and(|released| version <= released))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use brokkr_api::ErrorCode;
-use brokkr_api::audit::AuditKind;
+use brokkr_api::audit::RefusalReason;
 use brokkr_api::protocol::header;
 use brokkr_api::tokens::WhoAmI;
 use http::header::AUTHORIZATION;
@@ -54,15 +54,15 @@ pub async fn guard(
     let caller = match admitted {
         Ok(caller) => caller,
         Err(error) => {
-            note_refused(&broker, &caller, &origin, error.status());
+            let reason = error.refusal().unwrap_or(RefusalReason::PermissionDenied);
+            note_refused(&broker, &caller, &origin, error.status(), reason);
             return Err(error);
         }
     };
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
-    let trouble = response.extensions().get::<ProblemReport>();
-    if trouble.is_some_and(|trouble| trouble.problem.code == ErrorCode::BRK1002) {
-        note_refused(&broker, &caller, &origin, response.status());
+    if let Some(reason) = response.extensions().get::<ProblemReport>().and_then(|report| report.refusal) {
+        note_refused(&broker, &caller, &origin, response.status(), reason);
     }
     response.extensions_mut().insert(caller);
     Ok(response)
@@ -70,9 +70,15 @@ pub async fn guard(
 
 /// Queues an audit entry for a refused request. A server error, such as an unreachable database, is not a
 /// refusal.
-fn note_refused(broker: &Broker, caller: &Caller, origin: &Origin, status: StatusCode) {
+fn note_refused(
+    broker: &Broker,
+    caller: &Caller,
+    origin: &Origin,
+    status: StatusCode,
+    reason: RefusalReason,
+) {
     if status.is_client_error() {
-        broker.refusals.push(AuditRecord::new(AuditKind::Refused, Some(caller), origin, status));
+        broker.refusals.push(AuditRecord::refused(caller, origin, status, reason));
     }
 }
 
@@ -118,7 +124,8 @@ async fn token(broker: &Broker, credential: &str, origin: &Origin) -> ApiResult<
     let refused = || ApiError::new(ErrorCode::BRK1001, "the token is unknown, revoked or expired");
     let who = broker.access.tokens.find(&broker.pool, secret.hash()).await?.ok_or_else(refused)?;
     if who.expires_at.is_some_and(|at| at <= Timestamp::now()) {
-        note_refused(broker, &Caller::Token(who), origin, StatusCode::UNAUTHORIZED);
+        let expired = RefusalReason::CredentialExpired;
+        note_refused(broker, &Caller::Token(who), origin, StatusCode::UNAUTHORIZED, expired);
         return Err(refused());
     }
     Ok(who)

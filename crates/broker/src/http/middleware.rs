@@ -100,7 +100,7 @@ impl Line<'_> {
             };
         }
         match trouble {
-            Some(ProblemReport { problem, cause }) => {
+            Some(ProblemReport { problem, cause, .. }) => {
                 let (code, detail, cause) = (problem.code, &problem.detail, cause.as_deref().map(chain));
                 if problem.status >= 500 {
                     log!(error, %code, detail, cause, "request failed");

@@ -28,7 +28,7 @@ use crate::store::installation::{installation_raised, installation_state};
 use crate::store::outbox::OutboxNotification;
 use crate::store::restore::{
     ReportedStack, Unsettled, restore_count, restore_find_on_conn, restore_holders, restore_list,
-    restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
+    restore_confirm_on_conn, restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
 };
 use crate::store::stacks::{LockedStack, StackRef, stack_lock_on_conn};
 
@@ -51,6 +51,7 @@ pub async fn get_system(State(broker): BrokerState) -> ApiResult<Json<System>> {
         agents_to_report: counts.to_report.cast_unsigned(),
         stacks_ahead: counts.ahead.cast_unsigned(),
         stacks_unknown: counts.unknown.cast_unsigned(),
+        stacks_unconfirmed: counts.unconfirmed.cast_unsigned(),
         targets_kept: counts.kept.cast_unsigned(),
         raised: installation_raised(&broker.pool).await?,
         agent_versions: agent_versions(&broker.pool, VERSIONS).await?,
@@ -75,6 +76,16 @@ pub async fn list_unknown(
     QueryParams(paging): QueryParams<Paging>,
 ) -> ApiResult<Json<Page<UnsettledStack>>> {
     list(&broker, Unsettled::Unknown, &paging).await
+}
+
+/// List stacks that agents say they have although these do not target them.
+#[utoipa::path(get, path = "/api/v1/system/unconfirmed", tag = "system", params(Paging),
+    responses((status = 200, body = Page<UnsettledStack>)))]
+pub async fn list_unconfirmed(
+    State(broker): BrokerState,
+    QueryParams(paging): QueryParams<Paging>,
+) -> ApiResult<Json<Page<UnsettledStack>>> {
+    list(&broker, Unsettled::Unconfirmed, &paging).await
 }
 
 async fn list(
@@ -108,7 +119,8 @@ pub async fn list_holders(
 /// Settle a stack that differs between agents and the restored database. `publish_restored` publishes the
 /// restored content as a new object. `recreate` creates, under its old id and without content, a stack that
 /// the database does not know, for the agents that hold it: they keep what they have until a new object is
-/// submitted. `delete` removes such a stack from every agent that holds it.
+/// submitted. `delete` removes such a stack from every agent that holds it. `keep` makes agents that have a stack without
+/// being targets of it explicit targets, and `remove` removes the stack from them.
 #[utoipa::path(post, path = "/api/v1/system/stacks/{stack}/settlement", tag = "system", request_body = Settlement,
     params(("stack" = String, Path, description = "Id, or name in the project of the token")),
     responses((status = 200, body = Settled)))]
@@ -129,7 +141,9 @@ pub async fn settle_stack(
             (Settlement::PublishRestored, Some(project)) => {
                 publish_restored(&mut write, &project, id, by).await?
             }
-            (Settlement::PublishRestored, None) => {
+            (Settlement::Keep, Some(project)) => keep(&mut write, &project, id).await?,
+            (Settlement::Remove, Some(project)) => remove(&mut write, &project, id).await?,
+            (Settlement::PublishRestored | Settlement::Keep | Settlement::Remove, None) => {
                 return Err(unfit("this stack is not in the database; recreate or delete it"));
             }
             (Settlement::Recreate | Settlement::Delete, Some(_)) => {
@@ -187,12 +201,35 @@ async fn publish_restored(write: &mut Write, project: &str, id: StackId, by: &st
     Ok(settled(&stack, Some(object), 0))
 }
 
+/// Makes the agents that have the stack without being targets of it explicit targets.
+async fn keep(write: &mut Write, project: &str, id: StackId) -> ApiResult<Settled> {
+    let stack = lock(write, project, id).await?;
+    let targets = restore_target_holders_on_conn(write.conn(), project, id).await?;
+    if restore_confirm_on_conn(write.conn(), project, id).await? == 0 {
+        return Err(unfit("every agent that has this stack is a target of it, or is removing it"));
+    }
+    write.notify(project, OutboxNotification::Stack(id)).await?;
+    Ok(settled(&stack, None, targets))
+}
+
+/// Removes the stack from the agents that have it without being targets of it.
+async fn remove(write: &mut Write, project: &str, id: StackId) -> ApiResult<Settled> {
+    let stack = lock(write, project, id).await?;
+    let removals = restore_confirm_on_conn(write.conn(), project, id).await?;
+    if removals == 0 {
+        return Err(unfit("every agent that has this stack is a target of it, or is removing it"));
+    }
+    write.notify(project, OutboxNotification::Stack(id)).await?;
+    Ok(Settled { removals, ..settled(&stack, None, 0) })
+}
+
 /// Creates the stack under its old id with its holders as targets. Without an object, agents are sent nothing about
 /// it, and keep what they have.
 async fn recreate(write: &mut Write, id: StackId) -> ApiResult<Settled> {
     let reported = reported(write, id).await?;
     insert(write, id, &reported, false).await?;
     let targets = restore_target_holders_on_conn(write.conn(), &reported.project, id).await?;
+    restore_confirm_on_conn(write.conn(), &reported.project, id).await?;
     let stack = lock(write, &reported.project, id).await?;
     write.notify(&stack.project, OutboxNotification::Stack(id)).await?;
     Ok(settled(&stack, None, targets))
@@ -205,7 +242,8 @@ async fn delete(write: &mut Write, id: StackId, by: &str) -> ApiResult<Settled> 
     let stack = lock(write, &reported.project, id).await?;
     let marker = NewObject::deletion_marker(by, false);
     let marker = publish(write, &stack, &marker).await?;
-    Ok(settled(&stack, Some(marker), 0))
+    let removals = restore_confirm_on_conn(write.conn(), &reported.project, id).await?;
+    Ok(Settled { removals, ..settled(&stack, Some(marker), 0) })
 }
 
 /// Reads the stack's project and name. They come from an agent and are checked like any other input.
@@ -239,7 +277,7 @@ async fn lock(write: &mut Write, project: &str, id: StackId) -> ApiResult<Locked
 
 fn settled(stack: &LockedStack, object: Option<DeploymentObject>, targets: u64) -> Settled {
     let (project, stack_name) = (stack.project.clone(), stack.name.clone());
-    Settled { project, stack_id: stack.id, stack_name, object, targets }
+    Settled { project, stack_id: stack.id, stack_name, object, targets, removals: 0 }
 }
 
 fn unfit(detail: &str) -> ApiError {

@@ -74,6 +74,7 @@ prop_compose! {
             new_key_wanted: false,
             holds: Vec::new(),
             holds_digest: Checksum([0; 32]),
+            unconfirmed: Box::default(),
         };
         facts.holding(holds.into_iter().map(stack_id).collect())
     }

@@ -11,7 +11,7 @@ use brokkr_api::{AgentId, ErrorCode, Position};
 use super::Broker;
 use crate::access::caller::Caller;
 use crate::error::ApiError;
-use crate::store::installation::installation_hold;
+use crate::store::installation::{installation_hold, installation_state};
 
 /// The tail reads several times a second. After this time without a read, the index counts as stale.
 const STALE: Duration = Duration::from_secs(3);
@@ -54,6 +54,15 @@ impl Broker {
             },
             _ => self.catch_up(position).await,
         }
+    }
+
+    /// Waits until this replica has seen everything that is committed now. Call it before a refusal that would be wrong if
+    /// this replica were behind.
+    pub async fn index_is_current(&self) -> Result<(), ApiError> {
+        let state = installation_state(&self.pool).await?;
+        let wanted = Position { epoch: state.epoch, horizon: state.ceiling };
+        let reached = self.index.reached(wanted, Duration::from_secs(CATCH_UP_SECONDS)).await;
+        if reached { Ok(()) } else { Err(self.behind(wanted)) }
     }
 
     /// Puts the installation on hold until an operator raises the epoch.

@@ -64,6 +64,11 @@ impl RestoreState {
         self.write().hold = Some(hold);
     }
 
+    /// Records that the agent has to report what it holds, before the list is read again.
+    pub fn must_report_holds(&self, agent: AgentId) {
+        self.write().must_report.insert(agent);
+    }
+
     /// Records that the agent has reported what it holds.
     pub fn holds_reported(&self, agent: AgentId) {
         self.write().must_report.remove(&agent);

@@ -27,7 +27,7 @@ pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result
                         (SELECT min(coalesce(t.applied_sequence_id, 0)) FROM agent_holds h
                          LEFT JOIN stack_status t ON t.project = c.project AND t.stack_id = h.stack_id
                                                  AND t.agent_id = h.agent_id
-                         WHERE h.stack_id = c.stack_id), 9223372036854775807)
+                         WHERE h.stack_id = c.stack_id AND h.confirmed AND h.ended_at IS NULL), 9223372036854775807)
                      AND (SELECT count(*) FROM (SELECT FROM deployment_objects n
                           WHERE n.project = c.project AND n.stack_id = c.stack_id AND n.sequence_id > c.sequence_id
                           LIMIT $2) newer) >= $2

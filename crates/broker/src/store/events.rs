@@ -26,11 +26,12 @@ pub async fn event_lock_agent_on_conn(conn: &mut PgConnection, agent: AgentId) -
 }
 
 /// Inserts a batch in one statement and returns which events are new. A repeated event conflicts with its
-/// first copy, because the agent chooses its id and time, and both are the same again.
+/// first copy, because the agent chooses its id and time, and both are the same again. (Where the time was replaced, see
+/// [`event_find_on_conn`].)
 pub async fn event_insert_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
-    filed: &[Filed],
+    filed: &[&Filed],
 ) -> Result<HashSet<EventId>> {
     let reports = || filed.iter().map(|filed| &filed.report);
     let new: Vec<Uuid> = sqlx::query_scalar(
@@ -58,6 +59,16 @@ pub async fn event_insert_on_conn(
     .all(conn, "insert the events")
     .await?;
     Ok(new.into_iter().map(EventId).collect())
+}
+
+/// Returns which of these events are stored already, whatever their times.
+pub async fn event_find_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<HashSet<EventId>> {
+    let known: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM events WHERE project = ANY($1) AND id = ANY($2)")
+        .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
+        .bind(filed.iter().map(|filed| filed.report.id.0).collect::<Vec<_>>())
+        .all(conn, "find events that are stored already")
+        .await?;
+    Ok(known.into_iter().map(EventId).collect())
 }
 
 /// The position of an event: its transaction, and its number. Transactions do not end in the order in which

@@ -17,13 +17,16 @@ use crate::domain::facts::{
 };
 use crate::domain::labels::LabelSet;
 
-pub use all::{facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn};
+pub use all::{AllHolds, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn};
 
 const NAMED_AGENTS: &str = "
     SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
            a.session_count, a.session_instance, a.session_duplicated,
            a.rotation_asked_at IS NOT NULL AS new_key_wanted,
-           ARRAY(SELECT h.stack_id FROM agent_holds h WHERE h.agent_id = a.id) AS holds
+           ARRAY(SELECT h.stack_id FROM agent_holds h
+                 WHERE h.agent_id = a.id AND h.ended_at IS NULL AND h.confirmed) AS holds,
+           ARRAY(SELECT h.stack_id FROM agent_holds h
+                 WHERE h.agent_id = a.id AND h.ended_at IS NULL AND NOT h.confirmed) AS unconfirmed
     FROM agents a WHERE a.id = ANY($1)";
 
 macro_rules! stacks_where {
@@ -79,7 +82,7 @@ pub async fn facts_of_stacks_on_conn(conn: &mut PgConnection, stacks: &[StackId]
 }
 
 fn read_agent(row: PgRow) -> Result<AgentFacts, sqlx::Error> {
-    let facts = AgentFacts {
+    let mut facts = AgentFacts {
         id: AgentId(row.field("id")?),
         name: row.field("name")?,
         status: row.known("status")?,
@@ -94,8 +97,11 @@ fn read_agent(row: PgRow) -> Result<AgentFacts, sqlx::Error> {
         new_key_wanted: row.field("new_key_wanted")?,
         holds: Vec::new(),
         holds_digest: Checksum([0; 32]),
+        unconfirmed: Box::default(),
     };
-    Ok(facts.holding(row.field::<Vec<Uuid>>("holds")?.into_iter().map(StackId).collect()))
+    let stacks = |column| Ok::<_, sqlx::Error>(row.field::<Vec<Uuid>>(column)?.into_iter().map(StackId).collect());
+    facts.hold(stacks("holds")?, stacks("unconfirmed")?);
+    Ok(facts)
 }
 
 #[derive(serde::Deserialize)]

@@ -30,7 +30,8 @@ const AGENTS: &str = fingerprint_of!(
      encode(a.public_key, 'hex'), a.session_count, coalesce(a.session_instance::text, '-'),
      a.session_duplicated, a.rotation_asked_at IS NOT NULL,
      encode(sha256(coalesce((SELECT string_agg(uuid_send(h.stack_id), ''::bytea ORDER BY h.stack_id)
-                             FROM agent_holds h WHERE h.agent_id = a.id), ''::bytea)), 'hex')",
+                             FROM agent_holds h WHERE h.agent_id = a.id AND h.ended_at IS NULL), ''::bytea)), 'hex'),
+     (SELECT count(*) FROM agent_holds h WHERE h.agent_id = a.id AND h.ended_at IS NULL AND NOT h.confirmed)",
     "FROM agents a
      WHERE get_byte(uuid_send(a.id), 15) BETWEEN $1 AND $2 AND a.id <> ALL($3)"
 );

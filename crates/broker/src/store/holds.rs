@@ -1,39 +1,147 @@
-//! The stacks that an agent holds.
+//! The stacks that agents claim to hold.
+
+use std::collections::HashMap;
 
 use brokkr_api::agents::HeldStack;
 use brokkr_api::names::DEFAULT_PROJECT;
-use brokkr_api::{AgentId, StackId};
-use sqlx::PgConnection;
+use brokkr_api::{AgentId, SequenceId, StackId};
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::{Fetch as _, Result, Run as _};
+use crate::domain::claims::HoldClaim;
 
-/// Replaces the set of stacks that the agent holds. Stacks that the database does not know are stored, too.
+/// How long a claim that has ended is kept, for reports that arrive late.
+const ENDED_DAYS: i32 = 30;
+/// Rows deleted at once.
+const SLICE: i64 = 5000;
+
+/// Returns the claims that the agent makes or made, and whether each is confirmed.
+pub async fn holds_fetch_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<HashMap<StackId, bool>> {
+    let rows: Vec<(Uuid, bool)> =
+        sqlx::query_as("SELECT stack_id, confirmed FROM agent_holds WHERE agent_id = $1")
+            .bind(agent.0)
+            .all(conn, "read the stacks that the agent holds")
+            .await?;
+    Ok(rows.into_iter().map(|(stack, confirmed)| (StackId(stack), confirmed)).collect())
+}
+
+/// Replaces the claims of the agent. Stacks that the database does not know are stored, too. Claims that the agent no
+/// longer makes end.
 pub async fn holds_replace_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
-    stacks: &[StackId],
+    claims: &[(StackId, HoldClaim)],
 ) -> Result<()> {
-    let stacks: Vec<Uuid> = stacks.iter().map(|stack| stack.0).collect();
-    sqlx::query("DELETE FROM agent_holds WHERE agent_id = $1 AND stack_id <> ALL($2)")
+    let stacks: Vec<Uuid> = claims.iter().map(|(stack, _)| stack.0).collect();
+    sqlx::query("DELETE FROM agent_holds WHERE agent_id = $1 AND stack_id <> ALL($2) AND NOT confirmed")
         .bind(agent.0)
         .bind(&stacks)
-        .run(&mut *conn, "delete stacks that the agent no longer holds")
+        .run(&mut *conn, "delete claims that the agent no longer makes")
         .await?;
     sqlx::query(
-        "INSERT INTO agent_holds (agent_id, project, stack_id)
-         SELECT $1, coalesce(s.project, $3), held.id
-         FROM unnest($2::uuid[]) AS held (id) LEFT JOIN stacks s ON s.id = held.id
-         ON CONFLICT DO NOTHING",
+        "UPDATE agent_holds SET ended_at = now()
+         WHERE agent_id = $1 AND stack_id <> ALL($2) AND ended_at IS NULL",
+    )
+    .bind(agent.0)
+    .bind(&stacks)
+    .run(&mut *conn, "end the claims that the agent no longer makes")
+    .await?;
+    let released = |claim: &HoldClaim| match claim {
+        HoldClaim::Targeted(released) => released.0,
+        HoldClaim::Recorded | HoldClaim::Unconfirmed => 0,
+    };
+    sqlx::query(
+        "INSERT INTO agent_holds AS old (agent_id, project, stack_id, confirmed, released_sequence_id)
+         SELECT $1, coalesce(s.project, $3), claim.id, claim.confirmed, claim.released
+         FROM unnest($2::uuid[], $4::boolean[], $5::bigint[]) AS claim (id, confirmed, released)
+         LEFT JOIN stacks s ON s.id = claim.id
+         ON CONFLICT (agent_id, stack_id) DO UPDATE SET
+            confirmed = excluded.confirmed, ended_at = NULL,
+            released_sequence_id = greatest(old.released_sequence_id, excluded.released_sequence_id)
+         WHERE old.confirmed <> excluded.confirmed OR old.ended_at IS NOT NULL",
     )
     .bind(agent.0)
     .bind(&stacks)
     .bind(DEFAULT_PROJECT)
+    .bind(claims.iter().map(|(_, claim)| *claim != HoldClaim::Unconfirmed).collect::<Vec<_>>())
+    .bind(claims.iter().map(|(_, claim)| released(claim)).collect::<Vec<_>>())
     .run(conn, "store the stacks that the agent holds")
     .await
 }
 
-/// Stores the versions that the agent reported of the stacks that it holds.
+/// Records that these versions were released to the agent, which has applied them. Only stacks that target the agent may
+/// be given.
+pub async fn holds_raise_on_conn(
+    conn: &mut PgConnection,
+    agent: AgentId,
+    released: &[(StackId, SequenceId)],
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE agent_holds h SET released_sequence_id = greatest(h.released_sequence_id, r.sequence_id)
+         FROM unnest($2::uuid[], $3::bigint[]) AS r (stack_id, sequence_id)
+         WHERE h.agent_id = $1 AND h.stack_id = r.stack_id AND h.released_sequence_id < r.sequence_id",
+    )
+    .bind(agent.0)
+    .bind(released.iter().map(|(stack, _)| stack.0).collect::<Vec<_>>())
+    .bind(released.iter().map(|(_, sequence)| sequence.0).collect::<Vec<_>>())
+    .run(conn, "record the released versions")
+    .await
+}
+
+/// Returns the newest version that was released to the agent while it was a target; none if it does not hold the stack.
+pub async fn hold_released(pool: &PgPool, agent: AgentId, stack: StackId) -> Result<Option<SequenceId>> {
+    let released: Option<i64> = sqlx::query_scalar(
+        "SELECT released_sequence_id FROM agent_holds
+         WHERE agent_id = $1 AND stack_id = $2 AND confirmed AND ended_at IS NULL",
+    )
+    .bind(agent.0)
+    .bind(stack.0)
+    .optional(pool, "read which versions were released to the agent")
+    .await?;
+    Ok(released.map(SequenceId))
+}
+
+/// A stack of which an agent may report, although the index does not know that.
+#[derive(Clone, Debug)]
+pub struct RecordedStack {
+    pub project: String,
+    pub newest: SequenceId,
+}
+
+/// Returns which of these stacks the agent holds or held.
+pub async fn holds_recorded(
+    pool: &PgPool,
+    agent: AgentId,
+    stacks: &[StackId],
+) -> Result<HashMap<StackId, RecordedStack>> {
+    let rows: Vec<(Uuid, String, i64)> = sqlx::query_as(
+        "SELECT s.id, s.project, coalesce(s.newest_sequence_id, 0)
+         FROM agent_holds h JOIN stacks s ON s.id = h.stack_id
+         WHERE h.agent_id = $1 AND h.stack_id = ANY($2) AND h.confirmed",
+    )
+    .bind(agent.0)
+    .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .all(pool, "read the stacks that the agent held")
+    .await?;
+    let read = |(id, project, newest)| (StackId(id), RecordedStack { project, newest: SequenceId(newest) });
+    Ok(rows.into_iter().map(read).collect())
+}
+
+/// Deletes claims that ended long ago. Returns how many.
+pub async fn holds_delete_ended(pool: &PgPool) -> Result<u64> {
+    sqlx::query(
+        "DELETE FROM agent_holds WHERE (agent_id, stack_id) IN (
+            SELECT agent_id, stack_id FROM agent_holds
+            WHERE ended_at < now() - make_interval(days => $1) LIMIT $2)",
+    )
+    .bind(ENDED_DAYS)
+    .bind(SLICE)
+    .affected(pool, "delete claims that ended long ago")
+    .await
+}
+
+/// Stores the versions that the agent reported of the stacks that it claims to hold.
 pub async fn holds_store_versions_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -92,27 +200,4 @@ pub async fn holds_mark_reported_on_conn(conn: &mut PgConnection, agent: AgentId
         .run(conn, "record that the agent has reported")
         .await
         .map(|()| true)
-}
-
-/// Makes the agent an explicit target of the stacks that are not deleted. Returns those that did not name it
-/// before.
-pub async fn holds_keep_targets_on_conn(
-    conn: &mut PgConnection,
-    agent: AgentId,
-    stacks: &[StackId],
-) -> Result<Vec<(String, StackId)>> {
-    if stacks.is_empty() {
-        return Ok(Vec::new());
-    }
-    let stacks: Vec<Uuid> = stacks.iter().map(|stack| stack.0).collect();
-    let kept: Vec<(String, Uuid)> = sqlx::query_as(
-        "INSERT INTO stack_targets (project, stack_id, agent_id, kept_at)
-         SELECT s.project, s.id, $1, now() FROM stacks s WHERE s.id = ANY($2) AND s.deleted_at IS NULL
-         ON CONFLICT DO NOTHING RETURNING project, stack_id",
-    )
-    .bind(agent.0)
-    .bind(stacks)
-    .all(conn, "keep the agent as a target")
-    .await?;
-    Ok(kept.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
 }

@@ -56,7 +56,7 @@ pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool> {
 }
 
 /// Returns the partitions of days before this one, oldest first.
-async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>> {
+pub async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>> {
     sqlx::query_scalar(
         "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
          WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_[0-9]{8}$' AND c.relname::text < $1 ORDER BY 1",
@@ -66,20 +66,20 @@ async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>> {
     .await
 }
 
-/// Drops the partitions of days before this one, and deletes the rows of the default partition and of
-/// `agent_events` that were recorded before it. Returns the numbers of partitions and rows.
-pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u64)> {
-    let old = partitions_before(pool, day).await?;
-    for name in &old {
-        let mut transaction = pool.begin().await.doing("drop an events partition")?;
-        sqlx::query("SELECT set_config('lock_timeout', '2s', true)")
-            .run(&mut *transaction, "drop an events partition")
-            .await?;
-        sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
-            .run(&mut *transaction, "drop an events partition")
-            .await?;
-        transaction.commit().await.doing("drop an events partition")?;
-    }
+/// Drops a partition.
+pub async fn partition_drop(pool: &PgPool, name: &str) -> Result<()> {
+    let mut transaction = pool.begin().await.doing("drop an events partition")?;
+    sqlx::query("SELECT set_config('lock_timeout', '2s', true)")
+        .run(&mut *transaction, "drop an events partition")
+        .await?;
+    sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
+        .run(&mut *transaction, "drop an events partition")
+        .await?;
+    transaction.commit().await.doing("drop an events partition")
+}
+
+/// Deletes the rows of the default partition and of `agent_events` that were recorded before this day. Returns how many.
+pub async fn events_delete_before(pool: &PgPool, day: Date) -> Result<u64> {
     let mut rows = 0;
     for sql in [
         "DELETE FROM events_default WHERE ctid = ANY(ARRAY(
@@ -96,5 +96,5 @@ pub async fn partition_drop_before(pool: &PgPool, day: Date) -> Result<(usize, u
             }
         }
     }
-    Ok((old.len(), rows))
+    Ok(rows)
 }

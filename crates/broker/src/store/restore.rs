@@ -30,17 +30,22 @@ pub enum Unsettled {
     Ahead,
     /// The database does not know the stack.
     Unknown,
+    /// Agents say that they have the stack, which does not target them.
+    Unconfirmed,
 }
 
-const AHEAD: &str = "EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id
+const AHEAD: &str = "h.confirmed AND h.ended_at IS NULL AND EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id
                              AND h.sequence_id > coalesce(s.newest_sequence_id, 0))";
-const UNKNOWN: &str = "NOT EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
+const UNKNOWN: &str =
+    "NOT h.confirmed AND NOT EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
+const UNCONFIRMED: &str = "NOT h.confirmed AND EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
 
 impl Unsettled {
     fn condition(self) -> &'static str {
         match self {
             Self::Ahead => AHEAD,
             Self::Unknown => UNKNOWN,
+            Self::Unconfirmed => UNCONFIRMED,
         }
     }
 }
@@ -68,6 +73,7 @@ pub struct RestoreCounts {
     pub to_report: i64,
     pub ahead: i64,
     pub unknown: i64,
+    pub unconfirmed: i64,
     pub kept: i64,
 }
 
@@ -76,6 +82,7 @@ pub async fn restore_count(pool: &PgPool) -> Result<RestoreCounts> {
         "SELECT (SELECT count(*) FROM agents WHERE holds_reported < (SELECT holds_request FROM installation)) AS to_report,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {AHEAD}) AS ahead,
                 (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {UNKNOWN}) AS unknown,
+                (SELECT count(DISTINCT h.stack_id) FROM agent_holds h WHERE {UNCONFIRMED}) AS unconfirmed,
                 (SELECT count(*) FROM stack_targets WHERE kept_at IS NOT NULL) AS kept"
     )))
     .one(pool, "count stacks to settle")
@@ -100,7 +107,7 @@ pub async fn restore_list(
              GROUP BY h.stack_id ORDER BY h.stack_id LIMIT $2
          )
          SELECT * FROM (
-             SELECT h.stack_id, page.agents, h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum,
+             SELECT h.stack_id, page.agents, h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum, h.confirmed,
                     coalesce(h.removing, false) AS removing,
                     coalesce(s.project, h.reported_project, h.project) AS project,
                     coalesce(s.name, h.stack_name) AS stack_name, s.newest_sequence_id AS newest,
@@ -151,6 +158,7 @@ fn read_holder(row: PgRow) -> Result<Holder, sqlx::Error> {
         sequence_id: row.field::<Option<i64>>("sequence_id")?.map(SequenceId),
         checksum: row.field::<Option<Vec<u8>>>("checksum")?.as_deref().map(checksum),
         removing: row.field("removing")?,
+        confirmed: row.field("confirmed")?,
     })
 }
 
@@ -169,7 +177,7 @@ pub async fn restore_find_on_conn(
          FROM agent_holds h LEFT JOIN stacks s ON s.id = h.stack_id
          WHERE (h.stack_id = $1 OR coalesce(s.name, h.stack_name) = $2
                                    AND coalesce(s.project, h.reported_project) = $3)
-           AND ({AHEAD} OR {UNKNOWN})"
+           AND (({AHEAD}) OR ({UNKNOWN}) OR ({UNCONFIRMED}))"
     )))
     .bind(id)
     .bind(name)
@@ -187,10 +195,10 @@ pub async fn restore_holders(
     limit: usize,
 ) -> Result<Vec<Holder>> {
     sqlx::query(
-        "SELECT h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum,
+        "SELECT h.agent_id, a.name AS agent_name, h.sequence_id, h.checksum, h.confirmed,
                 coalesce(h.removing, false) AS removing
          FROM agent_holds h JOIN agents a ON a.id = h.agent_id
-         WHERE h.stack_id = $1 AND ($2::text IS NULL OR a.name > $2)
+         WHERE h.stack_id = $1 AND h.ended_at IS NULL AND ($2::text IS NULL OR a.name > $2)
          ORDER BY a.name LIMIT $3",
     )
     .bind(stack.0)
@@ -215,7 +223,7 @@ pub async fn restore_reported_on_conn(
 ) -> Result<Option<ReportedStack>> {
     let row: Option<(String, String)> = sqlx::query_as(
         "SELECT reported_project, stack_name FROM agent_holds
-         WHERE stack_id = $1 AND sequence_id IS NOT NULL
+         WHERE stack_id = $1 AND sequence_id IS NOT NULL AND ended_at IS NULL
          ORDER BY sequence_id DESC LIMIT 1",
     )
     .bind(stack.0)
@@ -227,8 +235,7 @@ pub async fn restore_reported_on_conn(
 /// Creates, under its old id, a stack that the database lost: without content and targets, and as a deleted
 /// stack if agents are to remove it. Creates its project, too, if that was lost.
 ///
-/// Blocks reports of held stacks until the transaction ends: an agent that reports later finds the stack and becomes
-/// a target of it.
+/// Blocks reports of held stacks until the transaction ends: an agent that reports later finds the stack.
 pub async fn restore_stack_on_conn(
     conn: &mut PgConnection,
     stack: StackId,
@@ -259,7 +266,7 @@ pub async fn restore_stack_on_conn(
         .await
 }
 
-/// Makes every agent that holds the stack an explicit target. Returns how many.
+/// Makes every agent with an unconfirmed claim to the stack an explicit target. Returns how many.
 pub async fn restore_target_holders_on_conn(
     conn: &mut PgConnection,
     project: &str,
@@ -267,10 +274,24 @@ pub async fn restore_target_holders_on_conn(
 ) -> Result<u64> {
     sqlx::query(
         "INSERT INTO stack_targets (project, stack_id, agent_id, kept_at)
-         SELECT $1, $2, agent_id, now() FROM agent_holds WHERE stack_id = $2",
+         SELECT $1, $2, agent_id, now() FROM agent_holds WHERE stack_id = $2 AND NOT confirmed
+         ON CONFLICT DO NOTHING",
     )
     .bind(project)
     .bind(stack.0)
     .affected(conn, "target the holders of the stack")
+    .await
+}
+
+/// Confirms all claims to the stack, and notifies every replica of the agents that make them. Returns how many there are.
+pub async fn restore_confirm_on_conn(conn: &mut PgConnection, project: &str, stack: StackId) -> Result<u64> {
+    sqlx::query(
+        "WITH confirmed AS (
+             UPDATE agent_holds SET confirmed = true WHERE stack_id = $2 AND NOT confirmed RETURNING agent_id)
+         INSERT INTO outbox (project, kind, key) SELECT $1, 'agent', agent_id FROM confirmed",
+    )
+    .bind(project)
+    .bind(stack.0)
+    .affected(conn, "confirm that agents hold the stack")
     .await
 }

@@ -128,7 +128,8 @@ pub async fn stack_list_owed(
 ) -> Result<Vec<Stack>> {
     let sql = stack_columns!(
         "WHERE s.project = $1 AND s.deleted_at IS NOT NULL AND ($2::text IS NULL OR position($2 IN s.name) > 0)
-           AND EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)
+           AND EXISTS (SELECT FROM agent_holds h
+                       WHERE h.stack_id = s.id AND h.confirmed AND h.ended_at IS NULL)
            AND ($3::text IS NULL OR s.id > $3::uuid)
          ORDER BY s.id LIMIT $4"
     );
@@ -257,16 +258,4 @@ pub async fn stack_advance_on_conn(
     .bind(deleted)
     .run(conn, "advance the stack")
     .await
-}
-
-/// Returns the projects of these stacks, deleted ones included.
-pub async fn stack_projects(
-    pool: &sqlx::PgPool,
-    stacks: &[StackId],
-) -> Result<std::collections::HashMap<StackId, String>> {
-    let rows: Vec<(Uuid, String)> = sqlx::query_as("SELECT id, project FROM stacks WHERE id = ANY($1)")
-        .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
-        .all(pool, "read the projects of the stacks")
-        .await?;
-    Ok(rows.into_iter().map(|(id, project)| (StackId(id), project)).collect())
 }

@@ -11,7 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::retention::Retention;
 use crate::store::StoreError;
 use crate::store::content_retention::content_drop_old;
-use crate::store::partitions::{partition_create, partition_drop_before};
+use crate::store::holds::holds_delete_ended;
+use crate::store::partitions::{
+    events_delete_before, partition_create, partition_drop, partitions_before,
+};
 use crate::store::status_counts::status_counts_tidy;
 use crate::store::task_claims::task_claim;
 
@@ -23,13 +26,7 @@ const DAYS_AHEAD: i64 = 7;
 
 pub async fn run(pool: PgPool, retention: Retention, stop: CancellationToken) {
     loop {
-        if let Err(error) = once(&pool, retention, Timestamp::now()).await {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(
-                error,
-                "failed to create or drop partitions of events, or to delete old content; retrying later"
-            );
-        }
+        once(&pool, retention, Timestamp::now()).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
@@ -37,24 +34,42 @@ pub async fn run(pool: PgPool, retention: Retention, stop: CancellationToken) {
     }
 }
 
-/// Runs once. Creates partitions before it deletes anything, because creating matters more.
-pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) -> Result<(), StoreError> {
+/// Runs once. Creates partitions before it deletes anything, because creating matters more. A step that fails does not stop
+/// the others: one bad partition must not end all retention.
+pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) {
     let today = now.to_zoned(TimeZone::UTC).date();
     for ahead in -1..=DAYS_AHEAD {
         let day = today.saturating_add(ahead.days());
-        if partition_create(pool, day).await? {
+        if logged(partition_create(pool, day).await, "create an events partition").unwrap_or_default() {
             tracing::info!(%day, "created an events partition");
         }
     }
     let oldest = today.saturating_sub(i64::from(retention.event_days).days());
-    let (partitions, rows) = partition_drop_before(pool, oldest).await?;
-    if partitions > 0 || rows > 0 {
-        tracing::info!(partitions, rows, before = %oldest, "dropped old events");
+    let partitions = logged(partitions_before(pool, oldest).await, "list old events partitions");
+    let mut dropped = 0;
+    for name in partitions.unwrap_or_default() {
+        dropped += usize::from(logged(partition_drop(pool, &name).await, "drop an events partition").is_some());
     }
-    if task_claim(pool, "retention", DELETE_EVERY).await? {
-        let versions = content_drop_old(pool, retention.content_days, retention.content_versions).await?;
-        let empty_status_counts = status_counts_tidy(pool).await?;
-        tracing::debug!(versions, empty_status_counts, "deleted old content and empty status counts");
+    let rows = logged(events_delete_before(pool, oldest).await, "delete old events").unwrap_or_default();
+    if dropped > 0 || rows > 0 {
+        tracing::info!(partitions = dropped, rows, before = %oldest, "dropped old events");
     }
-    Ok(())
+    if logged(task_claim(pool, "retention", DELETE_EVERY).await, "claim the retention task") != Some(true) {
+        return;
+    }
+    let Retention { content_days, content_versions, .. } = retention;
+    let versions = logged(content_drop_old(pool, content_days, content_versions).await, "drop old content");
+    let holds = logged(holds_delete_ended(pool).await, "delete claims that ended long ago");
+    let counts = logged(status_counts_tidy(pool).await, "delete empty status counts");
+    tracing::debug!(versions, holds, empty_status_counts = counts, "deleted old rows and content");
+}
+
+/// Logs a failure.
+fn logged<T>(result: Result<T, StoreError>, action: &str) -> Option<T> {
+    result
+        .inspect_err(|error| {
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(error, "failed to {action}; retrying later");
+        })
+        .ok()
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use brokkr_api::agents::{OpenedSession, RegisteredAgent, SessionVerdict};
+use brokkr_api::agents::{HeldStack, OpenedSession, RegisteredAgent, SessionVerdict};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::objects::DeploymentObject;
@@ -28,7 +28,7 @@ use brokkr_broker::serve::Server;
 use brokkr_broker::state::Broker;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
 use brokkr_broker::store::schema::schema_migrate;
-use brokkr_testkit::{Database, Postgres};
+use brokkr_testkit::{Attempt, Database, Postgres, eventually};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -339,6 +339,18 @@ impl Polled {
     }
 }
 
+/// A version of a stack, as an agent reports it.
+pub fn held(stack: StackId, name: &str, sequence: i64) -> HeldStack {
+    HeldStack {
+        stack_id: stack,
+        project: DEFAULT_PROJECT.into(),
+        stack_name: name.into(),
+        sequence_id: SequenceId(sequence),
+        checksum: Some(Checksum::of(name.as_bytes())),
+        removing: false,
+    }
+}
+
 impl Agent {
     pub fn claims(&self) -> Value {
         let now = jiff::Timestamp::now().as_second();
@@ -373,6 +385,25 @@ impl Agent {
             self.caller().send(Method::PUT, &self.path("holds"), &json!({ "stacks": stacks })).await?;
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         Ok(())
+    }
+
+    /// Says that it has these stacks, as agents do when they are asked.
+    pub async fn have(&mut self, stacks: &[StackId]) -> Result<()> {
+        let held: Vec<HeldStack> = stacks.iter().map(|stack| held(*stack, "some", 1)).collect();
+        self.have_versions(held).await
+    }
+
+    /// Says that it has these versions of stacks. A replica that has just learned of a restore asks to try again.
+    pub async fn have_versions(&mut self, held: Vec<HeldStack>) -> Result<()> {
+        self.holds = held.iter().map(|held| held.stack_id).collect();
+        let (path, body) = (self.path("holds"), json!({ "stacks": self.holds, "held": held }));
+        eventually(INDEX_DEADLINE, "the stacks to be stored", async || {
+            match self.caller().send(Method::PUT, &path, &body).await {
+                Ok(response) if response.status() == StatusCode::NO_CONTENT => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
+            }
+        })
+        .await
     }
 
     pub fn poll_request(&self) -> RequestBuilder {

@@ -107,7 +107,7 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
                 changes.agents.push(other);
             }
             2 => {
-                one.hold(Vec::new());
+                one.hold(Vec::new(), Vec::new());
                 changes.agents.push(one);
             }
             3 => {

@@ -147,12 +147,12 @@ async fn deleted_stacks_are_listed_while_an_agent_still_holds_them() -> Result<(
         let stack = harness.stack(name, json!({ "agents": ["shop-1"] })).await?;
         if name != "unheld" {
             held.push(stack.id);
+            agent.hold(&held).await?;
         }
         if name != "existing" {
             harness.delete(name).await?;
         }
     }
-    agent.hold(&held).await?;
     let still_held = async |query: &str| -> Result<String> {
         let (stacks, _) = all::<Stack>(&harness.admin, &format!("stacks?deleted=true{query}")).await?;
         assert!(stacks.iter().all(|stack| stack.deleted_at.is_some()), "{stacks:?}");

@@ -37,6 +37,7 @@ mod table;
 mod target_state;
 mod tokens;
 mod traces;
+mod trust;
 mod version1;
 mod waiting;
 mod webhooks;

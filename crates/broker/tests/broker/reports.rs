@@ -20,7 +20,7 @@ async fn a_report_sent_again_is_the_same_event() -> Result<()> {
     let object = harness.submit("web", YAML).await?;
     let reports: Vec<_> = [Transition::Applied, Transition::Healthy, Transition::Repaired]
         .into_iter()
-        .zip(1_800_000_000..)
+        .zip(1_760_000_000..)
         .map(|(transition, second)| agent.report(stack.id, object.sequence_id, transition, second))
         .collect();
     let ids: Vec<EventId> = reports.iter().map(|report| report.id).collect();
@@ -47,8 +47,9 @@ async fn a_report_sent_again_is_the_same_event() -> Result<()> {
 async fn one_bad_report_does_not_block_the_others_of_its_batch() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
-    let stack = harness.stack("web", json!({})).await?;
-    let report = |transition| agent.report(stack.id, SequenceId(1), transition, 1_800_000_000);
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    let report = |transition| agent.report(stack.id, object.sequence_id, transition, 1_760_000_000);
     let (good, mut forged, mut long) =
         (report(Transition::Applied), report(Transition::Failed), report(Transition::Degraded));
     forged.id = EventId::generate();
@@ -90,10 +91,10 @@ async fn status_follows_the_target_state_and_the_reports() -> Result<()> {
     assert_eq!(pending[0].hops.published, Some(object.created_at));
 
     agent.hold(&[stack.id]).await?;
-    let healthy = agent.report(stack.id, object.sequence_id, Transition::Healthy, 1_800_000_010);
+    let healthy = agent.report(stack.id, object.sequence_id, Transition::Healthy, 1_760_000_010);
     agent.send_reports(std::slice::from_ref(&healthy)).await?;
     // An older report that arrives late is an event, but does not change the status.
-    let late = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_800_000_001);
+    let late = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_760_000_001);
     agent.send_reports(&[late]).await?;
     let status = states().await?;
     assert_eq!((status[0].state, status[0].ready, status[0].total), (State::Healthy, 1, 1));
@@ -107,14 +108,14 @@ async fn status_follows_the_target_state_and_the_reports() -> Result<()> {
         (State::Removing, Some(marker.sequence_id))
     );
     assert!(marker.sequence_id > newer.sequence_id);
-    let mut blocked = agent.report(stack.id, marker.sequence_id, Transition::Blocked, 1_800_000_020);
+    let mut blocked = agent.report(stack.id, marker.sequence_id, Transition::Blocked, 1_760_000_020);
     blocked.message = brokkr_api::reason::Message::new("a finalizer");
     agent.send_reports(&[blocked]).await?;
     assert_eq!(
         (states().await?[0].state, states().await?[0].message.to_string()),
         (State::Blocked, "a finalizer".to_owned())
     );
-    let removed = agent.report(stack.id, marker.sequence_id, Transition::Removed, 1_800_000_030);
+    let removed = agent.report(stack.id, marker.sequence_id, Transition::Removed, 1_760_000_030);
     agent.send_reports(&[removed]).await?;
     agent.hold(&[]).await?;
     assert_eq!(states().await?[0].state, State::Removed);
@@ -140,26 +141,26 @@ async fn f5_the_newest_conditions_are_shown_with_the_status() -> Result<()> {
         report
     };
     assert_eq!(shown().await?, (State::Pending, vec![]));
-    agent.send_reports(&[report(Transition::Healthy, 1_800_000_010, &["Uncontested"])]).await?;
+    agent.send_reports(&[report(Transition::Healthy, 1_760_000_010, &["Uncontested"])]).await?;
     assert_eq!(shown().await?, (State::Healthy, vec!["Uncontested".to_owned()]));
     // A repair changes no state, but its conditions are shown.
     let repairs = [
-        report(Transition::Repaired, 1_800_000_030, &["Fight\0ing"]),
-        report(Transition::Repaired, 1_800_000_020, &["Older"]),
+        report(Transition::Repaired, 1_760_000_030, &["Fight\0ing"]),
+        report(Transition::Repaired, 1_760_000_020, &["Older"]),
     ];
     agent.send_reports(&repairs).await?;
     assert_eq!(shown().await?, (State::Healthy, vec!["Fighting".to_owned()]));
     // Both arrive late.
     let late = [
-        report(Transition::Repaired, 1_800_000_025, &["Late"]),
-        report(Transition::Degraded, 1_800_000_026, &["Late"]),
+        report(Transition::Repaired, 1_760_000_025, &["Late"]),
+        report(Transition::Degraded, 1_760_000_026, &["Late"]),
     ];
     agent.send_reports(&late).await?;
     assert_eq!(shown().await?, (State::Degraded, vec!["Fighting".to_owned()]));
     // About another deployment object, nothing is known yet.
     let newer = harness.submit("web", YAML).await?;
     assert_eq!(shown().await?, (State::Pending, vec![]));
-    let mut applied = agent.report(stack.id, newer.sequence_id, Transition::Applied, 1_800_000_001);
+    let mut applied = agent.report(stack.id, newer.sequence_id, Transition::Applied, 1_760_000_001);
     applied.conditions = vec![contested(newer.sequence_id, "Fresh")];
     agent.send_reports(&[applied]).await?;
     assert_eq!(shown().await?, (State::Applied, vec!["Fresh".to_owned()]), "by sequence id, then by time");
@@ -185,7 +186,7 @@ async fn a_transition_reason_and_condition_of_a_newer_agent_are_stored_and_shown
     let stack = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
     let object = harness.submit("web", YAML).await?;
     let newer = Transition::Other("suspended".into());
-    let report = agent.report(stack.id, object.sequence_id, newer.clone(), 1_800_000_010);
+    let report = agent.report(stack.id, object.sequence_id, newer.clone(), 1_760_000_010);
     let mut planted = json!(report);
     planted["reason"] = json!("MoonPhase");
     planted["details"] = json!({ "phase": 3 });
@@ -194,7 +195,7 @@ async fn a_transition_reason_and_condition_of_a_newer_agent_are_stored_and_shown
         "kind": "Suspended", "status": "Perhaps", "reason": "MoonPhase", "message": "until dawn",
         "sequence_id": object.sequence_id, "since": "2026-01-01T00:00:00Z",
     }]);
-    let long = agent.report(stack.id, object.sequence_id, Transition::Other("x".repeat(65)), 1_800_000_011);
+    let long = agent.report(stack.id, object.sequence_id, Transition::Other("x".repeat(65)), 1_760_000_011);
     let body = json!({ "reports": [planted, long] });
     let response = agent.caller().send(Method::POST, &agent.path("reports"), &body).await?;
     let receipt: ReportReceipt = read(response).await?;

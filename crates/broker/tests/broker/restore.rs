@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use brokkr_api::agents::{AgentStatus, HeldStack, Target, Why};
 use brokkr_api::audit::AuditEntry;
-use brokkr_api::envelope::{Envelope, TargetStack};
+use brokkr_api::envelope::{Envelope, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
@@ -50,7 +50,7 @@ async fn poll_on(agent: &mut Agent, address: SocketAddr, position: Position) -> 
         let answer = poll_from(agent, address, position).await?;
         match answer.status {
             StatusCode::PRECONDITION_REQUIRED if Instant::now() < until => {
-                agent.hold(&agent.holds.clone()).await?;
+                agent.have(&agent.holds.clone()).await?;
             }
             // A replica that has not read the raise or the report yet says so, and agents poll again.
             StatusCode::SERVICE_UNAVAILABLE
@@ -105,7 +105,7 @@ async fn e4_an_agent_with_a_higher_position_puts_all_replicas_on_hold_and_a_rais
                 String::from_utf8_lossy(&answer.body)
             );
             if code == ErrorCode::BRK3001 {
-                agent.hold(&[stack.id]).await?;
+                agent.have(&[stack.id]).await?;
             }
         }
     }
@@ -232,40 +232,70 @@ async fn a_running_replica_notices_that_its_database_was_restored() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost() -> Result<()> {
+async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost_until_an_admin_decides() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
-    let lost = harness.stack("lost", json!({ "agents": [] })).await?;
-    let gone = harness.stack("gone", json!({ "selectors": ["*"] })).await?;
-    harness.submit("lost", YAML).await?;
-    harness.submit("gone", YAML).await?;
+    let mut stacks = Vec::new();
+    for name in ["kept", "removed", "retargeted", "gone"] {
+        let stack = harness.stack(name, json!({ "selectors": ["*"] })).await?;
+        harness.submit(name, YAML).await?;
+        stacks.push(stack.id);
+    }
+    agent.hold(&stacks).await?;
+    let [kept, removed, retargeted, gone] = [stacks[0], stacks[1], stacks[2], stacks[3]];
+    // As after a restore: the targets are those of an older state, and the agent reports what it has.
+    for name in ["kept", "removed", "retargeted"] {
+        harness.target(name, json!({})).await?;
+    }
     harness.delete("gone").await?;
-    // As after a restore: the agent became a target after the backup.
-    agent.hold(&[lost.id, gone.id]).await?;
     epoch(&harness.database, &["raise"]).await?;
-    let answer = eventually(SOON, "an answer of the new epoch", async || {
-        match poll_on(&mut agent, harness.server.address, Position { epoch: 2, horizon: 0 }).await {
-            Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
-            other => Attempt::NotYet(format!("{other:?}")),
-        }
-    })
-    .await?;
-    let envelope = answer.envelope()?;
-    assert_eq!(envelope.status, AgentStatus::Active);
-    let stacks: Vec<_> = envelope.stacks.iter().map(|stack| (stack.stack_id, stack.removal)).collect();
-    let deleted = Some(brokkr_api::envelope::Removal::Deleted);
-    assert_eq!(
-        stacks,
-        [(lost.id, None), (gone.id, deleted)],
-        "kept, but a stack that was deleted before stays deleted"
-    );
+    let poll = async |agent: &mut Agent| -> Result<Vec<(StackId, Option<Removal>)>> {
+        let answer = eventually(SOON, "an answer of the new epoch", async || {
+            match poll_on(agent, harness.server.address, Position { epoch: 2, horizon: 0 }).await {
+                Ok(answer) if answer.status == StatusCode::OK => Attempt::Done(answer),
+                other => Attempt::NotYet(format!("{other:?}")),
+            }
+        });
+        let envelope = answer.await?.envelope()?;
+        assert_eq!(envelope.status, AgentStatus::Active);
+        Ok(envelope.stacks.iter().map(|stack| (stack.stack_id, stack.removal)).collect())
+    };
+    let deleted = (gone, Some(Removal::Deleted));
+    assert_eq!(poll(&mut agent).await?, [deleted], "only what was deleted before is removed");
+    let listed: Page<UnsettledStack> = harness.admin.get_json("system/unconfirmed").await?;
+    assert_eq!(listed.items.len(), 3);
+    assert_eq!(listed.items[0].agents[0].agent_name.as_str(), "shop-1");
+    let system: System = harness.admin.get_json("system").await?;
+    assert_eq!((system.stacks_unconfirmed, system.stacks_unknown), (3, 0));
 
-    // An ordinary change of targets still removes it.
-    harness.target("lost", json!({ "agents": [] })).await?;
-    let envelope = agent.poll().await?.envelope()?;
-    let removal =
-        envelope.stacks.iter().find(|stack| stack.stack_id == lost.id).and_then(|stack| stack.removal);
-    assert_eq!(removal, Some(brokkr_api::envelope::Removal::Untargeted));
+    // An admin decides for two of them, and the third becomes a target again.
+    let settle = async |stack: &str, kind: &str| {
+        let path = format!("system/stacks/{stack}/settlement");
+        harness.admin.send(Method::POST, &path, &json!({ "kind": kind })).await
+    };
+    let settled: Settled = read(settle("kept", "keep").await?).await?;
+    assert_eq!((settled.targets, settled.removals), (1, 0));
+    let settled: Settled = read(settle("removed", "remove").await?).await?;
+    assert_eq!((settled.targets, settled.removals), (0, 1));
+    harness.target("retargeted", json!({ "selectors": ["*"] })).await?;
+    let mut now = poll(&mut agent).await?;
+    now.sort_by_key(|(stack, _)| *stack);
+    let mut expected =
+        vec![(kept, None), (removed, Some(Removal::Untargeted)), (retargeted, None), deleted];
+    expected.sort_by_key(|(stack, _)| *stack);
+    assert_eq!(now, expected);
+    for kind in ["keep", "remove"] {
+        assert_eq!(refused(settle("kept", kind).await?).await?, ErrorCode::BRK3006);
+    }
+
+    // An ordinary change of targets still removes them.
+    for name in ["kept", "retargeted"] {
+        harness.target(name, json!({ "agents": [] })).await?;
+    }
+    let now = poll(&mut agent).await?;
+    for stack in [kept, retargeted] {
+        assert!(now.contains(&(stack, Some(Removal::Untargeted))), "{now:?}");
+    }
     Ok(())
 }
 
@@ -324,12 +354,7 @@ impl Aftermath {
         ];
         epoch(&harness.database, &["raise"]).await?;
         let mut aftermath = Self { harness, agent, held };
-        let stacks: Vec<StackId> = aftermath.held.iter().map(|held| held.stack_id).collect();
-        let holds = json!({ "stacks": stacks, "held": aftermath.held });
-        let path = aftermath.agent.path("holds");
-        let response = aftermath.agent.caller().send(Method::PUT, &path, &holds).await?;
-        assert_eq!(response.status(), StatusCode::NO_CONTENT);
-        aftermath.agent.holds = stacks;
+        aftermath.agent.have_versions(aftermath.held.clone()).await?;
         Ok(aftermath)
     }
 
@@ -419,10 +444,7 @@ async fn e4_a_lost_stack_is_recreated_for_its_holders_and_they_keep_it_until_the
     let aftermath = Aftermath::open().await?;
     let shop = aftermath.held[1].clone();
     let mut second = aftermath.harness.agent("shop-2", json!({})).await?;
-    let holds = json!({ "stacks": [shop.stack_id], "held": [shop] });
-    let response = second.caller().send(Method::PUT, &second.path("holds"), &holds).await?;
-    assert_eq!(response.status(), StatusCode::NO_CONTENT);
-    second.holds = vec![shop.stack_id];
+    second.have_versions(vec![shop.clone()]).await?;
 
     // The operator sees the agents first.
     let holders: Page<Holder> = aftermath.harness.admin.get_json("system/stacks/shop/holders").await?;
@@ -482,10 +504,14 @@ async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "recreate" })).await?).await?;
     assert_eq!(settled.targets, 1);
     aftermath.harness.submit("shop", YAML).await?;
-    late.hold(&[shop.stack_id]).await?;
-    let envelope =
-        poll_on(&mut late, aftermath.harness.server.address, Position::default()).await?.envelope()?;
-    let target = envelope.stacks.iter().find(|target| target.stack_id == shop.stack_id).expect("a target");
-    assert_eq!(target.removal, None, "it was asked, reported, and became a target");
+    late.have(&[shop.stack_id]).await?;
+    let target = async |late: &Agent| -> Result<Option<TargetStack>> {
+        Ok(envelope(late).await?.stacks.into_iter().find(|target| target.stack_id == shop.stack_id))
+    };
+    assert_eq!(target(&late).await?, None, "nothing happens to it, and nothing new is sent");
+    let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "keep" })).await?).await?;
+    assert_eq!(settled.targets, 1);
+    assert_eq!(target(&late).await?.map(|target| target.removal), Some(None), "it is a target now");
     Ok(())
 }
+

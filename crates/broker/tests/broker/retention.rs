@@ -4,10 +4,10 @@ use anyhow::Result;
 use brokkr_api::events::Event;
 use brokkr_api::page::Page;
 use brokkr_api::report::{ReportReceipt, Transition};
-use brokkr_api::{ErrorCode, SequenceId};
+use brokkr_api::ErrorCode;
 use brokkr_broker::domain::retention::Retention;
 use brokkr_broker::store::content_retention::content_drop_old;
-use brokkr_broker::store::partitions::{partition_create, partition_drop_before};
+use brokkr_broker::store::partitions::{events_delete_before, partition_create};
 use brokkr_broker::store::presence::{SeenAgent, presence_mark_silent, presence_store};
 use brokkr_broker::tasks::retention;
 use jiff::Timestamp;
@@ -23,18 +23,17 @@ async fn events_are_in_the_partition_of_their_day_and_are_dropped_with_it() -> R
     let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
     let pool = &harness.server.broker.pool;
     let now = Timestamp::now();
+    let object = harness.submit("web", YAML).await?;
     // Two replicas at once.
-    let (one, other) = tokio::join!(
+    tokio::join!(
         retention::once(pool, Retention::default(), now),
         retention::once(pool, Retention::default(), now)
     );
-    one?;
-    other?;
     let day = 24 * 3600;
     let (today, old, far) = (now.as_second(), now.as_second() - 40 * day, now.as_second() + 400 * day);
     let reports: Vec<_> = [today, old, far]
         .into_iter()
-        .map(|second| agent.report(stack.id, SequenceId(1), Transition::Healthy, second))
+        .map(|second| agent.report(stack.id, object.sequence_id, Transition::Healthy, second))
         .collect();
     let receipt: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
     assert_eq!(receipt.accepted.len(), 3, "no event is refused for its time");
@@ -42,32 +41,61 @@ async fn events_are_in_the_partition_of_their_day_and_are_dropped_with_it() -> R
     let default = async |connection: &mut sqlx::PgConnection| -> Result<i64> {
         Ok(sqlx::query_scalar("SELECT count(*) FROM events_default").fetch_one(connection).await?)
     };
-    assert_eq!(default(&mut connection).await?, 2, "today has a partition, the others fall outside");
+    assert_eq!(default(&mut connection).await?, 1, "today has a partition, and the future counts as now");
 
-    // When their partition is created, rows of the default partition move, and a repetition is still a
-    // duplicate.
-    for second in [old, far] {
-        let day = Timestamp::from_second(second)?.to_zoned(TimeZone::UTC).date();
-        let (one, other) = tokio::join!(partition_create(pool, day), partition_create(pool, day));
-        assert!(one? != other?, "created once");
-    }
+    // When its partition is created, a row of the default partition moves, and a repetition is still a duplicate, also
+    // that of the report whose time was replaced.
+    let day_of = |second| Ok::<_, jiff::Error>(Timestamp::from_second(second)?.to_zoned(TimeZone::UTC).date());
+    let (one, other) = tokio::join!(partition_create(pool, day_of(old)?), partition_create(pool, day_of(old)?));
+    assert!(one? != other?, "created once");
     assert_eq!(default(&mut connection).await?, 0);
     let again: ReportReceipt = read(agent.send_reports(&reports).await?).await?;
     assert_eq!((again.accepted.len(), again.duplicates.len()), (0, 3));
 
-    let oldest = Timestamp::from_second(today - 30 * day)?.to_zoned(TimeZone::UTC).date();
-    assert_eq!(partition_drop_before(pool, oldest).await?, (1, 0));
+    let oldest = day_of(today - 30 * day)?;
+    retention::once(pool, Retention::default(), now).await;
     let events: Page<Event> = harness.admin.get_json("events").await?;
     assert_eq!(events.items.len(), 2, "the day of 40 days ago is gone");
     // An event that arrives after its partition was dropped is kept as long as others, counted from when it
     // was recorded.
-    let late = agent.report(stack.id, SequenceId(1), Transition::Applied, old);
+    let late = agent.report(stack.id, object.sequence_id, Transition::Applied, old);
     agent.send_reports(&[late]).await?;
-    assert_eq!(partition_drop_before(pool, oldest).await?, (0, 0));
+    assert_eq!(events_delete_before(pool, oldest).await?, 0);
     sqlx::query("UPDATE events_default SET recorded_at = now() - interval '31 days'")
         .execute(&mut connection)
         .await?;
-    assert_eq!(partition_drop_before(pool, oldest).await?, (0, 1));
+    assert_eq!(events_delete_before(pool, oldest).await?, 1);
+    Ok(())
+}
+
+/// P4: a partition that cannot be created or dropped does not end the retention of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_fails_does_not_stop_the_others() -> Result<()> {
+    let harness = Harness::open().await?;
+    let pool = &harness.server.broker.pool;
+    let mut connection = harness.database.connect().await?;
+    let partitions = async |connection: &mut sqlx::PgConnection| -> Result<Vec<String>> {
+        let sql = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                   WHERE i.inhparent = 'events'::regclass ORDER BY 1";
+        Ok(sqlx::query_scalar(sql).fetch_all(connection).await?)
+    };
+    let now: Timestamp = "2031-05-10T12:00:00Z".parse()?;
+    for day in ["2031-04-01", "2031-04-02"] {
+        partition_create(pool, day.parse()?).await?;
+    }
+    // A view depends on one of the old ones, and a type of someone else has the name of a new one.
+    for sql in [
+        "CREATE VIEW in_the_way AS SELECT id FROM events_20310401",
+        "CREATE DOMAIN events_20310510 AS integer",
+    ] {
+        sqlx::query(sql).execute(&mut connection).await?;
+    }
+    retention::once(pool, Retention::default(), now).await;
+    let after = partitions(&mut connection).await?;
+    assert!(after.contains(&"events_20310401".to_owned()), "a view depends on it: {after:?}");
+    assert!(!after.contains(&"events_20310402".to_owned()), "the other old one is dropped: {after:?}");
+    assert!(!after.contains(&"events_20310510".to_owned()), "its name is taken: {after:?}");
+    assert!(after.contains(&"events_20310511".to_owned()), "the days after the bad one exist: {after:?}");
     Ok(())
 }
 

@@ -130,7 +130,7 @@ async fn held_stacks_become_removals_and_targets_again() -> Result<()> {
     let web = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
     let object = harness.submit("web", YAML).await?;
     let unknown = StackId::generate();
-    agent.hold(&[web.id, unknown]).await?;
+    agent.have(&[web.id, unknown]).await?;
     assert_eq!(
         agent.poll().await?.envelope()?.stacks.len(),
         1,
@@ -168,7 +168,7 @@ async fn a_poll_with_another_set_of_held_stacks_is_asked_for_the_list() -> Resul
     let asked = agent.poll().await?;
     assert_eq!((asked.status, asked.code()?), (StatusCode::PRECONDITION_REQUIRED, ErrorCode::BRK3001));
     let holds = agent.holds.clone();
-    agent.hold(&holds).await?;
+    agent.have(&holds).await?;
     assert_eq!(agent.poll().await?.status, StatusCode::OK);
     Ok(())
 }

@@ -110,7 +110,7 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
     let object = harness.submit("web", YAML).await?;
     let reports: Vec<_> = Transition::KNOWN
         .into_iter()
-        .zip(1_800_000_000..)
+        .zip(1_760_000_000..)
         .map(|(transition, second)| {
             let mut report = agent.report(stack.id, object.sequence_id, transition, second);
             if report.transition != Transition::Applied {
@@ -121,14 +121,14 @@ async fn d4_every_outcome_is_sent_to_webhooks_once_however_often_it_is_reported(
         })
         .collect();
     // No message is sent for this report: it only says what an applied version is waiting for.
-    let mut waiting = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_800_000_001);
+    let mut waiting = agent.report(stack.id, object.sequence_id, Transition::Applied, 1_760_000_001);
     waiting.reason = Reason::ReadinessProbeFailing;
     agent.send_reports(&[waiting]).await?;
     // None of these adds a message: a report of an agent that the filter does not select, and the same
     // reports once more, at a second replica.
     let second = serve_all(&harness.database, None, trust.args(GRACE)?).await?;
     other
-        .send_reports(&[other.report(stack.id, object.sequence_id, Transition::Failed, 1_800_000_000)])
+        .send_reports(&[other.report(stack.id, object.sequence_id, Transition::Failed, 1_760_000_000)])
         .await?;
     agent.send_reports(&reports).await?;
     let again = json!({ "reports": reports });

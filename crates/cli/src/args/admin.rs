@@ -20,6 +20,8 @@ pub enum AdminCommand {
     Ahead,
     /// List stacks that exist on agents but not in the restored database
     Unknown,
+    /// List stacks that agents have although they are no targets of them
+    Unconfirmed,
     Settle(Settle),
 }
 
@@ -45,7 +47,8 @@ pub struct SupportBundle {
 /// content, submit it with `brokkr apply` instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr admin settle web --publish-restored\n  \
-                  brokkr admin settle shop --recreate")]
+                  brokkr admin settle shop --recreate\n  \
+                  brokkr admin settle cart --keep")]
 pub struct Settle {
     /// Id or name
     #[arg(value_parser = super::stack)]
@@ -69,6 +72,12 @@ pub struct SettleChoice {
     /// Delete a stack that is missing in the database: remove it from all agents that have it
     #[arg(long)]
     pub delete: bool,
+    /// Make agents that have the stack without being targets of it explicit targets
+    #[arg(long)]
+    pub keep: bool,
+    /// Remove the stack from agents that have it without being targets of it
+    #[arg(long)]
+    pub remove: bool,
 }
 
 impl SettleChoice {
@@ -76,6 +85,8 @@ impl SettleChoice {
         match self {
             Self { delete: true, .. } => Settlement::Delete,
             Self { recreate: true, .. } => Settlement::Recreate,
+            Self { keep: true, .. } => Settlement::Keep,
+            Self { remove: true, .. } => Settlement::Remove,
             Self { .. } => Settlement::PublishRestored,
         }
     }

@@ -8,7 +8,7 @@ use crate::commands::confirm::confirm;
 use crate::failure::{Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
-use crate::view::admin::{Ahead, Unknown};
+use crate::view::admin::{Ahead, Unconfirmed, Unknown};
 use crate::view::text::count;
 use crate::view::whole;
 
@@ -31,6 +31,10 @@ pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Resul
             let stacks = client.system_unknown_all().await.while_trying("list the unknown stacks")?;
             printer.show(&Unknown(whole(stacks)))
         }
+        AdminCommand::Unconfirmed => {
+            let stacks = client.system_unconfirmed_all().await.while_trying("list the unconfirmed stacks")?;
+            printer.show(&Unconfirmed(whole(stacks)))
+        }
         AdminCommand::Settle(args) => settle(args, client, printer).await,
     }
 }
@@ -38,12 +42,20 @@ pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Resul
 async fn settle(args: Settle, client: &Client, printer: Printer) -> Result {
     let (stack, settlement) = (args.stack.as_str(), args.choice.to_api());
     let action = format!("settle the stack {stack}");
-    if settlement == Settlement::Recreate && !args.yes {
+    // These believe what agents say: show which agents.
+    let effect = match settlement {
+        Settlement::Recreate => Some(("recreating", "will target")),
+        Settlement::Keep => Some(("keeping", "will target")),
+        Settlement::Remove => Some(("removing", "will be removed from")),
+        Settlement::PublishRestored | Settlement::Delete => None,
+    };
+    if let Some((doing, effect)) = effect.filter(|_| !args.yes) {
         let holders = client.system_holders_all(stack).await.while_trying(&action)?;
-        let names: Vec<&str> = holders.iter().map(|holder| holder.agent_name.as_str()).collect();
-        printer.warn(&format!("{stack} will target {}: {}", count(names.len(), "agent"), names.join(", ")));
-        confirm(&format!("recreating {stack}"), stack, printer).await?;
+        let claimants = holders.iter().filter(|holder| !holder.confirmed);
+        let names: Vec<&str> = claimants.map(|holder| holder.agent_name.as_str()).collect();
+        printer.warn(&format!("{stack} {effect} {}: {}", count(names.len(), "agent"), names.join(", ")));
+        confirm(&format!("{doing} {stack}"), stack, printer).await?;
     }
     let settled = client.settle(stack, &settlement).await.while_trying(&action)?;
-    printer.done(&settled, format!("stack/{stack}"), || view::admin::settled(stack, &settled))
+    printer.done(&settled, format!("stack/{stack}"), || view::admin::settled(stack, settlement, &settled))
 }

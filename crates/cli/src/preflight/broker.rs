@@ -85,6 +85,11 @@ pub fn restore(data: &PreflightData) -> Check {
             let reason = format!("{} on agents but not in the database", stacks(system.stacks_unknown));
             return failed(reason, "brokkr admin unknown");
         }
+        if system.stacks_unconfirmed > 0 {
+            let number = stacks(system.stacks_unconfirmed);
+            let reason = format!("{number} on agents that are no targets of them");
+            return failed(reason, "brokkr admin unconfirmed");
+        }
         if system.agents_to_report > 0 {
             let reason =
                 format!("agents that have not reported their stacks yet: {}", system.agents_to_report);

@@ -37,6 +37,7 @@ fn healthy() -> PreflightData {
             agents_to_report: 0,
             stacks_ahead: 0,
             stacks_unknown: 0,
+            stacks_unconfirmed: 0,
             targets_kept: 0,
             raised: Vec::new(),
             agent_versions: vec![of(Some("0.1.0"), 42)],

@@ -1,7 +1,7 @@
 //! The installation, and stacks to settle after a restore.
 
 use brokkr_api::page::Page;
-use brokkr_api::system::{Holder, Settled, System, UnsettledStack};
+use brokkr_api::system::{Holder, Settled, Settlement, System, UnsettledStack};
 use serde::Serialize;
 
 use super::table::Table;
@@ -31,6 +31,11 @@ pub struct Ahead(pub Page<UnsettledStack>);
 #[serde(transparent)]
 pub struct Unknown(pub Page<UnsettledStack>);
 
+/// Stacks that agents have although they are no targets of them.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Unconfirmed(pub Page<UnsettledStack>);
+
 impl Show for Ahead {
     fn text(&self, options: &RenderOptions) -> String {
         if self.0.items.is_empty() {
@@ -51,6 +56,20 @@ impl Show for Unknown {
             return "every stack on the agents is in the database".to_owned();
         }
         let how = "brokkr admin settle STACK --recreate, or --delete";
+        format!("{}\n\nsettle each with: {how}", table(&self.0.items, options))
+    }
+
+    fn names(&self) -> Vec<String> {
+        names(&self.0.items)
+    }
+}
+
+impl Show for Unconfirmed {
+    fn text(&self, options: &RenderOptions) -> String {
+        if self.0.items.is_empty() {
+            return "every agent is a target of the stacks that it has, or is removing them".to_owned();
+        }
+        let how = "brokkr admin settle STACK --keep, or --remove";
         format!("{}\n\nsettle each with: {how}", table(&self.0.items, options))
     }
 
@@ -84,19 +103,21 @@ fn status(system: &System) -> String {
         }
         None => lines.push("on hold:      no".to_owned()),
     }
-    if system.agents_to_report + system.stacks_ahead + system.stacks_unknown + system.targets_kept > 0 {
-        lines.push(String::new());
-    }
-    for (number, what, next) in [
+    let left = [
         (system.agents_to_report, "agent", "stacks not reported yet"),
         (system.stacks_ahead, "stack", "newer on agents than in the database: brokkr admin ahead"),
         (system.stacks_unknown, "stack", "on agents but not in the database: brokkr admin unknown"),
         (
-            system.targets_kept,
-            "target",
-            "kept because the agent has the stack, although the database does not list the agent as a target",
+            system.stacks_unconfirmed,
+            "stack",
+            "on agents that are no targets of them: brokkr admin unconfirmed",
         ),
-    ] {
+        (system.targets_kept, "target", "added by brokkr admin settle, because the agent has the stack"),
+    ];
+    if left.iter().any(|(number, ..)| *number > 0) {
+        lines.push(String::new());
+    }
+    for (number, what, next) in left {
         if number > 0 {
             lines.push(format!("{}: {next}", count(usize::try_from(number).unwrap_or(usize::MAX), what)));
         }
@@ -138,18 +159,18 @@ fn holder(holder: &Holder) -> String {
     format!("{}: {version}{digest}{removing}", holder.agent_name)
 }
 
-pub fn settled(stack: &str, settled: &Settled) -> String {
-    match &settled.object {
-        Some(object) if object.is_deletion_marker => {
-            format!("stack {stack}: deletion published as {}", object.sequence_id)
-        }
-        Some(object) => format!("stack {stack}: published as {}", object.sequence_id),
-        None => {
-            format!(
-                "stack {stack}: recreated for {} agents; next: brokkr apply {stack} -f PATH",
-                settled.targets
-            )
-        }
+pub fn settled(stack: &str, settlement: Settlement, settled: &Settled) -> String {
+    let agents = |number: u64| count(usize::try_from(number).unwrap_or(usize::MAX), "agent");
+    let version = or_dash(settled.object.as_ref().map(|object| object.sequence_id));
+    match settlement {
+        Settlement::PublishRestored => format!("stack {stack}: published as {version}"),
+        Settlement::Recreate => format!(
+            "stack {stack}: recreated for {}; next: brokkr apply {stack} -f PATH",
+            agents(settled.targets)
+        ),
+        Settlement::Delete => format!("stack {stack}: deletion published as {version}"),
+        Settlement::Keep => format!("stack {stack}: {} added to its targets", agents(settled.targets)),
+        Settlement::Remove => format!("stack {stack}: being removed from {}", agents(settled.removals)),
     }
 }
 
@@ -177,6 +198,7 @@ mod tests {
                 sequence_id: Some(SequenceId(57)),
                 checksum: Some(Checksum::of(b"content")),
                 removing: false,
+                confirmed: false,
             }],
         }
     }
@@ -195,6 +217,7 @@ mod tests {
             agents_to_report: 2,
             stacks_ahead: 0,
             stacks_unknown: 0,
+            stacks_unconfirmed: 0,
             targets_kept: 0,
             raised: Vec::new(),
             agent_versions: Vec::new(),
@@ -203,6 +226,7 @@ mod tests {
         system.hold = None;
         (system.agents_to_report, system.stacks_ahead, system.stacks_unknown, system.targets_kept) =
             (0, 1, 1, 3);
+        system.stacks_unconfirmed = 1;
         system.raised.push(RaisedEpoch {
             epoch: 1_700_000_000,
             epoch_before: 1,
@@ -212,10 +236,11 @@ mod tests {
             sequence_after: SequenceId(1_000_057),
         });
         insta::assert_snapshot!(format!(
-            "{held}\n\n{}\n\n{}\n\n{}\n\n{}",
+            "{held}\n\n{}\n\n{}\n\n{}\n\n{}\n\n{}",
             status(&system),
             rendered(&Ahead(whole(vec![stack("web", "eu-1"), stack("shop", "store-7")]))),
             rendered(&Unknown(whole(vec![stack("lost", "eu-1")]))),
+            rendered(&Unconfirmed(whole(vec![stack("cart", "eu-1")]))),
             rendered(&Ahead(whole(Vec::new())))
         ));
     }

@@ -20,6 +20,7 @@ impl Listed for AuditEntry {
             .plain("METHOD", |entry| &entry.method)
             .sentence("PATH", |entry| &entry.path)
             .plain("STATUS", |entry| entry.status)
+            .plain("REASON", reason)
             .plain("FROM", |entry| &entry.address)
             .wide("PRINCIPAL", |entry| &entry.principal)
             .wide("REQUEST", |entry| &entry.request_id)
@@ -27,6 +28,15 @@ impl Listed for AuditEntry {
 
     fn name(&self) -> String {
         format!("audit/{}", self.id)
+    }
+}
+
+/// Returns why the attempt was refused, and how often.
+fn reason(entry: &AuditEntry) -> String {
+    match (entry.reason, entry.count) {
+        (None, _) => "-".to_owned(),
+        (Some(reason), 1) => reason.to_string(),
+        (Some(reason), count) => format!("{reason} ({count} times)"),
     }
 }
 
@@ -78,7 +88,7 @@ fn entries(number: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use brokkr_api::audit::BrokenLink;
+    use brokkr_api::audit::{BrokenLink, RefusalReason};
     use brokkr_api::ids::Checksum;
 
     use super::super::samples::{ago, rendered};
@@ -100,14 +110,18 @@ mod tests {
             address: "192.0.2.7".into(),
             status: 201,
             request_id: "req-1".into(),
+            reason: None,
+            count: 1,
             before: None,
             after: None,
         };
         let refused = AuditEntry {
             kind: AuditKind::Refused,
             name: String::new(),
-            principal: "nobody".into(),
-            status: 401,
+            principal: "agent:0190b5a4-0000-7000-8000-000000000002".into(),
+            status: 404,
+            reason: Some(RefusalReason::NotReleased),
+            count: 12,
             ..entry.clone()
         };
         insta::assert_snapshot!(rendered(&whole(vec![entry, refused])));

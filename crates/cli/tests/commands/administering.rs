@@ -213,7 +213,7 @@ fn the_audit_chain_is_verified_to_its_end() {
 fn the_audit_log_is_filtered_by_actor_kind_and_time() {
     let entry = json!({"id": 7, "at": TIME, "project": "shop", "kind": "change", "principal": "token:x", "name": "ci-web",
         "method": "POST", "route": "/api/v1/stacks/{stack}", "path": "/api/v1/stacks/web", "address": "192.0.2.7",
-        "status": 201, "request_id": "r", "before": null, "after": null});
+        "status": 201, "request_id": "r", "count": 1, "before": null, "after": null});
     let broker = FakeBroker::start().on("GET /api/v1/audit", 200, page(&[entry]));
     broker
         .brokkr(&["audit", "list", "--actor", "ci-web", "--kind", "change", "--since", TIME])

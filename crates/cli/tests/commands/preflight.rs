@@ -8,7 +8,7 @@ use crate::sample::{SHA, STACK_ID, TIME, agent, page, stack, whoami};
 
 pub fn system() -> Value {
     json!({"installation": STACK_ID, "version": env!("CARGO_PKG_VERSION"), "protocol": 1, "oldest_protocol": 1, "epoch": 1,
-        "position": "1.7", "agents_to_report": 0, "stacks_ahead": 0, "stacks_unknown": 0, "targets_kept": 0, "raised": []})
+        "position": "1.7", "agents_to_report": 0, "stacks_ahead": 0, "stacks_unknown": 0, "stacks_unconfirmed": 0, "targets_kept": 0, "raised": []})
 }
 
 /// A broker with all responses except the state of the installation and of the audit chain.

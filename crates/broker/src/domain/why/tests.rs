@@ -30,6 +30,7 @@ fn agent() -> AgentFacts {
         new_key_wanted: false,
         holds: Vec::new(),
         holds_digest: Checksum::of(b""),
+        unconfirmed: Box::default(),
     }
 }
 
@@ -447,7 +448,7 @@ fn g3_a_rollback_is_suggested_only_if_every_agent_of_the_stack_has_a_problem() {
 fn g3_a_removal_that_is_refused_suggests_no_rollback() {
     let mut agent = agent();
     let stack = stack(&["env=other"]);
-    agent.hold(vec![stack.id]);
+    agent.hold(vec![stack.id], Vec::new());
     let refused = noted(
         Transition::Blocked,
         Reason::WebhookDenied { webhook: None },

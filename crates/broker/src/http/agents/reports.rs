@@ -1,25 +1,27 @@
 //! Reports of an agent, in batches. Each becomes one event, however often it is sent.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
 use axum::extract::State;
-use brokkr_api::names::DEFAULT_PROJECT;
+use brokkr_api::audit::RefusalReason;
 use brokkr_api::report::{BATCH, Report, ReportBatch, ReportReceipt, Transition};
-use brokkr_api::{AgentId, EventId, StackId};
+use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use http::StatusCode;
 use jiff::Timestamp;
 
+use crate::domain::audit::AuditRecord;
+use crate::domain::claims::{self, reads_as_target};
 use crate::domain::envelope::desired;
-use crate::domain::filing::{Filed, newest_of_each_stack, sift};
+use crate::domain::filing::{Filed, clamp_times, newest_of_each_stack, sift};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
-use crate::store::events::{event_insert_on_conn, event_lock_agent_on_conn};
+use crate::store::events::{event_find_on_conn, event_insert_on_conn, event_lock_agent_on_conn};
+use crate::store::holds::{holds_raise_on_conn, holds_recorded};
 use crate::store::reasons::reason_insert_on_conn;
 use crate::store::stack_status::{stack_status_store_conditions_on_conn, stack_status_store_on_conn};
-use crate::store::stacks::stack_projects;
 
 /// Report transitions.
 ///
@@ -32,19 +34,30 @@ pub async fn report(State(broker): BrokerState, change: Change) -> ApiResult {
     if batch.reports.len() > BATCH {
         return Err(ApiError::invalid_request(format!("a batch can have at most {BATCH} reports")));
     }
-    let (mut reports, refused) = sift(agent, batch.reports);
-    if !refused.is_empty() {
-        tracing::warn!(
-            agent_id = %agent,
-            count = refused.len(),
-            "refused reports: their ids do not match their content, or their transitions are malformed"
-        );
+    broker.access.budgets.check_agent(agent, batch.reports.len(), change.body.len()).await?;
+    let (reports, malformed) = sift(agent, batch.reports);
+    let (mut filed, not_allowed) = file(&broker, agent, reports).await?;
+    let refused = note_refused(&broker, &change, malformed, not_allowed)?;
+    for (project, rows, bytes) in sizes(&filed, change.body.len()) {
+        broker.access.budgets.check_project(project, rows, bytes).await?;
     }
-    fill_hops(&broker, agent, &mut reports, Timestamp::now());
-    let filed = file(&broker, reports).await?;
+    let now = Timestamp::now();
+    fill_hops(&broker, agent, &mut filed, now);
+    clamp_times(&mut filed, now);
+    let applied = applied_as_target(&broker, agent, &filed);
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         event_lock_agent_on_conn(write.conn(), agent).await?;
-        let new = event_insert_on_conn(write.conn(), agent, &filed).await?;
+        // A copy of a report with a replaced time does not conflict with the first one.
+        let clamped: Vec<&Filed> = filed.iter().filter(|filed| filed.clamped).collect();
+        let known = match clamped.is_empty() {
+            true => HashSet::new(),
+            false => event_find_on_conn(write.conn(), &clamped).await?,
+        };
+        let unknown: Vec<&Filed> = filed.iter().filter(|filed| !known.contains(&filed.report.id)).collect();
+        let new = event_insert_on_conn(write.conn(), agent, &unknown).await?;
+        if !applied.is_empty() {
+            holds_raise_on_conn(write.conn(), agent, &applied).await?;
+        }
         let new_ones = || filed.iter().filter(|filed| new.contains(&filed.report.id));
         // A repair is an event and changes no state, but its conditions may name a field that another manager
         // changes.
@@ -70,29 +83,113 @@ pub async fn report(State(broker): BrokerState, change: Change) -> ApiResult {
     .await
 }
 
-/// Files each report under the project of its stack: an agent belongs to no project.
-async fn file(broker: &Broker, reports: Vec<Report>) -> ApiResult<Vec<Filed>> {
-    let named: BTreeSet<StackId> = reports.iter().map(|report| report.stack_id).collect();
-    let mut projects: HashMap<StackId, String> = HashMap::new();
-    {
-        let snapshot = broker.index.snapshot();
-        let known = named.iter().filter_map(|stack| snapshot.stack(*stack));
-        projects.extend(known.map(|stack| (stack.id, stack.project.clone())));
+/// Files each report under the project of its stack: an agent belongs to no project. Returns the refused ones, too: a
+/// report needs a stack that targets the agent or that the agent holds, and a version that was released to it.
+async fn file(
+    broker: &Broker,
+    agent: AgentId,
+    reports: Vec<Report>,
+) -> ApiResult<(Vec<Filed>, Vec<(EventId, RefusalReason)>)> {
+    let mut filed = Vec::with_capacity(reports.len());
+    let mut rest = allowed_by_index(broker, agent, reports, &mut filed);
+    if rest.is_empty() {
+        return Ok((filed, Vec::new()));
     }
-    // Not in the index: deleted and held by no agent, created a moment ago on another replica, or lost in a restore.
-    let rest: Vec<StackId> = named.into_iter().filter(|stack| !projects.contains_key(stack)).collect();
-    if !rest.is_empty() {
-        projects.extend(stack_projects(&broker.pool, &rest).await?);
+    // The last report about a stack may arrive after the agent no longer holds it.
+    let stacks: Vec<StackId> = rest.iter().map(|(report, _)| report.stack_id).collect();
+    let recorded = holds_recorded(&broker.pool, agent, &stacks).await?;
+    let is_recorded = |report: &Report| {
+        recorded.get(&report.stack_id).filter(|stack| report.sequence_id <= stack.newest)
+    };
+    rest.retain(|(report, _)| match is_recorded(report) {
+        Some(stack) => {
+            filed.push(Filed::new(stack.project.clone(), report.clone()));
+            false
+        }
+        None => true,
+    });
+    if rest.is_empty() {
+        return Ok((filed, Vec::new()));
     }
-    let project = |stack| projects.get(&stack).map_or(DEFAULT_PROJECT, String::as_str).to_owned();
-    Ok(reports.into_iter().map(|report| Filed::new(project(report.stack_id), report)).collect())
+    // Only a refusal can be wrong because this replica is behind.
+    broker.index_is_current().await?;
+    let rest = rest.into_iter().map(|(report, _)| report).collect();
+    let refused = allowed_by_index(broker, agent, rest, &mut filed);
+    Ok((filed, refused.into_iter().map(|(report, reason)| (report.id, reason)).collect()))
+}
+
+/// Files the reports that the index allows, and returns the others.
+fn allowed_by_index(
+    broker: &Broker,
+    agent: AgentId,
+    reports: Vec<Report>,
+    filed: &mut Vec<Filed>,
+) -> Vec<(Report, RefusalReason)> {
+    let snapshot = broker.index.snapshot();
+    let facts = snapshot.agent(agent);
+    let mut rest = Vec::new();
+    for report in reports {
+        let stack = snapshot.stack(report.stack_id);
+        match (claims::report(facts, stack, report.sequence_id), stack) {
+            (Ok(()), Some(stack)) => filed.push(Filed::new(stack.project.clone(), report)),
+            (Ok(()), None) => rest.push((report, RefusalReason::NotTargeted)),
+            (Err(reason), _) => rest.push((report, reason)),
+        }
+    }
+    rest
+}
+
+/// Adds the refused reports to the audit log, and returns their ids.
+fn note_refused(
+    broker: &Broker,
+    change: &Change,
+    malformed: Vec<EventId>,
+    not_allowed: Vec<(EventId, RefusalReason)>,
+) -> ApiResult<Vec<EventId>> {
+    let malformed = malformed.into_iter().map(|id| (id, RefusalReason::MalformedReport));
+    let refused: Vec<(EventId, RefusalReason)> = malformed.chain(not_allowed).collect();
+    let caller = change.caller()?;
+    for (_, reason) in &refused {
+        broker.refusals.push(AuditRecord::refused(caller, &change.origin, StatusCode::OK, *reason));
+    }
+    if let Some((_, first)) = refused.first() {
+        tracing::warn!(agent_id = %caller.agent()?.id, count = refused.len(), reason = %first, "refused reports");
+    }
+    Ok(refused.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Returns the number of reports of each project, and its share of the bytes.
+fn sizes(filed: &[Filed], bytes: usize) -> Vec<(&str, usize, usize)> {
+    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
+    for filed in filed {
+        *rows.entry(&filed.project).or_default() += 1;
+    }
+    rows.into_iter().map(|(project, rows)| (project, rows, bytes * rows / filed.len())).collect()
+}
+
+/// Returns the versions that the agent has applied as a target: it may read them after it is no longer one.
+fn applied_as_target(broker: &Broker, agent: AgentId, filed: &[Filed]) -> Vec<(StackId, SequenceId)> {
+    let snapshot = broker.index.snapshot();
+    let Some(facts) = snapshot.agent(agent) else { return Vec::new() };
+    let applied = filed.iter().map(|filed| &filed.report).filter(|report| {
+        report.transition == Transition::Applied
+            && snapshot
+                .stack(report.stack_id)
+                .is_some_and(|stack| reads_as_target(facts, stack, report.sequence_id))
+    });
+    let mut newest: BTreeMap<StackId, SequenceId> = BTreeMap::new();
+    for report in applied {
+        let known = newest.entry(report.stack_id).or_insert(report.sequence_id);
+        *known = (*known).max(report.sequence_id);
+    }
+    newest.into_iter().collect()
 }
 
 /// Fills in the hops that the broker knows better than the agent.
-fn fill_hops(broker: &Broker, agent: AgentId, reports: &mut [Report], now: Timestamp) {
+fn fill_hops(broker: &Broker, agent: AgentId, filed: &mut [Filed], now: Timestamp) {
     let snapshot = broker.index.snapshot();
     let agent = snapshot.agent(agent);
-    for report in reports {
+    for report in filed.iter_mut().map(|filed| &mut filed.report) {
         report.hops.reported = Some(now);
         let known = agent
             .zip(snapshot.stack(report.stack_id))

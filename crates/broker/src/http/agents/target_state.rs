@@ -10,7 +10,6 @@ use axum::extract::{Path, Request, State};
 use axum::response::IntoResponse as _;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::audit::AuditKind;
-use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::TargetObject;
 use brokkr_api::protocol::{
@@ -26,6 +25,7 @@ use repeated::RepeatedPoll;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::envelope::desired;
+use crate::domain::targeting::reaches;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::agents::agent_facts;
@@ -132,13 +132,14 @@ async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
         let snapshot = broker.index.snapshot();
         let position = broker.index.freshness().stamp();
         let agent = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
-        let objects = snapshot.candidates(agent).filter_map(|stack| desired(agent, stack));
+        // Content is for targets only. Deletion markers have none.
+        let objects = snapshot.candidates(agent).filter_map(|stack| {
+            let wanted = desired(agent, stack)?;
+            (stack.deleted || reaches(agent, stack)).then(|| wanted.sequence_id())
+        });
         let wanted = match agent.status {
             AgentStatus::Inactive => Vec::new(),
-            AgentStatus::Active => objects
-                .filter(|wanted| wanted.removal != Some(Removal::Untargeted))
-                .map(|wanted| wanted.sequence_id())
-                .collect(),
+            AgentStatus::Active => objects.collect(),
         };
         (wanted, position)
     };

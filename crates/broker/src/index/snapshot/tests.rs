@@ -25,6 +25,7 @@ fn agent(number: usize) -> AgentFacts {
         new_key_wanted: false,
         holds: Vec::new(),
         holds_digest: Checksum([0; 32]),
+        unconfirmed: Box::default(),
     }
 }
 
@@ -106,7 +107,7 @@ fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
     // A session and holds affect only the agent itself.
     let mut restarted = index.snapshot().agent(ids[3]).expect("it is there").clone();
     restarted.session.count += 1;
-    restarted.hold(vec![StackId::generate()]);
+    restarted.hold(vec![StackId::generate()], Vec::new());
     index.apply(Changes { agents: vec![restarted], ..Changes::default() }, seen);
     assert_eq!(index.woken(), 11);
     drop(waiting);

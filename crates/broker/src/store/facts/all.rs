@@ -21,7 +21,9 @@ const AGENTS: &str = "COPY (
     FROM agents) TO STDOUT (FORMAT binary)";
 
 const HOLDS: &str = "COPY (
-    SELECT agent_id, string_agg(uuid_send(stack_id), ''::bytea) FROM agent_holds GROUP BY agent_id
+    SELECT agent_id, coalesce(string_agg(uuid_send(stack_id), ''::bytea) FILTER (WHERE confirmed), ''),
+           coalesce(string_agg(uuid_send(stack_id), ''::bytea) FILTER (WHERE NOT confirmed), '')
+    FROM agent_holds WHERE ended_at IS NULL GROUP BY agent_id
     ) TO STDOUT (FORMAT binary)";
 
 /// Returns every agent, without holds: see [`holds_of_all_agents_on_conn`].
@@ -44,6 +46,7 @@ pub async fn facts_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Vec<
             new_key_wanted: row.truth()?,
             holds: Vec::new(),
             holds_digest: Checksum(none.0),
+            unconfirmed: Box::default(),
         });
         Ok(())
     });
@@ -51,12 +54,16 @@ pub async fn facts_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Vec<
     Ok(agents)
 }
 
+/// What an agent holds, and its unconfirmed claims.
+pub type AllHolds = HashMap<AgentId, (Vec<StackId>, Vec<StackId>)>;
+
 /// Returns the holds of every agent.
-pub async fn holds_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<HashMap<AgentId, Vec<StackId>>> {
+pub async fn holds_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<AllHolds> {
     let mut holds = HashMap::new();
     let read = copy_rows(conn, HOLDS, |row| {
         let agent = AgentId(row.uuid()?);
-        holds.insert(agent, row.uuids()?.into_iter().map(StackId).collect());
+        let stacks = |ids: Vec<_>| ids.into_iter().map(StackId).collect();
+        holds.insert(agent, (stacks(row.uuids()?), stacks(row.uuids()?)));
         Ok(())
     });
     read.await.doing("read the holds of all agents")?;
@@ -66,7 +73,7 @@ pub async fn holds_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Hash
 /// Returns every non-deleted stack, and the deleted ones that an agent still holds.
 pub async fn facts_of_all_stacks_on_conn(conn: &mut PgConnection) -> Result<Vec<StackFacts>> {
     sqlx::query(stacks_where!(
-        "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id)"
+        "s.deleted_at IS NULL OR EXISTS (SELECT FROM agent_holds h WHERE h.stack_id = s.id AND h.confirmed AND h.ended_at IS NULL)"
     ))
     .try_map(read_stack)
     .fetch(conn)

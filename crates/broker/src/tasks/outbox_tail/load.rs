@@ -1,17 +1,15 @@
 //! Loads everything: at the start, and when the outbox does not continue from the cursor.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use brokkr_api::{AgentId, StackId};
 use sqlx::PgConnection;
 
 use super::{Cursor, OutboxTail, finished, freshness, off_thread};
 use crate::domain::facts::AgentFacts;
 use crate::index::{Changes, Snapshot};
 use crate::store::facts::{
-    facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
+    AllHolds, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
 };
 use crate::store::grants::facts_of_all_grants_on_conn;
 use crate::store::outbox::{
@@ -71,10 +69,10 @@ async fn disable_statement_timeout(connection: &mut PgConnection) -> Result<(), 
         .doing("begin to load the index")
 }
 
-fn with_holds(mut agents: Vec<AgentFacts>, mut holds: HashMap<AgentId, Vec<StackId>>) -> Vec<AgentFacts> {
+fn with_holds(mut agents: Vec<AgentFacts>, mut holds: AllHolds) -> Vec<AgentFacts> {
     for agent in &mut agents {
-        if let Some(stacks) = holds.remove(&agent.id) {
-            agent.hold(stacks);
+        if let Some((stacks, unconfirmed)) = holds.remove(&agent.id) {
+            agent.hold(stacks, unconfirmed);
         }
     }
     agents

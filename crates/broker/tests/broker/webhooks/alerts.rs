@@ -21,7 +21,7 @@ async fn f7_a_failure_that_lasts_is_sent_once_and_its_end_once_and_one_that_pass
     let agent = harness.agent("shop-1", json!({})).await?;
     let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
     let object = harness.submit("web", YAML).await?;
-    let mut second = 1_800_000_000;
+    let mut second = 1_760_000_000;
     let mut report = |transition: Transition| {
         second += 1;
         let text = format!("it is {transition}");
@@ -69,7 +69,7 @@ async fn f7_drift_that_is_repaired_again_and_again_is_sent_once_with_the_count_a
     // Another client keeps changing a field: it is repaired until the alert arrives.
     while receiver.seen().is_empty() {
         sent += 1;
-        let repaired = agent.report(stack.id, object.sequence_id, Transition::Repaired, 1_800_000_000 + sent);
+        let repaired = agent.report(stack.id, object.sequence_id, Transition::Repaired, 1_760_000_000 + sent);
         agent.send_reports(&[repaired]).await?;
         assert!(sent < 400, "no alert for drift");
         tokio::time::sleep(grace / 10).await;

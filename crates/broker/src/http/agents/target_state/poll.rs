@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::protocol::{Capabilities, Capability, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Want, header};
-use brokkr_api::{AgentId, ErrorCode, Position};
+use brokkr_api::{AgentId, ErrorCode, Position, StackId};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use super::PollClaims;
 use crate::access::Caller;
 use crate::domain::envelope::EncodedEnvelope;
 use crate::domain::session::refusal;
+use crate::domain::targeting::reaches;
 use crate::error::{ApiError, ApiResult};
 use crate::http::headers::{has_already, own_capabilities, text};
 use crate::index::Waiting;
@@ -159,6 +160,12 @@ fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> ApiResult<Cu
         }
         if claims.holds.is_some_and(|holds| holds != facts.holds_digest) {
             return Err(ApiError::new(ErrorCode::BRK3001, "the broker's list of the agent's stacks differs"));
+        }
+        // A claim that did not count begins to count when the agent makes it again as a target.
+        let reaches_now = |stack: &StackId| snapshot.stack(*stack).is_some_and(|stack| reaches(facts, stack));
+        if claims.holds.is_some() && facts.unconfirmed.iter().any(reaches_now) {
+            let detail = "a stack that this agent has targets it again";
+            return Err(ApiError::new(ErrorCode::BRK3001, detail));
         }
     }
     let (envelope, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;

@@ -5,7 +5,6 @@ use anyhow::Result;
 use brokkr_api::agents::HeldStack;
 use brokkr_api::ids::Checksum;
 use brokkr_api::{SequenceId, StackId};
-use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::{Tour, manifest};
@@ -26,13 +25,10 @@ pub async fn walk(tour: &Tour, eu: &mut Agent, web: StackId) -> Result<()> {
             removing: false,
         }
     });
-    eu.holds = vec![web, cart, search];
-    let holds = json!({ "stacks": eu.holds, "held": held });
-    let itself = eu.caller();
-    let response = itself.send(Method::PUT, &eu.path("holds"), &holds).await?;
-    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    eu.have_versions(held.to_vec()).await?;
     tour.get(ops, "system/ahead").await?;
     tour.get(ops, "system/unknown").await?;
+    tour.get(ops, "system/unconfirmed").await?;
 
     tour.get(ops, &format!("system/stacks/{cart}/holders")).await?;
     tour.post(ops, &format!("system/stacks/{cart}/settlement"), json!({ "kind": "recreate" })).await?;
