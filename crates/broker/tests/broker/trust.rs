@@ -174,6 +174,8 @@ async fn a_replica_that_is_behind_refuses_no_hold_and_no_report_wrongly() -> Res
     let harness = Harness::open().await?;
     let replica = harness.replica().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
+    let joined = harness.server.broker.index.position();
+    assert!(replica.broker.index.reached(joined, std::time::Duration::from_secs(30)).await);
     for round in 0..5 {
         let name = format!("web-{round}");
         let stack = harness.stack(&name, json!({ "agents": ["shop-1"] })).await?;
