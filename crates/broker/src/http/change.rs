@@ -32,7 +32,7 @@ pub struct Change {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub key: Option<String>,
-    /// The digest of method, path, body, message and commit: the same key with another digest is another request.
+    /// The digest of method, path, query, body, message and commit: the same key with another digest is another request.
     pub digest: [u8; 32],
 }
 
@@ -97,8 +97,10 @@ impl FromRequest<Arc<Broker>> for Change {
             }
         };
         let mut hash = Sha256::new();
-        for part in [parts.method.as_str().as_bytes(), parts.uri.path().as_bytes()] {
-            hash.update(part);
+        // The query is part of the request: `?expect=2` confirms something else than `?expect=1`.
+        let query = parts.uri.query().unwrap_or_default();
+        for part in [parts.method.as_str(), parts.uri.path(), query] {
+            hash.update(part.as_bytes());
             hash.update([0]);
         }
         hash.update(&body);
