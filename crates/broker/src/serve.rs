@@ -23,6 +23,7 @@ use crate::listener::{Limits, ListenError, Listener, tls_config};
 use crate::metrics::{FleetCount, Metrics};
 use crate::router::router;
 use crate::state::Broker;
+use crate::state::body_budget::BodyBudget;
 use crate::state::contents::Contents;
 use crate::state::presence::Presence;
 use crate::state::quota::Usage;
@@ -115,6 +116,7 @@ impl Server {
             restore,
             streams: Streams::default(),
             contents: Contents::default(),
+            bodies: BodyBudget::new(usize::try_from(args.max_body_bytes).unwrap_or(usize::MAX)),
             usage: Usage::default(),
             webhooks,
             metrics: Metrics::default(),

@@ -12,6 +12,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
 
+use super::body::BodyLimit;
 use super::headers::position;
 use crate::access::Permission;
 use crate::access::assertion::BadAssertion;
@@ -24,13 +25,22 @@ use crate::domain::audit::AuditRecord;
 use crate::error::{ApiError, ApiResult, ProblemReport};
 use crate::state::{Broker, Progress};
 
+/// The properties of a route that the guard needs.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteRules {
+    pub permission: Permission,
+    pub bucket: Bucket,
+    pub body: BodyLimit,
+}
+
 pub async fn guard(
-    State((broker, permission, bucket)): State<(Arc<Broker>, Permission, Bucket)>,
+    State((broker, RouteRules { permission, bucket, body })): State<(Arc<Broker>, RouteRules)>,
     parameters: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> ApiResult {
     let origin = Origin::of(request.extensions())?;
+    request.extensions_mut().insert(body);
     if permission == Permission::Public {
         if bucket == Bucket::Registering {
             broker.access.limits.check_address(origin.address).await?;
