@@ -178,7 +178,9 @@ impl ErrorCode {
             Self::BRK2003 => "correct the request",
             Self::BRK2004 => "correct the manifest",
             Self::BRK2005 => "use a new key for each new request",
-            Self::BRK2006 => "split it: a submission can be up to 8 MiB, an object up to 1 MiB, other requests less",
+            Self::BRK2006 => {
+                "split it: a submission can be up to 8 MiB, an object up to 1 MiB, other requests less"
+            }
             Self::BRK2007 => "upgrade the agent",
             Self::BRK2008 => "apply again under the same name to create a new stack",
             Self::BRK2011 => "submit different content, or unbar this content with `brokkr stack unbar`",

@@ -62,17 +62,18 @@ fn time_for(received: usize) -> Duration {
 /// Returns the error for a refused body.
 pub fn body_error(refused: RefusedBody, BodyLimit(limit): BodyLimit) -> ApiError {
     match refused {
-        RefusedBody::TooLarge => {
-            ApiError::new(ErrorCode::BRK2006, format!("the body of this request can have at most {limit} bytes"))
-        }
+        RefusedBody::TooLarge => ApiError::new(
+            ErrorCode::BRK2006,
+            format!("the body of this request can have at most {limit} bytes"),
+        ),
         RefusedBody::Truncated => ApiError::invalid_request("the body was truncated"),
-        RefusedBody::Slow => {
-            ApiError::invalid_request("the body did not arrive in time").with_status(StatusCode::REQUEST_TIMEOUT)
-        }
-        RefusedBody::Busy => {
-            ApiError::new(ErrorCode::BRK3007, "too many requests are being received; this one was not processed")
-                .retry_after(1)
-        }
+        RefusedBody::Slow => ApiError::invalid_request("the body did not arrive in time")
+            .with_status(StatusCode::REQUEST_TIMEOUT),
+        RefusedBody::Busy => ApiError::new(
+            ErrorCode::BRK3007,
+            "too many requests are being received; this one was not processed",
+        )
+        .retry_after(1),
     }
 }
 
