@@ -35,13 +35,21 @@ impl Bystander {
         Ok(Self { done, asking })
     }
 
+    /// Stops the client and returns the durations.
+    async fn durations(self) -> Result<Vec<Duration>> {
+        self.done.store(true, Ordering::Relaxed);
+        self.asking.await?
+    }
+
     /// Stops the client and returns the 99th percentile of the durations.
     async fn slowest(self) -> Result<Duration> {
-        self.done.store(true, Ordering::Relaxed);
-        let mut took = self.asking.await??;
-        took.sort_unstable();
-        took.get(took.len() * 99 / 100).copied().context("no request was sent")
+        p99(self.durations().await?)
     }
+}
+
+fn p99(mut took: Vec<Duration>) -> Result<Duration> {
+    took.sort_unstable();
+    took.get(took.len() * 99 / 100).copied().context("no request was sent")
 }
 
 async fn ask(client: Client, url: String, done: Arc<AtomicBool>) -> Result<Vec<Duration>> {
@@ -113,8 +121,7 @@ async fn silent_and_slow_connections_are_closed_without_affecting_others() -> Re
     let plain =
         async || anyhow::Ok(Box::new(TcpStream::connect(fleet.port.address()).await?) as Box<dyn Socket>);
     let head = b"GET /livez HTTP/1.1\r\nhost: a\r\nx: ".to_vec();
-    let body =
-        b"POST /api/v1/agents/register HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n{".to_vec();
+    let body = b"POST /api/v1/agents/register HTTP/1.1\r\nhost: a\r\ncontent-length: 4000\r\n\r\n{".to_vec();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     let (short, long) = (Duration::from_secs(25), Duration::from_secs(60));
     let mut attempts = Vec::new();
@@ -143,6 +150,65 @@ async fn silent_and_slow_connections_are_closed_without_affecting_others() -> Re
     assert_undisturbed(before, bystander.slowest().await?);
     let grown = fleet.resident()?.saturating_sub(memory);
     assert!(grown < MEMORY / 2, "{grown} bytes more");
+    let slow = fleet.figure("brokkr_request_bodies_refused_total{reason=\"slow\"}").await?;
+    assert!(slow >= 20.0, "{slow}");
+    Ok(())
+}
+
+/// Sends a registration with a body of 8 MiB, 16 KiB at a time, until the broker closes the connection or the time is
+/// over. Every second one does not announce its length.
+async fn register_slowly(mut socket: Box<dyn Socket>, number: u64) -> Result<()> {
+    tokio::time::sleep(Duration::from_millis(number * 10)).await;
+    let length =
+        if number.is_multiple_of(2) { "content-length: 8388608" } else { "transfer-encoding: chunked" };
+    let head = format!("POST /api/v1/agents/register HTTP/1.1\r\nhost: a\r\n{length}\r\n\r\n");
+    socket.write_all(head.as_bytes()).await?;
+    let spaces = " ".repeat(16 * 1024);
+    let part = if number.is_multiple_of(2) { spaces } else { format!("4000\r\n{spaces}\r\n") };
+    for _ in 0..512 {
+        socket.write_all(part.as_bytes()).await?;
+        socket.flush().await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_slow_bodies_before_authentication_cost_neither_memory_nor_time_of_others() -> Result<()> {
+    const CONNECTIONS: u64 = 200;
+    const WINDOW: Duration = Duration::from_secs(3);
+    // On a machine with few cores, smaller differences come from the scheduler.
+    const NOISE: Duration = Duration::from_millis(50);
+    let fleet = Fleet::start(1, &[]).await?;
+    let memory = fleet.resident()?;
+    let (mut before, mut during, mut most) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..3 {
+        let bystander = Bystander::watch(&fleet)?;
+        tokio::time::sleep(WINDOW).await;
+        before.extend(bystander.durations().await?);
+
+        // Handshakes are not measured.
+        let sockets = (0..CONNECTIONS).map(|_| tls(&fleet, b"http/1.1"));
+        let sockets = futures::future::try_join_all(sockets).await?;
+        let bystander = Bystander::watch(&fleet)?;
+        let sending: Vec<_> = (0..)
+            .zip(sockets)
+            .map(|(number, socket)| tokio::spawn(register_slowly(socket, number)))
+            .collect();
+        let until = Instant::now() + WINDOW;
+        while Instant::now() < until {
+            most = most.max(fleet.resident()?);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        during.extend(bystander.durations().await?);
+        sending.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+    let refused = fleet.figure("brokkr_request_bodies_refused_total{reason=\"too_large\"}").await?;
+    assert!(refused > 300.0, "the attack reached the broker only {refused} times");
+    let (before, during) = (p99(before)?, p99(during)?);
+    assert!(during < 2 * before + NOISE, "others waited {during:?}, {before:?} without the attack");
+    let grown = most.saturating_sub(memory);
+    assert!(grown < 64 << 20, "{grown} bytes more");
     Ok(())
 }
 
