@@ -1,7 +1,7 @@
 //! Request bodies: a limit per route, a budget for all of them, and a deadline.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
@@ -14,7 +14,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
+use crate::fleet::Fleet;
 use crate::harness::{Caller, Harness, Key, YAML, refused, register, serve_changed, token};
+use crate::hostile::{Bystander, Socket, p99, tls};
 
 const SOON: Duration = Duration::from_secs(30);
 const REGISTER: &str = "POST /api/v1/agents/register";
@@ -163,5 +165,62 @@ async fn a_body_that_drips_before_authentication_counts_as_a_failure_of_its_addr
     let joined = register(&harness.without_credential(), &token.token, &Key::generate()?).await?;
     assert_eq!(refused(joined).await?, ErrorCode::BRK1006);
     assert_eq!(agent.poll().await?.status, 200, "agents behind the address are served");
+    Ok(())
+}
+
+/// Sends a registration with a body of 8 MiB, 16 KiB at a time, until the broker closes the connection or the time is
+/// over. Every second one does not announce its length.
+async fn register_slowly(mut socket: Box<dyn Socket>, number: u64) -> Result<()> {
+    tokio::time::sleep(Duration::from_millis(number * 10)).await;
+    let length =
+        if number.is_multiple_of(2) { "content-length: 8388608" } else { "transfer-encoding: chunked" };
+    let head = format!("POST /api/v1/agents/register HTTP/1.1\r\nhost: a\r\n{length}\r\n\r\n");
+    socket.write_all(head.as_bytes()).await?;
+    let spaces = " ".repeat(16 * 1024);
+    let part = if number.is_multiple_of(2) { spaces } else { format!("4000\r\n{spaces}\r\n") };
+    for _ in 0..512 {
+        socket.write_all(part.as_bytes()).await?;
+        socket.flush().await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_slow_bodies_before_authentication_cost_neither_memory_nor_time_of_others() -> Result<()> {
+    const CONNECTIONS: u64 = 200;
+    const WINDOW: Duration = Duration::from_secs(3);
+    // On a machine with few cores, smaller differences come from the scheduler.
+    const NOISE: Duration = Duration::from_millis(50);
+    let fleet = Fleet::start(1, &[]).await?;
+    let memory = fleet.resident()?;
+    let (mut before, mut during, mut most) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..3 {
+        let bystander = Bystander::watch(&fleet)?;
+        tokio::time::sleep(WINDOW).await;
+        before.extend(bystander.durations().await?);
+
+        // Handshakes are not measured.
+        let sockets = (0..CONNECTIONS).map(|_| tls(&fleet, b"http/1.1"));
+        let sockets = futures::future::try_join_all(sockets).await?;
+        let bystander = Bystander::watch(&fleet)?;
+        let sending: Vec<_> = (0..)
+            .zip(sockets)
+            .map(|(number, socket)| tokio::spawn(register_slowly(socket, number)))
+            .collect();
+        let until = Instant::now() + WINDOW;
+        while Instant::now() < until {
+            most = most.max(fleet.resident()?);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        during.extend(bystander.durations().await?);
+        sending.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+    let refused = fleet.figure("brokkr_request_bodies_refused_total{reason=\"too_large\"}").await?;
+    assert!(refused > 300.0, "the attack reached the broker only {refused} times");
+    let (before, during) = (p99(before)?, p99(during)?);
+    assert!(during < 2 * before + NOISE, "others waited {during:?}, {before:?} without the attack");
+    let grown = most.saturating_sub(memory);
+    assert!(grown < 64 << 20, "{grown} bytes more");
     Ok(())
 }
