@@ -81,6 +81,8 @@ pub enum ErrorCode {
     BRK3006,
     /// The stack that the agent announces does not target it.
     BRK3007,
+    /// The replica is processing as much as it can.
+    BRK3008,
     /// An unexpected error occurred.
     BRK9001,
 }
@@ -109,7 +111,7 @@ impl ErrorCode {
             Self::BRK2003 | Self::BRK2004 | Self::BRK2005 => 422,
             Self::BRK2007 => 426,
             Self::BRK3001 => 428,
-            Self::BRK3002 | Self::BRK3003 | Self::BRK3005 => 503,
+            Self::BRK3002 | Self::BRK3003 | Self::BRK3005 | Self::BRK3008 => 503,
             Self::BRK9001 => 500,
         }
     }
@@ -152,6 +154,7 @@ impl ErrorCode {
             Self::BRK3005 => "broker is on hold",
             Self::BRK3006 => "stack cannot be settled this way",
             Self::BRK3007 => "stack does not target this agent",
+            Self::BRK3008 => "replica is busy",
             Self::BRK9001 => "internal error",
         }
     }
@@ -178,7 +181,9 @@ impl ErrorCode {
             Self::BRK2003 => "correct the request",
             Self::BRK2004 => "correct the manifest",
             Self::BRK2005 => "use a new key for each new request",
-            Self::BRK2006 => "split it: a submission can be up to 8 MiB, an object up to 1 MiB",
+            Self::BRK2006 => {
+                "split it: a submission can be up to 8 MiB, an object up to 1 MiB, other requests less"
+            }
             Self::BRK2007 => "upgrade the agent",
             Self::BRK2008 => "apply again under the same name to create a new stack",
             Self::BRK2011 => "submit different content, or unbar this content with `brokkr stack unbar`",
@@ -198,7 +203,7 @@ impl ErrorCode {
                 "delete a webhook that is no longer needed, or let one receiver forward the messages"
             }
             Self::BRK3001 => "nothing to do: the agent sends the list automatically",
-            Self::BRK3002 | Self::BRK3003 => "retry shortly",
+            Self::BRK3002 | Self::BRK3003 | Self::BRK3008 => "retry shortly",
             Self::BRK3004 => "the database was restored: an operator must raise the epoch",
             Self::BRK3005 => "an operator must run `brokkr-broker epoch raise`; see `brokkr admin status`",
             Self::BRK3006 => "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`",
@@ -210,7 +215,10 @@ impl ErrorCode {
     /// Returns whether the same request may succeed later without changes.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(self, Self::BRK1006 | Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK9001)
+        matches!(
+            self,
+            Self::BRK1006 | Self::BRK2020 | Self::BRK3002 | Self::BRK3003 | Self::BRK3008 | Self::BRK9001
+        )
     }
 
     /// Returns every code.

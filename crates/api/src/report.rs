@@ -11,6 +11,9 @@ use crate::reason::{Message, ObjectRef, Reason};
 
 /// The maximum number of reports in one batch.
 pub const BATCH: usize = 500;
+/// The maximum size of one batch, as JSON. A report with the largest number of objects and the longest messages is far
+/// below 100 KiB; most are below 1 KiB.
+pub const BATCH_BYTES: usize = 1024 * 1024;
 /// The maximum number of objects in one report; the message says how many more there are.
 pub const NOTES: usize = 20;
 

@@ -1,6 +1,7 @@
 //! The admin listener: health checks and metrics.
 //!
-//! It has its own connection limit, so that a health check succeeds while every connection for agents is in use.
+//! It has its own connection limit, so that a health check succeeds while every connection for agents is in use. A client
+//! that leaks connections cannot use all of them: the health check of the orchestrator comes from another address.
 
 mod scrape;
 
@@ -17,7 +18,7 @@ use crate::state::Broker;
 use scrape::scrape;
 
 /// Only orchestrators and metric collectors connect here.
-pub const LIMITS: Limits = Limits { connections: 64, per_address: 64 };
+pub const LIMITS: Limits = Limits { connections: 64, per_address: 16, unauthenticated: 64 };
 
 pub fn admin_router(broker: Arc<Broker>, connections: Connections) -> Router {
     let scraped = Arc::clone(&broker);

@@ -180,6 +180,10 @@ pub struct ServeArgs {
     /// address.
     #[arg(long, env = "BROKKR_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 32_768, value_name = "COUNT")]
     pub max_connections_per_address: usize,
+    /// Maximum memory for request bodies that are being received or processed, in bytes. A sixteenth of it is for
+    /// callers without a credential.
+    #[arg(long, env = "BROKKR_MAX_BODY_BYTES", default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(16 << 20..))]
+    pub max_body_bytes: u32,
     /// Address to serve health checks and metrics on, without TLS. Do not expose it.
     #[arg(long, env = "BROKKR_ADMIN_LISTEN", value_name = "ADDRESS")]
     pub admin_listen: Option<SocketAddr>,
@@ -220,6 +224,7 @@ impl ServeArgs {
             database_connections: 10,
             max_connections: 1000,
             max_connections_per_address: 1000,
+            max_body_bytes: 64 << 20,
             admin_listen: None,
             drain_grace: Duration::ZERO,
             drain: Duration::from_secs(2),

@@ -72,8 +72,8 @@ async fn serve(args: ServeArgs) -> Result<()> {
     served
 }
 
-async fn serve_until_stopped(args: ServeArgs) -> Result<()> {
-    open_files::raise_limit(args.max_connections);
+async fn serve_until_stopped(mut args: ServeArgs) -> Result<()> {
+    args.max_connections = open_files::raise_limit(args.max_connections, args.database_connections);
     let mut server = serve::Server::start(args).await?;
     let ended = server.until(serve::stop_requested()).await;
     server.stop().await;

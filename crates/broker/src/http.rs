@@ -8,6 +8,7 @@
 //! | `guard`         | authenticates the caller and checks its permission                             |
 //! | `headers`       | reads the headers of the protocol                                              |
 //! | `change`        | the extractor of a request that changes something                              |
+//! | `body`          | reads the body of a request, within limits                                     |
 //! | `write`         | the transaction of such a request: idempotency, audit record, outbox, position |
 //! | `precondition`  | `If-Match`                                                                     |
 //! | `expect`        | the number that a change has to state if it removes stacks from agents         |
@@ -18,6 +19,7 @@ pub mod agents;
 pub mod api_tokens;
 pub mod audit;
 pub mod barred_contents;
+pub mod body;
 pub mod change;
 pub mod deployment_objects;
 pub mod errors;

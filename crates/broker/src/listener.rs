@@ -9,7 +9,7 @@
 //! | next request on HTTP/2 while none is open           | [`IDLE`] to twice that               |
 //! | a peer on HTTP/2 that no longer answers pings       | [`PING`] twice                       |
 //! | a peer that does not read the response              | [`STALLED`]                          |
-//! | a request body                                      | 30 s, see `http/change.rs`           |
+//! | a request body                                      | 30 s, see `http/body.rs`             |
 //! | the end of open requests after a stop               | `drain` of the configuration         |
 //!
 //! | module              | contents                                                               |
@@ -23,27 +23,27 @@
 //! | `write_timeout`     | a socket that fails if the peer does not read                          |
 //! | `rewind`            | a stream that first returns bytes that were already read               |
 //! | `per_address_limit` | the number of connections per address                                  |
+//! | `keep_alive`        | which connections may stay open after a response                       |
+//! | `tls`               | the certificate, which is read again when its files change             |
 
 mod exchange;
 mod guarded_body;
 pub mod head;
 mod http1;
 mod http2;
+mod keep_alive;
 mod per_address_limit;
 mod response;
 mod rewind;
+pub mod tls;
 mod write_timeout;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -53,7 +53,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::state::shutdown::Shutdown;
 use http1::Protocol;
+use keep_alive::KeepAlive;
 use per_address_limit::{AddressPermit, PerAddressLimit};
+use tls::CurrentCertificate;
 use write_timeout::WriteTimeout;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -79,6 +81,8 @@ pub enum ListenError {
 pub struct Limits {
     pub connections: usize,
     pub per_address: usize,
+    /// Connections that stay open although nobody has authenticated on them.
+    pub unauthenticated: usize,
 }
 
 /// Everything that is needed to serve a connection.
@@ -86,6 +90,7 @@ pub struct Limits {
 struct ConnectionContext {
     router: Router,
     peer: SocketAddr,
+    keep_alive: Arc<KeepAlive>,
     /// Once cancelled, each response closes its connection, so that clients use other replicas.
     leaving: CancellationToken,
     /// Once cancelled, idle connections close.
@@ -95,8 +100,9 @@ struct ConnectionContext {
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<CurrentCertificate>,
     connections: Arc<Semaphore>,
+    unauthenticated: Arc<Semaphore>,
     per_address: Arc<PerAddressLimit>,
     tasks: TaskTracker,
 }
@@ -110,16 +116,16 @@ struct ConnectionPermits {
 impl Listener {
     pub async fn bind(
         address: SocketAddr,
-        tls: Option<ServerConfig>,
+        tls: Option<CurrentCertificate>,
         limits: Limits,
     ) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         let connections = Arc::new(Semaphore::new(limits.connections));
-        let per_address = PerAddressLimit::new(limits.per_address);
-        Ok(Self { socket, address, tls, connections, per_address, tasks: TaskTracker::new() })
+        let unauthenticated = Arc::new(Semaphore::new(limits.unauthenticated));
+        let (per_address, tasks) = (PerAddressLimit::new(limits.per_address), TaskTracker::new());
+        Ok(Self { socket, address, tls, connections, unauthenticated, per_address, tasks })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -137,10 +143,11 @@ impl Listener {
             let context = ConnectionContext {
                 router: router.clone(),
                 peer,
+                keep_alive: KeepAlive::new(Arc::clone(&self.unauthenticated)),
                 leaving: shutdown.leaving.clone(),
                 draining: shutdown.draining.clone(),
             };
-            let tls = self.tls.clone();
+            let tls = self.tls.as_ref().map(CurrentCertificate::acceptor);
             self.tasks.spawn(async move {
                 connection(stream, tls, context).await;
                 drop(permits);
@@ -228,19 +235,4 @@ async fn handshake(
             None
         }
     }
-}
-
-/// Reads a certificate chain and its key.
-pub fn tls_config(certificate: &Path, key: &Path) -> Result<ServerConfig, ListenError> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| ListenError::Pem { path, source }
-    };
-    let chain = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(failed(certificate))?;
-    let key = PrivateKeyDer::from_pem_file(key).map_err(failed(key))?;
-    let mut config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
 }

@@ -43,6 +43,38 @@ struct Reported {
     transition: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refused {
+    reason: &'static str,
+}
+
+/// Why the body of a request was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedBody {
+    /// Larger than its route accepts.
+    TooLarge,
+    /// Did not arrive in time.
+    Slow,
+    /// The connection ended before the body did.
+    Truncated,
+    /// The memory for request bodies is used up.
+    Busy,
+}
+
+impl RefusedBody {
+    const ALL: [Self; 4] = [Self::TooLarge, Self::Slow, Self::Truncated, Self::Busy];
+
+    fn label(self) -> Refused {
+        let reason = match self {
+            Self::TooLarge => "too_large",
+            Self::Slow => "slow",
+            Self::Truncated => "truncated",
+            Self::Busy => "busy",
+        };
+        Refused { reason }
+    }
+}
+
 /// The counters. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -51,6 +83,7 @@ pub struct Metrics {
     wakes: Counter,
     reports: Family<Reported, Counter>,
     deliveries: Histogram,
+    refused_bodies: Family<Refused, Counter>,
 }
 
 impl Default for Metrics {
@@ -60,12 +93,17 @@ impl Default for Metrics {
         for transition in Transition::KNOWN {
             let _ = reports.get_or_create(&Reported { transition: transition.to_string() });
         }
+        let refused_bodies = Family::<Refused, Counter>::default();
+        for reason in RefusedBody::ALL {
+            let _ = refused_bodies.get_or_create(&reason.label());
+        }
         Self {
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             wakes: Counter::default(),
             reports,
             deliveries: Histogram::new(DELIVERIES),
+            refused_bodies,
         }
     }
 }
@@ -82,6 +120,11 @@ impl Metrics {
     /// Counts a woken long poll.
     pub fn woken(&self) {
         self.wakes.inc();
+    }
+
+    /// Counts a refused body.
+    pub fn body_refused(&self, reason: RefusedBody) {
+        self.refused_bodies.get_or_create(&reason.label()).inc();
     }
 
     /// Counts a new report.
@@ -110,6 +153,11 @@ impl Metrics {
             "delivery_duration_seconds",
             "Time between releasing a deployment object to an agent and the agent's report that it is completely ready",
             self.deliveries.clone(),
+        );
+        registry.register(
+            "request_bodies_refused",
+            "Request bodies that were not accepted, by reason",
+            self.refused_bodies.clone(),
         );
     }
 }

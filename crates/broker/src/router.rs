@@ -1,5 +1,5 @@
-//! The table of routes: one line each, with its permission. The router, the OpenAPI document and the permission tests
-//! derive from it.
+//! The table of routes: one line each, with its permission and its largest body. The router, the OpenAPI document and
+//! the permission tests derive from it.
 
 mod examples;
 pub mod openapi;
@@ -9,6 +9,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use brokkr_api::Problem;
+use brokkr_api::protocol::SUBMISSION_BYTES;
+use brokkr_api::report::BATCH_BYTES;
 use brokkr_api::tokens::Role::{Admin, Deployer, Owner, Viewer};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -22,7 +24,8 @@ use utoipa_axum::routes;
 
 use crate::access::Permission::{self, Agent, AgentOr, AnyAgentOr, Public, Token};
 use crate::access::limits::Bucket;
-use crate::http::guard::guard;
+use crate::http::body::BodyLimit;
+use crate::http::guard::{RouteRules, guard};
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants, health,
     join_tokens, middleware, projects, prune_approvals, selectors, stacks, streams, system, webhooks,
@@ -30,17 +33,40 @@ use crate::http::{
 use crate::state::Broker;
 use examples::Examples;
 
+const KIB: usize = 1024;
+/// A key, or a token and a key. The agent's requests before its first poll fit, and so does every registration.
+const TINY: BodyLimit = BodyLimit(4 * KIB);
+/// Most requests have a few fields.
+const SMALL: BodyLimit = BodyLimit(64 * KIB);
+/// Requests with 256 KiB of annotations, 10,000 targets, or a grant with 1,000 namespaces and kinds.
+const LARGE: BodyLimit = BodyLimit(1024 * KIB);
+/// 10,000 stacks with the longest names.
+const HOLDS: BodyLimit = BodyLimit(5 * 1024 * KIB);
+const REPORTS: BodyLimit = BodyLimit(BATCH_BYTES);
+const SUBMISSION: BodyLimit = BodyLimit(SUBMISSION_BYTES);
+
 /// One row of the table.
 pub struct Route {
     pub permission: Permission,
     /// `METHOD /path`, as declared by the handler; checked when the router is built.
     pub name: &'static str,
+    /// The largest body. [`SMALL`], unless the row says otherwise; requests that only read have none.
+    pub body: BodyLimit,
     handler: UtoipaMethodRouter<Arc<Broker>>,
+}
+
+impl Route {
+    fn body(self, body: BodyLimit) -> Self {
+        Self { body, ..self }
+    }
 }
 
 #[rustfmt::skip]
 pub fn table() -> Vec<Route> {
-    let route = |permission, name, handler| Route { permission, name, handler };
+    let route = |permission, name: &'static str, handler| {
+        let body = if name.starts_with("GET ") { BodyLimit(0) } else { SMALL };
+        Route { permission, name, body, handler }
+    };
     vec![
         route(Public,              "GET /livez",                                    routes!(health::livez)),
         route(Public,              "GET /readyz",                                   routes!(health::readyz)),
@@ -65,15 +91,15 @@ pub fn table() -> Vec<Route> {
         route(Token(Admin),        "GET /api/v1/join-tokens",                       routes!(join_tokens::list_join_tokens)),
         route(Token(Admin),        "DELETE /api/v1/join-tokens/{token}",            routes!(join_tokens::revoke_join_token)),
         route(Token(Admin),        "POST /api/v1/join-tokens",                      routes!(join_tokens::create_join_token)),
-        route(Public,              "POST /api/v1/agents/register",                  routes!(agents::register::register_agent)),
-        route(Agent,               "POST /api/v1/agents/{agent}/session",           routes!(agents::session::open_session)),
-        route(Agent,               "PUT /api/v1/agents/{agent}/holds",              routes!(agents::holds::put_holds)),
-        route(Agent,               "POST /api/v1/agents/{agent}/reports",           routes!(agents::reports::report)),
+        route(Public,              "POST /api/v1/agents/register",                  routes!(agents::register::register_agent)).body(TINY),
+        route(Agent,               "POST /api/v1/agents/{agent}/session",           routes!(agents::session::open_session)).body(TINY),
+        route(Agent,               "PUT /api/v1/agents/{agent}/holds",              routes!(agents::holds::put_holds)).body(HOLDS),
+        route(Agent,               "POST /api/v1/agents/{agent}/reports",           routes!(agents::reports::report)).body(REPORTS),
         route(AgentOr(Admin),      "GET /api/v1/agents/{agent}/target-state",       routes!(agents::target_state::target_state)),
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}/targets",            routes!(agents::targets::list_targets)),
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get_agent)),
-        route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch_agent)),
-        route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::keys::rotate_key)),
+        route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch_agent)).body(LARGE),
+        route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::keys::rotate_key)).body(TINY),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::request_key_rotation)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::keys::revoke_keys)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::register::rejoin_agent)),
@@ -83,12 +109,12 @@ pub fn table() -> Vec<Route> {
 
         route(Token(Viewer),       "GET /api/v1/stacks",                            routes!(stacks::list::list_stacks)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}",                    routes!(stacks::get_stack)),
-        route(Token(Deployer),     "PUT /api/v1/stacks/{stack}",                    routes!(stacks::put_stack)),
+        route(Token(Deployer),     "PUT /api/v1/stacks/{stack}",                    routes!(stacks::put_stack)).body(LARGE),
         route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}",                 routes!(stacks::delete_stack)),
-        route(Token(Deployer),     "PUT /api/v1/stacks/{stack}/targets",            routes!(stacks::targets::put_targets)),
+        route(Token(Deployer),     "PUT /api/v1/stacks/{stack}/targets",            routes!(stacks::targets::put_targets)).body(LARGE),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status",             routes!(stacks::status::stack_status)),
 
-        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit_deployment_object)),
+        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit_deployment_object)).body(SUBMISSION),
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/roll-back",         routes!(stacks::rollback::roll_back)),
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/prune-approvals",   routes!(prune_approvals::approve_prune)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/prune-approvals",    routes!(prune_approvals::list_prune_approvals)),
@@ -100,7 +126,7 @@ pub fn table() -> Vec<Route> {
 
         route(Token(Admin),        "GET /api/v1/grants",                            routes!(grants::list_grants)),
         route(Token(Admin),        "GET /api/v1/grants/{grant}",                    routes!(grants::get_grant)),
-        route(Token(Admin),        "PUT /api/v1/grants/{grant}",                    routes!(grants::put_grant)),
+        route(Token(Admin),        "PUT /api/v1/grants/{grant}",                    routes!(grants::put_grant)).body(LARGE),
         route(Token(Admin),        "DELETE /api/v1/grants/{grant}",                 routes!(grants::delete_grant)),
         route(Token(Viewer),       "GET /api/v1/selectors/preview",                 routes!(selectors::preview_selector)),
 
@@ -137,13 +163,13 @@ pub fn table() -> Vec<Route> {
 /// Returns the router that serves: every route inside its guard, all routes inside the outermost middleware.
 pub fn router(broker: Arc<Broker>) -> Router {
     let mut router: Router<Arc<Broker>> = Router::new();
-    for Route { permission, name, handler: (_, paths, methods) } in table() {
+    for Route { permission, name, body, handler: (_, paths, methods) } in table() {
         let (path, _) = checked_path(&paths, name);
         // Inside the guard, because it needs to know the caller.
         let methods =
             methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::refuse_while_on_hold));
-        let guarded = methods
-            .route_layer(from_fn_with_state((Arc::clone(&broker), permission, Bucket::of(name)), guard));
+        let rules = RouteRules { permission, bucket: Bucket::of(name), body };
+        let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), rules), guard));
         router = router.route(&path, guarded);
     }
     router
@@ -167,7 +193,7 @@ pub fn openapi() -> OpenApi {
     let mut router: OpenApiRouter<Arc<Broker>> =
         OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build());
     let examples = Examples::recorded();
-    for Route { permission, name, handler: (schemas, mut paths, methods) } in table() {
+    for Route { permission, name, handler: (schemas, mut paths, methods), .. } in table() {
         let _ = checked_path(&paths, name);
         for item in paths.paths.values_mut() {
             describe(item, permission);
@@ -227,6 +253,12 @@ fn checked_path(paths: &utoipa::openapi::path::Paths, name: &str) -> (String, Ht
 
 #[cfg(test)]
 mod tests {
+    use brokkr_api::agents::{HeldStack, Holds};
+    use brokkr_api::ids::Checksum;
+    use brokkr_api::names::ANNOTATION_BYTES;
+    use brokkr_api::stacks::StackTargets;
+    use brokkr_api::{SequenceId, StackId};
+
     use super::*;
     use crate::domain::hold::WRITABLE_ON_HOLD;
 
@@ -236,6 +268,32 @@ mod tests {
         for noun in WRITABLE_ON_HOLD {
             let path = format!(" /api/v1/{noun}");
             assert!(routes.iter().any(|route| route.name.contains(&path)), "no route for {noun}");
+        }
+    }
+
+    #[test]
+    fn the_largest_honest_bodies_are_below_the_limits() {
+        let name = "n".repeat(63);
+        let held = HeldStack {
+            stack_id: StackId::generate(),
+            project: name.clone(),
+            stack_name: name.clone(),
+            sequence_id: SequenceId(i64::MAX),
+            checksum: Some(Checksum::of(b"content")),
+            removing: false,
+        };
+        let holds = Holds { stacks: vec![held.stack_id; 10_000], held: vec![held; 10_000] };
+        let targets = StackTargets { agents: vec![name; 10_000], selectors: Vec::new() };
+        let size = |body: Result<Vec<u8>, serde_json::Error>| body.expect("it is JSON").len();
+        assert!(size(serde_json::to_vec(&holds)) < HOLDS.0);
+        assert!(size(serde_json::to_vec(&targets)) < LARGE.0);
+        assert!(2 * ANNOTATION_BYTES < LARGE.0, "even if half of it has to be escaped");
+    }
+
+    #[test]
+    fn callers_without_a_credential_can_send_only_tiny_bodies() {
+        for route in table().iter().filter(|route| route.permission == Public) {
+            assert!(route.body.0 <= TINY.0, "{}", route.name);
         }
     }
 }

@@ -20,10 +20,12 @@ use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
 use crate::index::Index;
-use crate::listener::{Limits, ListenError, Listener, tls_config};
+use crate::listener::tls::Certificates;
+use crate::listener::{Limits, ListenError, Listener};
 use crate::metrics::{FleetCount, Metrics};
 use crate::router::router;
 use crate::state::Broker;
+use crate::state::body_budget::BodyBudget;
 use crate::state::contents::Contents;
 use crate::state::presence::Presence;
 use crate::state::quota::Usage;
@@ -45,6 +47,8 @@ use crate::tasks::{
 const TASK_CONNECTIONS: u32 = 7;
 /// Webhooks have their own connections, so that slow receivers cannot delay the outbox tail.
 const WEBHOOK_CONNECTIONS: u32 = 3;
+/// Connections on which nobody has authenticated get one part of this many.
+const UNAUTHENTICATED_PARTS: usize = 16;
 /// How long to wait for a database that starts at the same time as the broker.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -79,8 +83,8 @@ pub struct Server {
 
 impl Server {
     pub async fn start(args: ServeArgs) -> Result<Self, ServeError> {
-        let tls = match (&args.tls_cert, &args.tls_key) {
-            (Some(certificate), Some(key)) => Some(tls_config(certificate, key)?),
+        let certificates = match (&args.tls_cert, &args.tls_key) {
+            (Some(certificate), Some(key)) => Some(Certificates::load(certificate, key).await?),
             (None, None) => None,
             _ => return Err(ServeError::HalfTls),
         };
@@ -117,6 +121,7 @@ impl Server {
             restore,
             streams: Streams::default(),
             contents: Contents::default(),
+            bodies: BodyBudget::new(usize::try_from(args.max_body_bytes).unwrap_or(usize::MAX)),
             usage: Usage::default(),
             webhooks,
             metrics: Metrics::default(),
@@ -136,12 +141,20 @@ impl Server {
         tasks.spawn(silent_agents::run(pool(), stop()));
         tasks.spawn(cleanup::run(pool(), stop()));
         tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), webhook_pool, stop()));
+        let certificates = certificates.map(|certificates| {
+            let current = certificates.current();
+            tasks.spawn(certificates.follow(stop()));
+            current
+        });
         tasks.close();
 
-        let encrypted = tls.is_some();
-        let limits =
-            Limits { connections: args.max_connections, per_address: args.max_connections_per_address };
-        let listener = Listener::bind(args.listen, tls, limits).await?;
+        let limits = Limits {
+            connections: args.max_connections,
+            per_address: args.max_connections_per_address,
+            unauthenticated: (args.max_connections / UNAUTHENTICATED_PARTS).max(1),
+        };
+        let encrypted = certificates.is_some();
+        let listener = Listener::bind(args.listen, certificates, limits).await?;
         let address = listener.address();
         let admin = match args.admin_listen {
             Some(listen) => Some(Listener::bind(listen, None, admin::LIMITS).await?),

@@ -2,6 +2,7 @@
 //!
 //! | module         | contents                                                                  |
 //! |----------------|---------------------------------------------------------------------------|
+//! | `body_budget`  | how much memory request bodies may use                                    |
 //! | `catch_up`     | waiting until this replica has seen what a caller has seen                |
 //! | `contents`     | a bounded cache of the content of deployment objects                      |
 //! | `long_poll`    | the contract between the handler of a poll and the connection it waits on |
@@ -14,6 +15,7 @@
 //! | `tail_notifier`| wakes the outbox tail after a local commit                                |
 //! | `webhooks`     | sends messages to webhooks                                                |
 
+pub mod body_budget;
 pub mod catch_up;
 pub mod contents;
 pub mod long_poll;
@@ -41,6 +43,7 @@ use crate::error::ApiError;
 use crate::index::Index;
 use crate::metrics::{FleetCount, Metrics};
 use crate::store::audit::audit_insert;
+use body_budget::BodyBudget;
 use contents::Contents;
 use presence::Presence;
 use quota::Usage;
@@ -67,6 +70,7 @@ pub struct Broker {
     pub restore: RestoreState,
     pub streams: Streams,
     pub contents: Contents,
+    pub bodies: BodyBudget,
     pub usage: Usage,
     pub webhooks: Arc<Webhooks>,
     pub metrics: Metrics,

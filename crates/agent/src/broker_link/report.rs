@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brokkr_api::report::{BATCH, Report, ReportBatch};
+use brokkr_api::report::{BATCH, BATCH_BYTES, Report, ReportBatch};
 use brokkr_api::{AgentId, ErrorCode, EventId};
 use brokkr_client::{Client as Broker, ClientError};
 use tokio::sync::mpsc;
@@ -79,12 +79,53 @@ fn is_refusal(error: &ClientError) -> bool {
     matches!(error.code(), Some(ErrorCode::BRK2003 | ErrorCode::BRK2006))
 }
 
+/// Returns the oldest reports that fit into one batch, at least one.
 fn oldest(waiting: &BTreeMap<EventId, Report>, count: usize) -> Vec<Report> {
     let mut reports: Vec<&Report> = waiting.values().collect();
     reports.sort_by_key(|report| report.at);
-    reports.into_iter().take(count.max(1)).cloned().collect()
+    // The object around the reports.
+    let mut bytes = 64;
+    let fits = |(number, report): &(usize, &Report)| {
+        // A report that cannot be serialized cannot be sent either; the client reports the error.
+        bytes += serde_json::to_vec(report).map_or(0, |json| json.len() + 1);
+        *number == 0 || bytes <= BATCH_BYTES
+    };
+    let reports = reports.into_iter().take(count.max(1)).enumerate().take_while(fits);
+    reports.map(|(_, report)| report.clone()).collect()
 }
 
 fn pause(attempt: u32, at_least: Option<Duration>) -> Duration {
     at_least.unwrap_or_default().max(BACKOFF.delay(attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::reason::Message;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn reports(count: i64, message: usize) -> BTreeMap<EventId, Report> {
+        let report = |second| {
+            let mut report: Report = serde_json::from_value(serde_json::json!({
+                "id": EventId::generate(), "stack_id": uuid::Uuid::nil(), "sequence_id": 1, "transition": "healthy",
+                "at": Timestamp::from_second(second).unwrap(),
+            }))
+            .unwrap();
+            report.message = Message::new("x".repeat(message));
+            (report.id, report)
+        };
+        (0..count).map(report).collect()
+    }
+
+    #[test]
+    fn a_batch_has_the_oldest_reports_and_stays_below_the_size_that_the_broker_accepts() {
+        assert_eq!(oldest(&reports(600, 10), BATCH).len(), BATCH);
+        let batch = oldest(&reports(500, 10_000), BATCH);
+        let times: Vec<i64> = batch.iter().map(|report| report.at.as_second()).collect();
+        assert_eq!(times, (0..i64::try_from(batch.len()).unwrap()).collect::<Vec<_>>());
+        let size = serde_json::to_vec(&ReportBatch { reports: batch }).unwrap().len();
+        assert!((BATCH_BYTES - 20_000..=BATCH_BYTES).contains(&size), "{size}");
+        assert_eq!(oldest(&reports(2, 2 * BATCH_BYTES), BATCH).len(), 1, "the broker decides about it");
+    }
 }

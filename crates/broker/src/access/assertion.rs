@@ -22,6 +22,7 @@ use sqlx::PgPool;
 
 use super::caller::AgentCaller;
 use super::keys::AgentKeys;
+use crate::error::ApiError;
 use crate::index::Index;
 use crate::store::StoreError;
 use crate::store::agent_keys::AgentKey;
@@ -47,6 +48,8 @@ pub enum BadAssertion {
     Subject(AgentId),
     #[error("failed to look up the agent's keys")]
     Store(#[source] Arc<StoreError>),
+    #[error("the agent's keys were not looked up")]
+    NotAdmitted(Box<ApiError>),
 }
 
 impl BadAssertion {
@@ -69,7 +72,7 @@ impl BadAssertion {
                 "the assertion is valid for too long, or was issued in the future; check the clocks",
             )),
             Self::Subject(agent) => Some((*agent, "the assertion names two agents")),
-            Self::Unreadable | Self::UnknownAgent(_) | Self::Store(_) => None,
+            Self::Unreadable | Self::UnknownAgent(_) | Self::Store(_) | Self::NotAdmitted(_) => None,
         }
     }
 }
@@ -103,13 +106,15 @@ impl Assertions {
         Self { validation, verified, keys: AgentKeys::default() }
     }
 
-    /// Verifies an assertion and returns the agent.
-    pub async fn verify(
+    /// Verifies an assertion and returns the agent. `admit` has to succeed before the database is queried; its result
+    /// is held until then.
+    pub async fn verify<P>(
         &self,
         index: &Index,
         pool: &PgPool,
         token: &str,
         now: i64,
+        admit: impl Future<Output = Result<P, ApiError>>,
     ) -> Result<AgentCaller, BadAssertion> {
         let digest = Checksum::of(token.as_bytes());
         if let Some(known) = self.verified.get(&digest).await
@@ -123,7 +128,8 @@ impl Assertions {
         let (claims, signed_with, until) = match self.decode(token, &public_key) {
             Ok(claims) => (claims, Arc::clone(&public_key), i64::MAX),
             Err(invalid) => {
-                self.decode_with_other_keys(pool, token, claimed, &public_key, now, invalid).await?
+                let keys = self.other_keys(pool, claimed, &public_key, &invalid, admit).await?;
+                self.decode_with_other_keys(token, claimed, &keys, now, invalid)?
             }
         };
         if claims.iss != claimed || claims.sub != claimed {
@@ -162,20 +168,34 @@ impl Assertions {
         decode::<Claims>(token, &DecodingKey::from_ed_der(key), &self.validation).map(|data| data.claims)
     }
 
-    /// Tries the other keys of the agent; returns the matching one and its expiry.
-    async fn decode_with_other_keys(
+    /// Returns all keys of the agent, if one of them may match where the current one does not.
+    async fn other_keys<P>(
         &self,
         pool: &PgPool,
-        token: &str,
         agent: AgentId,
         public_key: &[u8],
+        invalid: &jsonwebtoken::errors::Error,
+        admit: impl Future<Output = Result<P, ApiError>>,
+    ) -> Result<Arc<Vec<AgentKey>>, BadAssertion> {
+        if *invalid.kind() != ErrorKind::InvalidSignature {
+            return Ok(Arc::default());
+        }
+        if let Some(keys) = self.keys.cached(agent, public_key).await {
+            return Ok(keys);
+        }
+        let _permit = admit.await.map_err(|error| BadAssertion::NotAdmitted(Box::new(error)))?;
+        self.keys.find(pool, agent, public_key).await.map_err(BadAssertion::Store)
+    }
+
+    /// Tries these keys; returns the matching one and its expiry.
+    fn decode_with_other_keys(
+        &self,
+        token: &str,
+        agent: AgentId,
+        keys: &[AgentKey],
         now: i64,
         invalid: jsonwebtoken::errors::Error,
     ) -> Result<(Claims, Arc<[u8]>, i64), BadAssertion> {
-        if *invalid.kind() != ErrorKind::InvalidSignature {
-            return Err(BadAssertion::Invalid(agent, invalid));
-        }
-        let keys = self.keys.find(pool, agent, public_key).await.map_err(BadAssertion::Store)?;
         let matching = |known: &AgentKey| {
             let until = known.until.map_or(i64::MAX, |until| until.as_second());
             let claims = (until > now).then(|| self.decode(token, &known.key).ok()).flatten()?;

@@ -29,6 +29,11 @@ impl Default for AgentKeys {
 }
 
 impl AgentKeys {
+    /// Returns the same as [`Self::find`] if it needs no query.
+    pub async fn cached(&self, agent: AgentId, current_key: &[u8]) -> Option<Arc<Vec<AgentKey>>> {
+        self.known.get(&(agent, Checksum::of(current_key))).await
+    }
+
     /// Returns all keys with which the agent may sign now.
     pub async fn find(
         &self,

@@ -4,6 +4,26 @@
 //!
 //! Requests are counted in memory, per replica. The number of entries is bounded; an evicted principal begins
 //! with a full bucket.
+//!
+//! # Addresses and credentials
+//!
+//! An address that fails too often is blocked for a moment. Honest callers may share it: agents behind one gateway, or a
+//! pipeline behind the same proxy as somebody who guesses tokens. So a block never applies to a credential that this
+//! replica can check, or has checked before:
+//!
+//! | credential                                            | on a blocked address          | costs                       |
+//! |-------------------------------------------------------|-------------------------------|-----------------------------|
+//! | assertion signed with the key in the index            | served                        | a signature check           |
+//! | token that was valid here within the last hour        | served                        | a query in several seconds  |
+//! | token that was unknown a moment ago                   | refused as unknown (401)      | nothing                     |
+//! | any other token; assertion signed with any other key  | refused (429), without a query | nothing                    |
+//!
+//! The last row includes honest callers whose credential is new to this replica. They retry, and succeed when the block
+//! ends; a block lasts for [`BLOCKED_FOR`], and only failures prolong it.
+//!
+//! Failures are counted when a query has found nothing, so many concurrent requests could all begin their query before
+//! the first failure is counted. [`RateLimits::admit_lookup`] lets only a few queries for new credentials run at a time
+//! and checks the address again afterwards. It also keeps them from taking all database connections.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -14,6 +34,7 @@ use brokkr_api::ErrorCode;
 use brokkr_api::ids::Checksum;
 use governor::clock::Clock as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use super::caller::Caller;
@@ -29,6 +50,10 @@ const SPREAD: u64 = 10;
 const FAILURES: (u32, u32) = (20, 200);
 /// How long an address that fails too often is blocked.
 const BLOCKED_FOR: Duration = Duration::from_secs(5);
+/// Queries for credentials that this replica has not seen before, at a time. A small part of the database connections.
+const LOOKUPS: usize = 4;
+/// How long a request waits for its turn to query. With a responsive database it is a matter of milliseconds.
+const LOOKUP_WAIT: Duration = Duration::from_secs(5);
 
 /// The bucket that a request is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +105,7 @@ pub struct RateLimits {
     addresses: moka::future::Cache<IpAddr, Arc<DefaultDirectRateLimiter>>,
     /// Addresses that fail too often.
     blocked: moka::future::Cache<IpAddr, ()>,
+    lookups: Semaphore,
 }
 
 impl RateLimits {
@@ -89,7 +115,7 @@ impl RateLimits {
         let addresses = moka::future::Cache::builder().max_capacity(CAPACITY).time_to_idle(EVICTED_AFTER);
         let blocked = moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(BLOCKED_FOR).build();
         let (principals, addresses) = (cache.build(), addresses.build());
-        Self { enabled, principals, addresses, blocked }
+        Self { enabled, principals, addresses, blocked, lookups: Semaphore::new(LOOKUPS) }
     }
 
     /// Counts a request of an authenticated caller.
@@ -118,6 +144,20 @@ impl RateLimits {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Waits until a credential that this replica does not know may be looked up in the database. The lookup ends
+    /// when the permit is dropped.
+    pub async fn admit_lookup(&self, address: Option<IpAddr>) -> Result<SemaphorePermit<'_>, ApiError> {
+        self.check_address(address).await?;
+        let permit = tokio::time::timeout(LOOKUP_WAIT, self.lookups.acquire()).await;
+        let Ok(Ok(permit)) = permit else {
+            let detail = "too many credentials are being looked up; this request was not processed";
+            return Err(ApiError::new(ErrorCode::BRK3008, detail).retry_after(1));
+        };
+        // Requests before this one may have failed meanwhile.
+        self.check_address(address).await?;
+        Ok(permit)
     }
 
     /// Counts a request that failed to authenticate.

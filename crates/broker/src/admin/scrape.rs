@@ -22,6 +22,11 @@ struct State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Sender {
+    caller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Action {
     action: &'static str,
 }
@@ -47,6 +52,12 @@ fn serving(registry: &mut Registry, broker: &Broker, connections: &Connections) 
         "Agents that polled this replica since it started",
         broker.presence.count(),
     );
+    let (authenticated, unauthenticated) = broker.bodies.used();
+    let bodies = Family::<Sender, Gauge>::default();
+    for (caller, bytes) in [("authenticated", authenticated), ("unauthenticated", unauthenticated)] {
+        bodies.get_or_create(&Sender { caller }).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+    registry.register("request_body_bytes", "Memory used by request bodies", bodies);
     gauge(
         registry,
         "draining",

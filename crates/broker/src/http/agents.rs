@@ -49,9 +49,10 @@ pub fn can_see(snapshot: &Snapshot, caller: &Caller, agent: AgentId) -> bool {
     *grants == ProjectGrants::Unlimited || snapshot.agent(agent).is_some_and(|agent| grants.cover(agent))
 }
 
-/// Fetches the agent of this name or id.
-pub async fn find_agent(broker: &Broker, agent: &str) -> ApiResult<Agent> {
+/// Fetches the agent of this name or id. An agent that the caller does not see is reported like one that does not exist.
+pub async fn find_agent(broker: &Broker, caller: &Caller, agent: &str) -> ApiResult<Agent> {
     let found = agent_fetch(&broker.pool, &AgentRef::read(agent)).await?;
+    let found = found.filter(|agent| can_see(&broker.index.snapshot(), caller, agent.id));
     found.ok_or_else(|| ApiError::not_found("agent"))
 }
 
@@ -87,9 +88,7 @@ pub async fn get_agent(
     caller: Caller,
     Path(agent): Path<String>,
 ) -> ApiResult<Json<Agent>> {
-    let agent = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
-    let agent = agent.filter(|agent| can_see(&broker.index.snapshot(), &caller, agent.id));
-    let agent = agent.ok_or_else(|| ApiError::not_found("agent"))?;
+    let agent = find_agent(&broker, &caller, &agent).await?;
     Ok(Json(broker.presence.shown(agent)))
 }
 

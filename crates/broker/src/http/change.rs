@@ -1,16 +1,14 @@
-//! The extractor of a request that changes something: its body is read in full, with a size limit and a deadline.
+//! The extractor of a request that changes something: its body is read in full (`body.rs`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use brokkr_api::names::{BadLabel, check_annotations, check_labels};
-use brokkr_api::protocol::{SUBMISSION_BYTES, header};
+use brokkr_api::protocol::header;
 use brokkr_api::{ErrorCode, Labels};
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use sha2::{Digest as _, Sha256};
@@ -18,10 +16,10 @@ use sha2::{Digest as _, Sha256};
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::error::{ApiError, ApiResult};
+use crate::http::body::{BodyLimit, body_error, read_body};
+use crate::metrics::RefusedBody;
 use crate::state::Broker;
 
-/// The time within which the body has to arrive.
-const BODY_DEADLINE: Duration = Duration::from_secs(30);
 const LONGEST_KEY: usize = 255;
 
 #[derive(Debug)]
@@ -32,7 +30,7 @@ pub struct Change {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub key: Option<String>,
-    /// The digest of method, path, body, message and commit: the same key with another digest is another request.
+    /// The digest of method, path, query, body, message and commit: the same key with another digest is another request.
     pub digest: [u8; 32],
 }
 
@@ -81,24 +79,27 @@ impl FromRequest<Arc<Broker>> for Change {
         }
         let origin = Origin::of(&parts.extensions)?;
         let key = key(&parts.headers)?;
-        let collected = Limited::new(body, SUBMISSION_BYTES).collect();
-        let body = match tokio::time::timeout(BODY_DEADLINE, collected).await {
-            Ok(Ok(collected)) => collected.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                return Err(ApiError::new(
-                    ErrorCode::BRK2006,
-                    format!("the body is larger than {SUBMISSION_BYTES} bytes"),
-                ));
-            }
-            Ok(Err(_)) => return Err(ApiError::invalid_request("the body was truncated")),
-            Err(_) => {
-                return Err(ApiError::invalid_request("the body did not arrive in time")
-                    .with_status(StatusCode::REQUEST_TIMEOUT));
+        // A route without a guard has no limit, and accepts no body.
+        let limit = parts.extensions.get().copied().unwrap_or(BodyLimit(0));
+        let buffer = broker.bodies.buffer(caller.is_some());
+        let body = match read_body(body, limit, buffer).await {
+            Ok(body) => body,
+            Err(refused) => {
+                broker.metrics.body_refused(refused);
+                // A caller without a credential that keeps a connection and memory for nothing has failed, as with
+                // a wrong token. Authenticated callers have their own limits: a bad network of honest agents must
+                // not block others behind their address.
+                if caller.is_none() && matches!(refused, RefusedBody::Slow | RefusedBody::Truncated) {
+                    broker.access.limits.count_failure(origin.address).await?;
+                }
+                return Err(body_error(refused, limit));
             }
         };
         let mut hash = Sha256::new();
-        for part in [parts.method.as_str().as_bytes(), parts.uri.path().as_bytes()] {
-            hash.update(part);
+        // The query is part of the request: `?expect=2` confirms something else than `?expect=1`.
+        let query = parts.uri.query().unwrap_or_default();
+        for part in [parts.method.as_str(), parts.uri.path(), query] {
+            hash.update(part.as_bytes());
             hash.update([0]);
         }
         hash.update(&body);

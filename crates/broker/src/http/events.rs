@@ -70,7 +70,7 @@ pub async fn list_events(
         });
     }
     if let Some(named) = &query.agent {
-        filter.agent = Some(find_agent(&broker, named).await?.id);
+        filter.agent = Some(find_agent(&broker, &caller, named).await?.id);
     }
     let limit = limit(query.limit);
     let recorded = event_list(&broker.pool, caller.project(), filter, limit).await?;

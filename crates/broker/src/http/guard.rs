@@ -12,6 +12,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
 
+use super::body::BodyLimit;
 use super::headers::position;
 use crate::access::Permission;
 use crate::access::assertion::BadAssertion;
@@ -24,13 +25,22 @@ use crate::domain::audit::AuditRecord;
 use crate::error::{ApiError, ApiResult, ProblemReport};
 use crate::state::{Broker, Progress};
 
+/// The properties of a route that the guard needs.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteRules {
+    pub permission: Permission,
+    pub bucket: Bucket,
+    pub body: BodyLimit,
+}
+
 pub async fn guard(
-    State((broker, permission, bucket)): State<(Arc<Broker>, Permission, Bucket)>,
+    State((broker, RouteRules { permission, bucket, body })): State<(Arc<Broker>, RouteRules)>,
     parameters: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> ApiResult {
     let origin = Origin::of(request.extensions())?;
+    request.extensions_mut().insert(body);
     if permission == Permission::Public {
         if bucket == Bucket::Registering {
             broker.access.limits.check_address(origin.address).await?;
@@ -114,7 +124,7 @@ pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin)
     if credential.starts_with("brk_") {
         return Ok(Caller::Token(token(broker, credential, origin).await?));
     }
-    Ok(Caller::Agent(agent(broker, headers, credential).await?))
+    Ok(Caller::Agent(agent(broker, headers, credential, origin).await?))
 }
 
 async fn token(broker: &Broker, credential: &str, origin: &Origin) -> ApiResult<Arc<WhoAmI>> {
@@ -122,7 +132,8 @@ async fn token(broker: &Broker, credential: &str, origin: &Origin) -> ApiResult<
         ApiError::new(ErrorCode::BRK1001, "the token is malformed: its checksum does not match")
     })?;
     let refused = || ApiError::new(ErrorCode::BRK1001, "the token is unknown, revoked or expired");
-    let who = broker.access.tokens.find(&broker.pool, secret.hash()).await?.ok_or_else(refused)?;
+    let admit = broker.access.limits.admit_lookup(origin.address);
+    let who = broker.access.tokens.find(&broker.pool, secret.hash(), admit).await?.ok_or_else(refused)?;
     if who.expires_at.is_some_and(|at| at <= Timestamp::now()) {
         let expired = RefusalReason::CredentialExpired;
         note_refused(broker, &Caller::Token(who), origin, StatusCode::UNAUTHORIZED, expired);
@@ -150,22 +161,33 @@ async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> ApiRes
     Ok(Caller::Token(Arc::new(WhoAmI { project: named.to_owned(), ..WhoAmI::clone(token) })))
 }
 
-async fn agent(broker: &Broker, headers: &HeaderMap, credential: &str) -> ApiResult<AgentCaller> {
-    let now = || jiff::Timestamp::now().as_second();
-    let mut verdict = broker.access.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
+async fn agent(
+    broker: &Broker,
+    headers: &HeaderMap,
+    credential: &str,
+    origin: &Origin,
+) -> ApiResult<AgentCaller> {
+    let verify = async || {
+        let (now, limits) = (Timestamp::now().as_second(), &broker.access.limits);
+        let admit = limits.admit_lookup(origin.address);
+        broker.access.assertions.verify(&broker.index, &broker.pool, credential, now, admit).await
+    };
+    let mut verdict = verify().await;
     if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {
         // The agent may have joined at another replica a moment ago. Anyone can claim any position, so an
-        // unknown agent does not put the installation on hold.
+        // unknown agent does not put the installation on hold, and an address that fails too often does not wait.
+        broker.access.limits.check_address(origin.address).await?;
         if broker.progress(wanted).await == Progress::Behind {
             return Err(broker.behind(wanted));
         }
-        verdict = broker.access.assertions.verify(&broker.index, &broker.pool, credential, now()).await;
+        verdict = verify().await;
     }
     if let Some((claimed, because)) = verdict.as_ref().err().and_then(BadAssertion::claims) {
         broker.presence.refused(claimed, because);
     }
     verdict.map_err(|error| match error {
         BadAssertion::Store(error) => error.into(),
+        BadAssertion::NotAdmitted(error) => *error,
         error => ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error),
     })
 }

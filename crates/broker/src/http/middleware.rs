@@ -57,7 +57,8 @@ pub async fn request_scope(State(broker): BrokerState, mut request: Request, nex
     }
     broker.metrics.answered(&route, &method, response.status(), started.elapsed());
     let trouble = response.extensions_mut().remove::<ProblemReport>();
-    let caller = response.extensions_mut().remove::<Caller>().map(|caller| caller.principal());
+    // The listener reads the caller as well.
+    let caller = response.extensions().get::<Caller>().map(Caller::principal);
     let line = Line { id: &id, method: &method, route: &route, caller: caller.as_deref(), started };
     line.log(response.status(), trouble.as_ref());
     if let Some(ProblemReport { mut problem, .. }) = trouble {

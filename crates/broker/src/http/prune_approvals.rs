@@ -11,12 +11,11 @@ use uuid::Uuid;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
-use crate::http::agents::can_see;
+use crate::http::agents::find_agent;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::stacks::{find_stack, lock_stack};
 use crate::http::write::{self, ResultStorage};
-use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::outbox::OutboxNotification;
 use crate::store::prune_approvals::{prune_approval_list, prune_approval_put_on_conn};
 
@@ -40,11 +39,7 @@ pub async fn approve_prune(
     let (project, token) = (caller.project(), caller.token()?);
     let agent = match &request.agent {
         None => None,
-        Some(named) => {
-            let found = agent_fetch(&broker.pool, &AgentRef::read(named)).await?.map(|agent| agent.id);
-            let seen = found.filter(|agent| can_see(&broker.index.snapshot(), caller, *agent));
-            Some(seen.ok_or_else(|| ApiError::not_found("agent"))?)
-        }
+        Some(named) => Some(find_agent(&broker, caller, named).await?.id),
     };
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_stack(&mut write, project, &stack).await?;

@@ -58,7 +58,7 @@ pub async fn stream_events(
         filter.stack = Some(find_stack(&broker, caller.project(), named).await?.id);
     }
     if let Some(named) = &query.agent {
-        filter.agent = Some(find_agent(&broker, named).await?.id);
+        filter.agent = Some(find_agent(&broker, &caller, named).await?.id);
     }
     let reader = StreamReader::begin(broker, caller, headers, origin, filter).await?;
     Ok(respond(reader, async |_, event| Some(Message::default().event("event").json_data(&event.event))))

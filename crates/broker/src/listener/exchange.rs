@@ -26,8 +26,9 @@ use super::head::HEAD_BYTES;
 use super::rewind::Rewind;
 use super::{ConnectionContext, HEAD};
 
-/// How much of an unread body is discarded before the connection closes, and for how long.
-const MAX_DISCARDED: u64 = 1024 * 1024;
+/// How much of an unread body is discarded before the connection closes, and for how long: a submission that is too
+/// large is refused before it is read, and its sender has to see why.
+const MAX_DISCARDED: u64 = 16 * 1024 * 1024;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state of the exchange while hyper owns the connection.
@@ -117,10 +118,11 @@ async fn respond(
     let last = wants_close || second || context.leaving.is_cancelled();
     let (mut parts, body) = request.into_parts();
     exchange.unread.store(!http_body::Body::is_end_stream(&body), Ordering::Relaxed);
-    exchange.last.fetch_or(last, Ordering::Relaxed);
     parts.extensions.insert(Peer(context.peer.ip()));
     let body = Body::new(RequestBody { body, exchange: Arc::clone(&exchange) });
     let Ok(mut response) = context.router.oneshot(Request::from_parts(parts, body)).await;
+    let last = last || !context.keep_alive.after(&response);
+    exchange.last.fetch_or(last, Ordering::Relaxed);
     // Without this header the peer would send its next request into a closing connection.
     if last || exchange.unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

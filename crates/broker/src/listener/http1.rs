@@ -140,6 +140,8 @@ async fn route(mut request: Request<axum::body::Body>, context: &ConnectionConte
     request.extensions_mut().insert(Peer(context.peer.ip()));
     request.extensions_mut().insert(WaitInListener);
     let Ok(response) = context.router.clone().oneshot(request).await;
+    // A poll that waits is answered later, without the router.
+    context.keep_alive.after(&response);
     response
 }
 
@@ -149,7 +151,7 @@ async fn written<S: AsyncWrite + Unpin>(
     response: Response,
     context: &ConnectionContext,
 ) -> bool {
-    let last = context.leaving.is_cancelled();
+    let last = context.leaving.is_cancelled() || !context.keep_alive.after(&response);
     response::write(stream, response, last).await.is_ok() && !last
 }
 

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
 use super::guarded_body::GuardedBody;
@@ -21,9 +22,10 @@ const STREAMS: u32 = 64;
 const HEADER_LIST_BYTES: u32 = 16 * 1024;
 /// Buffered bytes of responses that the peer does not read.
 const SEND_BYTES: usize = 64 * 1024;
-/// Bytes that a peer may send on a stream, and on the connection, before a handler reads them.
+/// Bytes that a peer may send on a stream, and on the connection, before a handler reads them. They are not part of the
+/// budget for request bodies, and a peer may send them before it is authenticated.
 const STREAM_BYTES: u32 = 128 * 1024;
-const CONNECTION_BYTES: u32 = 1024 * 1024;
+const CONNECTION_BYTES: u32 = 256 * 1024;
 
 /// Requests of one connection.
 #[derive(Debug, Default)]
@@ -55,14 +57,20 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let requests = Arc::new(Requests::default());
+    // Notified when the connection may not stay open after its responses.
+    let last = Arc::new(Notify::new());
     let service = hyper::service::service_fn({
-        let (requests, context) = (Arc::clone(&requests), context.clone());
+        let (requests, context, last) = (Arc::clone(&requests), context.clone(), Arc::clone(&last));
         move |mut request: hyper::Request<Incoming>| {
             let open = Open::new(&requests);
             request.extensions_mut().insert(Peer(context.peer.ip()));
             let response = context.router.clone().oneshot(request.map(Body::new));
+            let (keep_alive, last) = (Arc::clone(&context.keep_alive), Arc::clone(&last));
             async move {
                 let response = response.await;
+                if response.as_ref().is_ok_and(|response| !keep_alive.after(response)) {
+                    last.notify_one();
+                }
                 response.map(|response| response.map(|body| GuardedBody { body, _guard: open }))
             }
         }
@@ -102,6 +110,10 @@ where
                 (seen, pause) = (requests.total.load(Ordering::Relaxed), if ending { HEAD } else { IDLE });
             }
             () = context.leaving.cancelled(), if !ending => {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = last.notified(), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();
             }

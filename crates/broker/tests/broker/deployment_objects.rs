@@ -206,6 +206,24 @@ async fn a_repeated_idempotency_key_returns_the_first_result_even_concurrently()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_query_is_part_of_the_request_that_an_idempotency_key_names() -> Result<()> {
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    harness.submit("web", YAML).await?;
+    let delete = |query: &str| {
+        let request = harness.admin.request(Method::DELETE, &format!("stacks/web{query}"));
+        request.header("idempotency-key", "once").send()
+    };
+    let first: DeploymentObject = read(delete("?keep_resources=true").await?).await?;
+    let again: DeploymentObject = read(delete("?keep_resources=true").await?).await?;
+    assert_eq!(first.sequence_id, again.sequence_id);
+    for other in ["", "?keep_resources=false"] {
+        assert_eq!(refused(delete(other).await?).await?, ErrorCode::BRK2005, "{other}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_join_token_is_the_same_and_its_secret_is_nowhere_in_the_database() -> Result<()> {
     let harness = Harness::open().await?;
     let create = || {

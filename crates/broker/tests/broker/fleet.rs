@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, header};
 use brokkr_api::{AgentId, InstallationId};
 use brokkr_broker::store::schema::schema_migrate;
-use brokkr_testkit::tls::Authority;
+use brokkr_testkit::tls::{Authority, Identity};
 use brokkr_testkit::{Database, Launch, Port, Postgres, Process, Scratch};
 use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder, StatusCode};
 use serde_json::json;
@@ -24,6 +24,7 @@ pub struct Fleet {
     pub admin: Port,
     pub database: Database,
     pub authority: Authority,
+    pub identity: Identity,
     installation: InstallationId,
     key: Key,
     _scratch: Scratch,
@@ -33,6 +34,17 @@ pub struct Fleet {
 impl Fleet {
     /// Adds agents that all have the same key, because joining is not measured.
     pub async fn start(agents: usize, arguments: &[&str]) -> Result<Self> {
+        Self::launch(Launch::new("brokkr-broker", PROGRAM), agents, arguments).await
+    }
+
+    /// Starts a broker that may open only so many files.
+    pub async fn start_with_files(files: u32, arguments: &[&str]) -> Result<Self> {
+        let limited = format!("ulimit -n {files}; exec \"$@\"");
+        let launch = Launch::new("brokkr-broker", "/bin/sh").args(["-c", &limited, "sh", PROGRAM]);
+        Self::launch(launch, 1, arguments).await
+    }
+
+    async fn launch(launch: Launch, agents: usize, arguments: &[&str]) -> Result<Self> {
         // Fails if it is already installed.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let postgres = Postgres::shared().await?;
@@ -46,7 +58,7 @@ impl Fleet {
         let (authority, scratch) = (Authority::new("fleet")?, Scratch::new("fleet")?);
         let (port, admin) = (Port::free()?, Port::free()?);
         let identity = authority.server(&scratch, "broker", &[])?;
-        let launch = Launch::new("brokkr-broker", PROGRAM)
+        let launch = launch
             .args(["serve", "--listen", &port.address(), "--database-url", &database.url()])
             .args(["--admin-listen", &admin.address()])
             .arg("--tls-cert")
@@ -62,6 +74,7 @@ impl Fleet {
             admin,
             database,
             authority,
+            identity,
             installation: InstallationId(installation),
             key,
             _scratch: scratch,

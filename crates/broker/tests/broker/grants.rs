@@ -83,6 +83,38 @@ async fn a_project_reaches_only_agents_that_are_granted_to_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_of_an_agent_that_is_not_granted_are_refused_like_those_of_an_unknown_agent() -> Result<()> {
+    let harness = Harness::open().await?;
+    let granted = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let hidden = harness.agent("shop-2", json!({ "env": "test" })).await?;
+    let viewer = harness.project("shop", Role::Viewer).await?;
+    put(&harness, "shop-prod", &grant("shop", "env=prod", "shop")).await?;
+    let ask = async |path: &str, agent: &str| -> Result<(StatusCode, Value)> {
+        let response = viewer.get(&format!("{path}?agent={agent}")).await?;
+        let status = response.status();
+        // A stream does not end; its head is enough.
+        let mut body = if status.is_success() { Value::Null } else { response.json().await? };
+        if let Some(body) = body.as_object_mut() {
+            body.remove("request_id");
+        }
+        Ok((status, body))
+    };
+    for path in ["events", "events/stream"] {
+        let unknown = ask(path, "shop-3").await?;
+        assert_eq!(unknown.0, StatusCode::NOT_FOUND, "{path}");
+        for agent in ["shop-2".to_owned(), hidden.id.to_string()] {
+            assert_eq!(ask(path, &agent).await?, unknown, "{path} of {agent}");
+        }
+        for agent in ["shop-1".to_owned(), granted.id.to_string()] {
+            assert_eq!(ask(path, &agent).await?.0, StatusCode::OK, "{path} of {agent}");
+        }
+        let all = harness.admin.get(&format!("{path}?agent=shop-2")).await?;
+        assert_eq!(all.status(), StatusCode::OK, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn withdrawing_a_grant_freezes_held_stacks_and_needs_expect() -> Result<()> {
     let harness = Harness::open().await?;
     let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;

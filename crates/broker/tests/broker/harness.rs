@@ -169,6 +169,13 @@ pub async fn serve_all(
     Ok(Server::start(args).await?)
 }
 
+/// Starts a replica without TLS, with other settings.
+pub async fn serve_changed(database: &Database, change: impl FnOnce(&mut ServeArgs)) -> Result<Server> {
+    let mut args = ServeArgs::on_loopback(&database.url());
+    change(&mut args);
+    Ok(Server::start(args).await?)
+}
+
 pub async fn token(database: &Database, role: Role) -> Result<String> {
     token_in(database, DEFAULT_PROJECT, role).await
 }

@@ -22,26 +22,34 @@ use crate::harness::token;
 const MEMORY: usize = 200 * 1024 * 1024;
 
 /// A client at another address that sends requests continuously and measures their duration.
-struct Bystander {
+pub struct Bystander {
     done: Arc<AtomicBool>,
     asking: tokio::task::JoinHandle<Result<Vec<Duration>>>,
 }
 
 impl Bystander {
-    fn watch(fleet: &Fleet) -> Result<Self> {
+    pub fn watch(fleet: &Fleet) -> Result<Self> {
         let client = fleet.client_builder()?.local_address(IpAddr::from([127, 0, 0, 2])).build()?;
         let (url, done) = (fleet.url("/livez"), Arc::new(AtomicBool::new(false)));
         let asking = tokio::spawn(ask(client, url, Arc::clone(&done)));
         Ok(Self { done, asking })
     }
 
+    /// Stops the client and returns the durations.
+    pub async fn durations(self) -> Result<Vec<Duration>> {
+        self.done.store(true, Ordering::Relaxed);
+        self.asking.await?
+    }
+
     /// Stops the client and returns the 99th percentile of the durations.
     async fn slowest(self) -> Result<Duration> {
-        self.done.store(true, Ordering::Relaxed);
-        let mut took = self.asking.await??;
-        took.sort_unstable();
-        took.get(took.len() * 99 / 100).copied().context("no request was sent")
+        p99(self.durations().await?)
     }
+}
+
+pub fn p99(mut took: Vec<Duration>) -> Result<Duration> {
+    took.sort_unstable();
+    took.get(took.len() * 99 / 100).copied().context("no request was sent")
 }
 
 async fn ask(client: Client, url: String, done: Arc<AtomicBool>) -> Result<Vec<Duration>> {
@@ -67,10 +75,10 @@ fn assert_undisturbed(before: Duration, during: Duration) {
     assert!(during < most, "others waited {during:?}, {before:?} before");
 }
 
-trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
 
-async fn tls(fleet: &Fleet, protocol: &[u8]) -> Result<Box<dyn Socket>> {
+pub async fn tls(fleet: &Fleet, protocol: &[u8]) -> Result<Box<dyn Socket>> {
     let mut roots = rustls::RootCertStore::empty();
     let pem = fleet.authority.pem();
     roots.add(rustls::pki_types::pem::PemObject::from_pem_slice(pem.as_bytes())?)?;
@@ -113,8 +121,7 @@ async fn silent_and_slow_connections_are_closed_without_affecting_others() -> Re
     let plain =
         async || anyhow::Ok(Box::new(TcpStream::connect(fleet.port.address()).await?) as Box<dyn Socket>);
     let head = b"GET /livez HTTP/1.1\r\nhost: a\r\nx: ".to_vec();
-    let body =
-        b"POST /api/v1/agents/register HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n{".to_vec();
+    let body = b"POST /api/v1/agents/register HTTP/1.1\r\nhost: a\r\ncontent-length: 4000\r\n\r\n{".to_vec();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     let (short, long) = (Duration::from_secs(25), Duration::from_secs(60));
     let mut attempts = Vec::new();
@@ -143,6 +150,8 @@ async fn silent_and_slow_connections_are_closed_without_affecting_others() -> Re
     assert_undisturbed(before, bystander.slowest().await?);
     let grown = fleet.resident()?.saturating_sub(memory);
     assert!(grown < MEMORY / 2, "{grown} bytes more");
+    let slow = fleet.figure("brokkr_request_bodies_refused_total{reason=\"slow\"}").await?;
+    assert!(slow >= 20.0, "{slow}");
     Ok(())
 }
 

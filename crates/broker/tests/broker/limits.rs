@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
-use brokkr_api::tokens::Role;
+use brokkr_api::agents::SessionVerdict;
+use brokkr_api::tokens::{NewApiToken, Role};
+use brokkr_broker::access::secret::{Secret, SecretKind};
+use brokkr_broker::access::tokens::CACHED_FOR;
 use brokkr_testkit::eventually;
 use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::{Caller, Harness, Key, YAML, refused, register};
+use crate::harness::{Caller, Harness, Key, YAML, read, refused, register};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_guesses_tokens_is_limited_and_agents_behind_it_are_not() -> Result<()> {
@@ -44,6 +47,108 @@ async fn an_address_that_guesses_tokens_is_limited_and_agents_behind_it_are_not(
             .is_ok_and(|joined| joined.status() != 429)
     })
     .await
+}
+
+/// Makes each lookup of a token fail, so that a request that is answered otherwise has not looked up its token.
+async fn hide_tokens(harness: &Harness) -> Result<()> {
+    let mut connection = harness.database.connect().await?;
+    sqlx::query("ALTER TABLE api_tokens RENAME TO hidden_tokens").execute(&mut connection).await?;
+    Ok(())
+}
+
+/// Returns a caller with a well-formed token that does not exist.
+fn forged(harness: &Harness) -> Caller {
+    let secret = Secret::generate(SecretKind::ApiToken).expose().to_owned();
+    Caller::new(harness.server.address, Some(secret))
+}
+
+/// Sends guesses until the address is blocked.
+async fn fail_too_often(harness: &Harness) -> Result<()> {
+    let guess = Caller::new(harness.server.address, Some("brk_wrong".to_owned()));
+    let guesses = (0..300).map(|_| async { guess.get("stacks").await });
+    let answers: Vec<_> = futures::stream::iter(guesses).buffer_unordered(20).collect().await;
+    let limited = answers.into_iter().filter(|answer| answer.as_ref().is_ok_and(|it| it.status() == 429));
+    anyhow::ensure!(limited.count() > 0, "the address is not blocked");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_address_costs_no_query_and_known_callers_behind_it_are_served() -> Result<()> {
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let viewer = harness.with_role(Role::Viewer).await?;
+    assert_eq!(viewer.get("stacks").await?.status(), 200);
+    let new = harness.with_role(Role::Viewer).await?;
+    // Longer than a token is cached: what counts is that it was valid here before.
+    let started = std::time::Instant::now();
+    while started.elapsed() < CACHED_FOR + Duration::from_secs(1) {
+        fail_too_often(&harness).await?;
+        assert_eq!(viewer.get("stacks").await?.status(), 200);
+        assert_eq!(agent.poll().await?.status, 200);
+    }
+    hide_tokens(&harness).await?;
+    fail_too_often(&harness).await?;
+    assert_eq!(refused(forged(&harness).get("stacks").await?).await?, ErrorCode::BRK1006);
+    // The same for a valid token that this replica has never seen: it cannot tell the difference without a query.
+    assert_eq!(refused(new.get("stacks").await?).await?, ErrorCode::BRK1006);
+    assert_eq!(agent.poll().await?.status, 200);
+    eventually(Duration::from_secs(30), "lookups after the block", async || {
+        new.get("stacks").await.is_ok_and(|answer| answer.status().is_server_error())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_token_is_looked_up_once_and_a_new_one_is_accepted_at_once() -> Result<()> {
+    let harness = Harness::open().await?;
+    for _ in 0..20 {
+        let wanted = json!({ "name": "ci", "role": "viewer" });
+        let made: NewApiToken = read(harness.admin.send(Method::POST, "api-tokens", &wanted).await?).await?;
+        let new = Caller::new(harness.server.address, Some(made.token));
+        assert_eq!(new.get("stacks").await?.status(), 200);
+    }
+    let unknown = forged(&harness);
+    assert_eq!(unknown.get("stacks").await?.status(), 401);
+    hide_tokens(&harness).await?;
+    assert_eq!(unknown.get("stacks").await?.status(), 401, "it is cached");
+    assert!(forged(&harness).get("stacks").await?.status().is_server_error(), "another one is not");
+    eventually(Duration::from_secs(30), "the token to be looked up again", async || {
+        unknown.get("stacks").await.is_ok_and(|answer| answer.status().is_server_error())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guessed_tokens_do_not_take_all_database_connections() -> Result<()> {
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
+    let mut lock = harness.database.connect().await?;
+    sqlx::query("BEGIN").execute(&mut lock).await?;
+    sqlx::query("LOCK TABLE api_tokens IN ACCESS EXCLUSIVE MODE").execute(&mut lock).await?;
+    let guesses: Vec<_> = (0..100)
+        .map(|_| {
+            let caller = forged(&harness);
+            tokio::spawn(async move { caller.get("stacks").await })
+        })
+        .collect();
+    let mut connection = harness.database.connect().await?;
+    let blocked = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually(Duration::from_secs(30), "guesses to be looked up", async || {
+        let waiting: Result<i64, _> = sqlx::query_scalar(blocked).fetch_one(&mut connection).await;
+        waiting.is_ok_and(|waiting| waiting > 0)
+    })
+    .await?;
+    // Needs a connection of the pool that guesses would use up.
+    assert_eq!(agent.open_session(2).await?, SessionVerdict::Serves);
+    let waiting: i64 = sqlx::query_scalar(blocked).fetch_one(&mut connection).await?;
+    assert!(waiting <= 4, "{waiting}");
+    sqlx::query("ROLLBACK").execute(&mut lock).await?;
+    for guess in guesses {
+        let status = guess.await??.status();
+        assert!(matches!(status.as_u16(), 401 | 429 | 503), "{status}");
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

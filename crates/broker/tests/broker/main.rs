@@ -6,6 +6,7 @@ mod again;
 mod agent_keys;
 mod agents;
 mod audit;
+mod bodies;
 mod counts;
 mod database;
 mod deployment_objects;
