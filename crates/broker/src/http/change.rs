@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use sha2::{Digest as _, Sha256};
 
+use super::signed_body;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::error::{ApiError, ApiResult};
@@ -90,7 +91,10 @@ impl FromRequest<Arc<Broker>> for Change {
                     format!("the body is larger than {SUBMISSION_BYTES} bytes"),
                 ));
             }
-            Ok(Err(_)) => return Err(ApiError::invalid_request("the body was truncated")),
+            Ok(Err(error)) => {
+                return Err(signed_body::refusal(&*error)
+                    .unwrap_or_else(|| ApiError::invalid_request("the body was truncated")));
+            }
             Err(_) => {
                 return Err(ApiError::invalid_request("the body did not arrive in time")
                     .with_status(StatusCode::REQUEST_TIMEOUT));
