@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use brokkr_api::InstallationId;
 use brokkr_broker::access::assertion::Assertions;
+use brokkr_broker::access::binding::RequestHead;
 use brokkr_broker::access::secret::{Secret, SecretKind};
 use brokkr_broker::index::Index;
 use libfuzzer_sys::fuzz_target;
@@ -33,6 +34,10 @@ fuzz_target!(|text: &str| {
         }
     }
     let world = &*WORLD;
-    let verified = world.runtime.block_on(world.assertions.verify(&world.index, &world.pool, text, 1_800_000_000));
-    assert!(verified.is_err());
+    let (index, pool, now) = (&world.index, &world.pool, 1_800_000_000);
+    let read = world.runtime.block_on(world.assertions.verify_read(index, pool, text, now));
+    assert!(read.is_err());
+    let head = RequestHead { method: "PUT", path: "/api/v1/agents/a/holds", idempotency_key: None, session: None };
+    let written = world.runtime.block_on(world.assertions.verify_write(index, pool, text, &head, now));
+    assert!(written.is_err());
 });

@@ -88,6 +88,9 @@ pub struct RegisterAgent {
     pub token: String,
     /// Ed25519 public key, 32 bytes, base64url without padding.
     pub public_key: String,
+    /// The key's signature, 64 bytes, base64url without padding, of: the text `brokkr: agent registration, version 1`, a
+    /// zero byte, the SHA-256 of the token, the public key.
+    pub signature: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -98,12 +101,20 @@ pub struct RegisteredAgent {
     pub installation_id: InstallationId,
 }
 
-/// The public half of a new key that the agent has generated and stored.
+/// The public half of a new key that the agent has generated and stored. The old and the new key sign: the text `brokkr:
+/// agent key change, version 1`, a zero byte, the ids of the installation and of the agent (16 bytes each), the old public
+/// key, the new public key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateKey {
     /// Ed25519 public key, 32 bytes, base64url without padding.
     pub public_key: String,
+    /// The key that is replaced, in the same form. It must be the current one.
+    pub old_public_key: String,
+    /// The new key's signature, 64 bytes, base64url without padding.
+    pub signature: String,
+    /// The old key's signature, in the same form.
+    pub old_signature: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -7,6 +7,8 @@
 //! | [`ids`]       | typed ids: an `AgentId` cannot be passed where a `StackId` is expected   |
 //! | [`names`]     | names that people choose, and labels, checked once at the edge           |
 //! | [`selector`]  | the label selector language                                              |
+//! | [`assertion`] | the credential of an agent, and the request that it is for              |
+//! | [`key_proof`] | the messages that an agent signs to prove that it has a key              |
 //! | [`protocol`]  | headers, media types, versions, capabilities, position                   |
 //! | [`envelope`]  | the target state as agents request it                                    |
 //! | [`reason`]    | typed reasons, messages for people, object references                    |
@@ -20,12 +22,14 @@
 
 pub mod agents;
 pub mod approvals;
+pub mod assertion;
 pub mod audit;
 pub mod envelope;
 pub mod events;
 pub mod grants;
 pub mod health;
 pub mod ids;
+pub mod key_proof;
 pub mod names;
 pub mod objects;
 pub mod page;

@@ -31,6 +31,10 @@ pub enum ErrorCode {
     BRK1008,
     /// Another request has already replaced the agent's key.
     BRK1009,
+    /// The agent's assertion is not for this request.
+    BRK1010,
+    /// The agent did not prove that it has the key.
+    BRK1011,
     /// The resource does not exist, or the caller is not allowed to see it.
     BRK2001,
     /// The name is already in use.
@@ -92,7 +96,7 @@ impl ErrorCode {
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
-            Self::BRK1001 | Self::BRK1003 => 401,
+            Self::BRK1001 | Self::BRK1003 | Self::BRK1010 | Self::BRK1011 => 401,
             Self::BRK1002 => 403,
             Self::BRK2001 => 404,
             Self::BRK1006 => 429,
@@ -129,6 +133,8 @@ impl ErrorCode {
             Self::BRK1007 => "quota exceeded",
             Self::BRK1008 => "project is not empty",
             Self::BRK1009 => "agent key was already replaced",
+            Self::BRK1010 => "assertion is not for this request",
+            Self::BRK1011 => "possession of the key is not proven",
             Self::BRK2001 => "not found",
             Self::BRK2002 => "name already in use",
             Self::BRK2003 => "invalid request",
@@ -176,6 +182,8 @@ impl ErrorCode {
             Self::BRK1009 => {
                 "sign with the most recently registered key, or join again with a new join token"
             }
+            Self::BRK1010 => "check whether a proxy between the agent and the broker changes requests",
+            Self::BRK1011 => "upgrade the agent; if it is current, check whether a proxy changes requests",
             Self::BRK2001 => "check the name and the project",
             Self::BRK2002 => "choose another name",
             Self::BRK2003 => "correct the request",

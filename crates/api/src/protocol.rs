@@ -68,8 +68,6 @@ impl fmt::Display for Capabilities {
 pub const CATCH_UP_SECONDS: u64 = 5;
 /// The longest wait that a long poll may request.
 pub const LONGEST_WAIT_SECONDS: u64 = 300;
-/// The maximum lifetime of an agent's assertion.
-pub const ASSERTION_SECONDS: i64 = 300;
 /// The maximum size of one submission.
 pub const SUBMISSION_BYTES: usize = 8 * 1024 * 1024;
 

@@ -11,12 +11,16 @@
 //! | `tokens`     | a cache of API tokens                                       |
 //! | `secret`     | the format of tokens: prefix, randomness, checksum          |
 //! | `assertion`  | the signed assertions of agents                             |
+//! | `binding`    | whether an assertion is for the request that carries it     |
+//! | `key_proof`  | whether an agent has the keys that it registers             |
 //! | `keys`       | a cache of agent keys that are not, or not yet, in the index |
 
 pub mod assertion;
 pub mod audit;
+pub mod binding;
 pub mod budgets;
 pub mod caller;
+pub mod key_proof;
 pub mod keys;
 pub mod limits;
 pub mod origin;

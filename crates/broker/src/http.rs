@@ -7,6 +7,7 @@
 //! | `middleware`    | the outermost middleware: request id, log line, problem documents              |
 //! | `guard`         | authenticates the caller and checks its permission                             |
 //! | `headers`       | reads the headers of the protocol                                              |
+//! | `signed_body`   | compares the body of an agent's write with its assertion                       |
 //! | `change`        | the extractor of a request that changes something                              |
 //! | `body`          | reads the body of a request, within limits                                     |
 //! | `write`         | the transaction of such a request: idempotency, audit record, outbox, position |
@@ -37,6 +38,7 @@ pub mod precondition;
 pub mod projects;
 pub mod prune_approvals;
 pub mod selectors;
+pub mod signed_body;
 pub mod stacks;
 pub mod streams;
 pub mod system;

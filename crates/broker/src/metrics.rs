@@ -59,10 +59,12 @@ pub enum RefusedBody {
     Truncated,
     /// The memory for request bodies is used up.
     Busy,
+    /// Differs from the body that the agent signed.
+    NotSigned,
 }
 
 impl RefusedBody {
-    const ALL: [Self; 4] = [Self::TooLarge, Self::Slow, Self::Truncated, Self::Busy];
+    const ALL: [Self; 5] = [Self::TooLarge, Self::Slow, Self::Truncated, Self::Busy, Self::NotSigned];
 
     fn label(self) -> Refused {
         let reason = match self {
@@ -70,6 +72,7 @@ impl RefusedBody {
             Self::Slow => "slow",
             Self::Truncated => "truncated",
             Self::Busy => "busy",
+            Self::NotSigned => "not_signed",
         };
         Refused { reason }
     }

@@ -36,13 +36,13 @@ impl AgentQuery {
 }
 
 impl Client {
-    /// Registers an agent with a join token and a public key. Can be repeated with the same token and key until the token
+    /// Registers an agent: see [`crate::AgentKey::registration`]. Can be repeated with the same token and key until the token
     /// expires.
     pub async fn register_agent(&self, registration: &RegisterAgent) -> Result<RegisteredAgent> {
         self.send(self.write(Method::POST, &["agents", "register"]).json(registration)?).await?.json()
     }
 
-    /// Registers a new key of this agent. Store the key before, and sign with it after the response. Can be repeated with the
+    /// Registers a new key of this agent: see [`crate::AgentIdentity::key_change`]. Store the key before, and sign with it after the response. Can be repeated with the
     /// same key.
     pub async fn rotate_key(&self, agent: AgentId, key: &RotateKey) -> Result<RotatedKey> {
         let path = ["agents", &agent.to_string(), "keys"];

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use brokkr_api::ErrorCode;
+use brokkr_api::assertion::BoundRequest;
+use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{Capabilities, PROTOCOL_VERSION, header};
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use url::Url;
@@ -181,7 +183,13 @@ impl Client {
                 headers.insert(AUTHORIZATION, bearer(token.expose_secret())?);
             }
             Caller::Agent(signer) => {
-                headers.insert(AUTHORIZATION, bearer(&signer.assertion(self.clock().broker_seconds())?)?);
+                let now = self.clock().broker_seconds();
+                let assertion = if call.is_write() {
+                    signer.write_assertion(now, self.bound(call, headers))?
+                } else {
+                    signer.read_assertion(now)?
+                };
+                headers.insert(AUTHORIZATION, bearer(&assertion)?);
                 headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
                 if let Ok(capabilities) = HeaderValue::from_str(&Capabilities::own().to_string()) {
                     headers.insert(header::CAPABILITIES, capabilities);
@@ -193,6 +201,24 @@ impl Client {
             *request.body_mut() = Some(bytes.clone().into());
         }
         Ok(request)
+    }
+
+    /// Returns what an assertion for this write is bound to.
+    fn bound(&self, call: &Call, headers: &HeaderMap) -> BoundRequest {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        // A proxy that serves the broker below a path removes this path.
+        let prefix = self.base().path();
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let path = call.url.path();
+        let path = path.strip_prefix(prefix).unwrap_or(path);
+        let query = call.url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        BoundRequest {
+            method: call.method.to_string(),
+            path: format!("{path}{query}"),
+            idempotency_key: text(header::IDEMPOTENCY_KEY),
+            session: text(header::SESSION),
+            body: Checksum::of(call.body.as_ref().map_or(&[], |(_, bytes)| bytes)),
+        }
     }
 
     pub(crate) fn unreachable(&self, call: &Call, error: &reqwest::Error, after: Duration) -> ClientError {

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use brokkr_api::agents::{RegisterAgent, RotateKey};
+use brokkr_api::key_proof::{key_change_message, registration_message};
 use jsonwebtoken::EncodingKey;
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
+
+use crate::credential::AgentIdentity;
 
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
@@ -70,8 +74,36 @@ impl AgentKey {
         URL_SAFE_NO_PAD.encode(self.public)
     }
 
+    /// Returns the request that registers this key with a join token.
+    pub fn registration(&self, join_token: &str) -> Result<RegisterAgent, KeyError> {
+        Ok(RegisterAgent {
+            token: join_token.to_owned(),
+            public_key: self.public_key_base64url(),
+            signature: self.signature(&registration_message(join_token, &self.public))?,
+        })
+    }
+
+    fn signature(&self, message: &[u8]) -> Result<String, KeyError> {
+        let pair =
+            Ed25519KeyPair::from_pkcs8(self.pkcs8.expose_secret()).map_err(|_| KeyError::Unreadable)?;
+        Ok(URL_SAFE_NO_PAD.encode(pair.sign(message)))
+    }
+
     pub(crate) fn signing_key(&self) -> EncodingKey {
         EncodingKey::from_ed_der(self.pkcs8.expose_secret())
+    }
+}
+
+impl AgentIdentity {
+    /// Returns the request that replaces the key of this agent by `next`, signed by both.
+    pub fn key_change(&self, next: &AgentKey) -> Result<RotateKey, KeyError> {
+        let message = key_change_message(self.installation_id, self.agent_id, &self.key.public, &next.public);
+        Ok(RotateKey {
+            public_key: next.public_key_base64url(),
+            old_public_key: self.key.public_key_base64url(),
+            signature: next.signature(&message)?,
+            old_signature: self.key.signature(&message)?,
+        })
     }
 }
 
@@ -92,6 +124,31 @@ mod tests {
         assert_eq!(again.public_key_base64url(), key.public_key_base64url());
         assert_eq!(key.public_key_base64url().len(), 43);
         assert_ne!(AgentKey::generate().unwrap().public_key_base64url(), key.public_key_base64url());
+    }
+
+    #[test]
+    fn both_keys_sign_a_key_change_and_the_key_signs_its_registration() {
+        use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
+        use brokkr_api::{AgentId, InstallationId};
+
+        let verify = |key: &AgentKey, message: &[u8], signature: &str| {
+            let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+            UnparsedPublicKey::new(&ED25519, key.public).verify(message, &signature).unwrap();
+        };
+        let (key, next) = (AgentKey::generate().unwrap(), AgentKey::generate().unwrap());
+        let identity =
+            AgentIdentity { agent_id: AgentId::generate(), installation_id: InstallationId::generate(), key };
+        let change = identity.key_change(&next).unwrap();
+        let message = key_change_message(
+            identity.installation_id,
+            identity.agent_id,
+            &identity.key.public,
+            &next.public,
+        );
+        verify(&next, &message, &change.signature);
+        verify(&identity.key, &message, &change.old_signature);
+        let registration = next.registration("brj_token").unwrap();
+        verify(&next, &registration_message("brj_token", &next.public), &registration.signature);
     }
 
     #[test]

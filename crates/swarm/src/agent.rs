@@ -51,6 +51,7 @@ pub struct Agent {
     serves: bool,
     wire: Option<Wire>,
     broker: usize,
+    /// For reading, and when it expires.
     assertion: (String, i64),
     position: Position,
     etag: Option<Checksum>,
@@ -295,8 +296,12 @@ impl Agent {
     }
 
     async fn send(&mut self, write: &Write) -> Result<Response, RequestError> {
-        self.renew()?;
-        let request = self.endpoint().write(write).map_err(|_| RequestError::Wrong("no request"))?;
+        let (agent, installation) = (self.identity.agent, self.shared.config.installation);
+        let now = Timestamp::now().as_second();
+        let signed = self.identity.write_assertion(installation, now, write.bound(agent));
+        let assertion = signed.map_err(|_| RequestError::Wrong("the key cannot sign"))?;
+        let endpoint = Endpoint { assertion: &assertion, ..self.endpoint() };
+        let request = endpoint.write(write).map_err(|_| RequestError::Wrong("no request"))?;
         let lose = self.random.chance(self.shared.config.failures.lost_answer);
         let within = if lose { Duration::from_millis(self.random.next() % 30) } else { GRACE };
         let answer = self.exchange(request, within).await;
@@ -328,7 +333,7 @@ impl Agent {
         let now = Timestamp::now().as_second();
         let early = i64::try_from(self.random.next() % RENEW_SECONDS.unsigned_abs()).unwrap_or_default();
         if self.assertion.1 - now < RENEW_SECONDS + early {
-            let signed = self.identity.assertion(self.shared.config.installation, now);
+            let signed = self.identity.read_assertion(self.shared.config.installation, now);
             self.assertion = signed.map_err(|_| RequestError::Wrong("the key cannot sign"))?;
         }
         Ok(())

@@ -4,7 +4,10 @@ use anyhow::{Result, anyhow};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use brokkr_api::protocol::{ASSERTION_SECONDS, Session};
+use brokkr_api::agents::RegisterAgent;
+use brokkr_api::assertion::{AssertionClaims, BoundRequest};
+use brokkr_api::key_proof::registration_message;
+use brokkr_api::protocol::Session;
 use brokkr_api::{AgentId, InstallationId, InstanceId};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -49,20 +52,46 @@ impl Identity {
         Ok(self.key()?.public_key().as_ref().try_into()?)
     }
 
-    /// Returns a signed assertion, and the second in which it expires.
-    pub fn assertion(&self, installation: InstallationId, now: i64) -> Result<(String, i64)> {
-        let (issued, agent) = (now - BACKDATE_SECONDS, self.agent);
-        let expires = issued + ASSERTION_SECONDS;
-        let claims = format!(
-            r#"{{"iss":"{agent}","sub":"{agent}","aud":"{installation}","iat":{issued},"exp":{expires}}}"#
-        );
+    /// Returns the request that registers the key with a join token.
+    pub fn registration(&self, join_token: &str) -> Result<RegisterAgent> {
+        let public_key = self.public_key()?;
+        let signature = self.key()?.sign(&registration_message(join_token, &public_key));
+        Ok(RegisterAgent {
+            token: join_token.to_owned(),
+            public_key: URL_SAFE_NO_PAD.encode(public_key),
+            signature: URL_SAFE_NO_PAD.encode(signature),
+        })
+    }
+
+    /// Returns a signed assertion for reading, and the second in which it expires.
+    pub fn read_assertion(&self, installation: InstallationId, now: i64) -> Result<(String, i64)> {
+        self.assertion(installation, now, None)
+    }
+
+    /// Returns a signed assertion for this request only.
+    pub fn write_assertion(
+        &self,
+        installation: InstallationId,
+        now: i64,
+        request: BoundRequest,
+    ) -> Result<String> {
+        Ok(self.assertion(installation, now, Some(request))?.0)
+    }
+
+    fn assertion(
+        &self,
+        installation: InstallationId,
+        now: i64,
+        request: Option<BoundRequest>,
+    ) -> Result<(String, i64)> {
+        let claims = AssertionClaims::new(self.agent, installation, now - BACKDATE_SECONDS, request);
         let mut text = URL_SAFE_NO_PAD.encode(HEADER);
         text.push('.');
-        URL_SAFE_NO_PAD.encode_string(claims, &mut text);
+        URL_SAFE_NO_PAD.encode_string(serde_json::to_vec(&claims)?, &mut text);
         let signature = self.key()?.sign(text.as_bytes());
         text.push('.');
         URL_SAFE_NO_PAD.encode_string(signature.as_ref(), &mut text);
-        Ok((text, expires))
+        Ok((text, claims.exp))
     }
 }
 
@@ -78,6 +107,8 @@ fn uuid_of(what: &str, seed: u64, number: usize) -> Uuid {
 
 #[cfg(test)]
 mod tests {
+    use brokkr_api::assertion::READ_ASSERTION_SECONDS;
+
     use super::*;
 
     #[test]
@@ -92,8 +123,8 @@ mod tests {
     #[test]
     fn the_public_key_verifies_an_assertion() {
         let one = Identity::derive(1, 7);
-        let (text, expires) = one.assertion(InstallationId::generate(), 1_000_000).unwrap();
-        assert_eq!(expires, 1_000_000 - BACKDATE_SECONDS + ASSERTION_SECONDS);
+        let (text, expires) = one.read_assertion(InstallationId::generate(), 1_000_000).unwrap();
+        assert_eq!(expires, 1_000_000 - BACKDATE_SECONDS + READ_ASSERTION_SECONDS);
         let (signed, signature) = text.rsplit_once('.').unwrap();
         let key = one.public_key().unwrap();
         let key = aws_lc_rs::signature::UnparsedPublicKey::new(&aws_lc_rs::signature::ED25519, key);

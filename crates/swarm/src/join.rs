@@ -1,9 +1,6 @@
 //! Lets a few agents join as usual: with a join token each, and a key that is registered with it.
 
 use anyhow::{Context as _, Result};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use brokkr_api::agents::RegisterAgent;
 use brokkr_api::tokens::CreateJoinToken;
 use brokkr_api::{InstallationId, Labels};
 use brokkr_client::{Client, Credential};
@@ -40,8 +37,7 @@ async fn join_one(
     let request: CreateJoinToken = serde_json::from_value(request)?;
     let token = admin.create_join_token(&request).await.context("cannot create a join token")?;
     let anonymous = admin.with_credential(Credential::None);
-    let registration =
-        RegisterAgent { token: token.token, public_key: URL_SAFE_NO_PAD.encode(identity.public_key()?) };
+    let registration = identity.registration(&token.token)?;
     let registered = anonymous.register_agent(&registration).await.context("cannot register the agent")?;
     Ok((registered.installation_id, identity.joined(registered.agent_id)))
 }

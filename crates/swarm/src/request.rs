@@ -7,6 +7,7 @@ use http::{Method, Request, Version};
 use http_body_util::Full;
 
 use brokkr_api::agents::{Holds, OpenSession};
+use brokkr_api::assertion::BoundRequest;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{
     Capabilities, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, YAML_MEDIA_TYPE, header,
@@ -17,7 +18,7 @@ use uuid::Uuid;
 
 use crate::config::{Broker, Transport};
 
-/// The broker and the identity for requests.
+/// The broker and the identity for requests. The assertion of a write is for this write only.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'a> {
     pub broker: &'a Broker,
@@ -48,6 +49,18 @@ impl Write {
 
     pub fn reports(batch: &ReportBatch) -> Self {
         Self::new(Method::POST, "reports", None, serde_json::to_vec(batch))
+    }
+
+    /// Returns what the assertion of this write is bound to.
+    #[must_use]
+    pub fn bound(&self, agent: AgentId) -> BoundRequest {
+        BoundRequest {
+            method: self.method.to_string(),
+            path: format!("/api/v1/agents/{agent}/{}", self.path),
+            idempotency_key: Some(self.key.to_string()),
+            session: self.session.map(|session| session.to_string()),
+            body: Checksum::of(&self.body),
+        }
     }
 
     fn new(

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use brokkr_api::agents::RegisterAgent;
 use brokkr_client::{AgentIdentity, AgentKey, Client as Broker};
 use brokkr_install::IDENTITY;
 use jiff::Timestamp;
@@ -70,13 +69,8 @@ pub async fn identify(
     // Read each time: a wrong token may have been replaced.
     let token = std::fs::read_to_string(file).map(SecretString::from);
     let token = token.with_context(|| format!("read the join token from {}", file.display()))?;
-    let registered = broker
-        .register_agent(&RegisterAgent {
-            token: token.expose_secret().trim().to_owned(),
-            public_key: key.public_key_base64url(),
-        })
-        .await
-        .context("join the broker")?;
+    let registration = key.registration(token.expose_secret().trim()).context("sign the registration")?;
+    let registered = broker.register_agent(&registration).await.context("join the broker")?;
     let patch = json!({"stringData": {
         AGENT_ID: registered.agent_id.to_string(),
         INSTALLATION_ID: registered.installation_id.to_string(),

@@ -1,13 +1,12 @@
 //! Replaces the agent's key after about two thirds of `--key-life`, or when the broker asks for it.
 //!
-//! The new key is first stored in the cluster next to the old one, then registered with a request signed by
-//! the old one, and then replaces the old one. The broker accepts both for an hour. After a crash, the Secret
+//! The new key is first stored in the cluster next to the old one, then registered with a request that both
+//! sign, and then replaces the old one. The broker accepts both for an hour. After a crash, the Secret
 //! shows which steps are done, and the others are repeated: registering the same key twice is harmless.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use brokkr_api::agents::RotateKey;
 use brokkr_api::{AgentId, ErrorCode};
 use brokkr_client::{AgentIdentity, AgentKey, Client as Broker, Credential};
 use brokkr_install::IDENTITY;
@@ -149,7 +148,7 @@ impl Keys {
     }
 
     async fn register(&self, next: &AgentKey) -> anyhow::Result<()> {
-        let request = RotateKey { public_key: next.public_key_base64url() };
+        let request = self.identity.key_change(next).context("sign the new key")?;
         let agent = self.identity.agent_id;
         let Err(error) = self.broker.rotate_key(agent, &request).await else { return Ok(()) };
         if error.code() == Some(ErrorCode::BRK1001) {

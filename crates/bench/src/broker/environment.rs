@@ -134,7 +134,7 @@ impl<'a> Environment<'a> {
     pub async fn first_poll(&self, agent: &Identity) -> Result<NextRequest> {
         let broker = self.address()?;
         let dialer = Dialer::new(&self.authorities(), Transport::Own, 1, 1)?;
-        let (assertion, _) = agent.assertion(self.installation, jiff::Timestamp::now().as_second())?;
+        let (assertion, _) = agent.read_assertion(self.installation, jiff::Timestamp::now().as_second())?;
         let endpoint = Endpoint {
             broker: &broker,
             transport: Transport::Own,

@@ -99,15 +99,16 @@ async fn through_the_broker(
     maker: &Arc<Maker>,
 ) -> Result<Done> {
     let broker = environment.address()?;
-    let now = Timestamp::now().as_second();
-    let signed =
-        agents.iter().map(|agent| Ok((agent.agent, agent.assertion(environment.installation, now)?.0)));
-    let signed: Vec<(AgentId, String)> = signed.collect::<Result<_>>()?;
-    let (maker, address) = (Arc::clone(maker), broker.clone());
+    let (maker, address, installation) = (Arc::clone(maker), broker.clone(), environment.installation);
+    let identities = agents.to_vec();
+    // Each write is signed, as by a real agent. This load is part of the measurement.
     let next = move |connection: usize, _| {
-        let (agent, assertion) = &signed[connection];
-        let endpoint = Endpoint { broker: &address, transport: Transport::Own, agent: *agent, assertion };
-        let write = Write::reports(&ReportBatch { reports: maker.batch(*agent) });
+        let identity = &identities[connection];
+        let agent = identity.agent;
+        let write = Write::reports(&ReportBatch { reports: maker.batch(agent) });
+        let now = Timestamp::now().as_second();
+        let assertion = &identity.write_assertion(installation, now, write.bound(agent)).unwrap_or_default();
+        let endpoint = Endpoint { broker: &address, transport: Transport::Own, agent, assertion };
         endpoint.write(&write).unwrap_or_default()
     };
     closed_loop(&broker, &environment.authorities(), args.connections, args.turn, StatusCode::OK, next).await

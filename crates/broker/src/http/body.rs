@@ -10,6 +10,8 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout_at};
 
+use super::signed_body::is_other_body;
+use crate::access::binding::BoundPart;
 use crate::error::ApiError;
 use crate::metrics::RefusedBody;
 use crate::state::body_budget::BodyBuffer;
@@ -41,6 +43,7 @@ pub async fn read_body(
         let until = begun + time_for(buffer.len());
         let frame = match timeout_at(until, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) if is_other_body(&error) => return Err(RefusedBody::NotSigned),
             Ok(Some(Err(_))) => return Err(RefusedBody::Truncated),
             Ok(None) => return Ok(buffer.into_bytes()),
             Err(_) => return Err(RefusedBody::Slow),
@@ -66,6 +69,7 @@ pub fn body_error(refused: RefusedBody, BodyLimit(limit): BodyLimit) -> ApiError
             ErrorCode::BRK2006,
             format!("the body of this request can have at most {limit} bytes"),
         ),
+        RefusedBody::NotSigned => BoundPart::Body.refusal(),
         RefusedBody::Truncated => ApiError::invalid_request("the body was truncated"),
         RefusedBody::Slow => ApiError::invalid_request("the body did not arrive in time")
             .with_status(StatusCode::REQUEST_TIMEOUT),

@@ -6,6 +6,7 @@ use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use brokkr_api::ErrorCode;
 use brokkr_api::audit::RefusalReason;
+use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::header;
 use brokkr_api::tokens::WhoAmI;
 use http::header::AUTHORIZATION;
@@ -13,9 +14,10 @@ use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
 
 use super::body::BodyLimit;
-use super::headers::position;
+use super::signed_body;
 use crate::access::Permission;
-use crate::access::assertion::BadAssertion;
+use crate::access::assertion::{BadAssertion, OTHER_REQUEST};
+use crate::access::binding::Purpose;
 use crate::access::caller::{AgentCaller, Caller};
 use crate::access::limits::Bucket;
 use crate::access::origin::Origin;
@@ -23,7 +25,7 @@ use crate::access::permission::allow;
 use crate::access::secret::{Secret, SecretKind};
 use crate::domain::audit::AuditRecord;
 use crate::error::{ApiError, ApiResult, ProblemReport};
-use crate::state::{Broker, Progress};
+use crate::state::Broker;
 
 /// The properties of a route that the guard needs.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +53,10 @@ pub async fn guard(
         }
         return Ok(response);
     }
+    let purpose = Purpose::of(request.method(), request.uri(), request.headers());
     // Boxed, so that it takes no memory while a poll waits.
-    let caller = Box::pin(identify(&broker, request.headers(), &origin, bucket)).await?;
+    let (caller, body_digest) =
+        Box::pin(identify(&broker, request.headers(), purpose, &origin, bucket)).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });
@@ -70,9 +74,21 @@ pub async fn guard(
         }
     };
     request.extensions_mut().insert(caller.clone());
+    if let Some(digest) = body_digest {
+        request = request.map(|body| signed_body::expect(body, digest));
+    }
     let mut response = next.run(request).await;
-    if let Some(reason) = response.extensions().get::<ProblemReport>().and_then(|report| report.refusal) {
-        note_refused(&broker, &caller, &origin, response.status(), reason);
+    if let Some(trouble) = response.extensions().get::<ProblemReport>() {
+        if let Some(reason) = trouble.refusal {
+            note_refused(&broker, &caller, &origin, response.status(), reason);
+        }
+        // The body differs: as in `identify`, which cannot know it yet.
+        if trouble.problem.code == ErrorCode::BRK1010 {
+            if let Caller::Agent(agent) = &caller {
+                broker.presence.refused(agent.id, OTHER_REQUEST);
+            }
+            Box::pin(broker.access.limits.count_failure(origin.address)).await?;
+        }
     }
     response.extensions_mut().insert(caller);
     Ok(response)
@@ -96,13 +112,14 @@ fn note_refused(
 async fn identify(
     broker: &Broker,
     headers: &HeaderMap,
+    purpose: Purpose<'_>,
     origin: &Origin,
     bucket: Bucket,
-) -> ApiResult<Caller> {
-    match authenticate(broker, headers, origin).await {
-        Ok(caller) => {
+) -> ApiResult<(Caller, Option<Checksum>)> {
+    match authenticate(broker, headers, purpose, origin).await {
+        Ok((caller, body_digest)) => {
             broker.access.limits.check_caller(bucket, &caller).await?;
-            Ok(caller)
+            Ok((caller, body_digest))
         }
         Err(error) => {
             if error.status() == StatusCode::UNAUTHORIZED {
@@ -113,8 +130,14 @@ async fn identify(
     }
 }
 
-/// Authenticates the credential. Streams repeat this while they are open.
-pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin) -> ApiResult<Caller> {
+/// Authenticates the credential. Returns the caller, and the digest that the body of an agent's write must have. Streams
+/// repeat this while they are open.
+pub async fn authenticate(
+    broker: &Broker,
+    headers: &HeaderMap,
+    purpose: Purpose<'_>,
+    origin: &Origin,
+) -> ApiResult<(Caller, Option<Checksum>)> {
     let credential = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -122,9 +145,10 @@ pub async fn authenticate(broker: &Broker, headers: &HeaderMap, origin: &Origin)
         .map(str::trim)
         .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "request has no credential"))?;
     if credential.starts_with("brk_") {
-        return Ok(Caller::Token(token(broker, credential, origin).await?));
+        return Ok((Caller::Token(token(broker, credential, origin).await?), None));
     }
-    Ok(Caller::Agent(agent(broker, headers, credential, origin).await?))
+    let (agent, body_digest) = agent(broker, credential, purpose, origin).await?;
+    Ok((Caller::Agent(agent), body_digest))
 }
 
 async fn token(broker: &Broker, credential: &str, origin: &Origin) -> ApiResult<Arc<WhoAmI>> {
@@ -163,24 +187,18 @@ async fn acting(broker: &Broker, caller: &Caller, headers: &HeaderMap) -> ApiRes
 
 async fn agent(
     broker: &Broker,
-    headers: &HeaderMap,
     credential: &str,
+    purpose: Purpose<'_>,
     origin: &Origin,
-) -> ApiResult<AgentCaller> {
-    let verify = async || {
-        let (now, limits) = (Timestamp::now().as_second(), &broker.access.limits);
-        let admit = limits.admit_lookup(origin.address);
-        broker.access.assertions.verify(&broker.index, &broker.pool, credential, now, admit).await
-    };
-    let mut verdict = verify().await;
-    if let (Err(BadAssertion::UnknownAgent(_)), Some(wanted)) = (&verdict, position(headers)?) {
-        // The agent may have joined at another replica a moment ago. Anyone can claim any position, so an
-        // unknown agent does not put the installation on hold, and an address that fails too often does not wait.
-        broker.access.limits.check_address(origin.address).await?;
-        if broker.progress(wanted).await == Progress::Behind {
-            return Err(broker.behind(wanted));
-        }
-        verdict = verify().await;
+) -> ApiResult<(AgentCaller, Option<Checksum>)> {
+    let mut verdict = verify(broker, credential, purpose, origin).await;
+    if matches!(verdict, Err(BadAssertion::UnknownAgent(_))) {
+        // P15: the agent may have joined at another replica a moment ago. Only the database can say that it does not
+        // exist; an address that fails too often does not wait for that.
+        let permit = broker.access.limits.admit_lookup(origin.address).await?;
+        broker.index_is_current().await?;
+        drop(permit);
+        verdict = verify(broker, credential, purpose, origin).await;
     }
     if let Some((claimed, because)) = verdict.as_ref().err().and_then(BadAssertion::claims) {
         broker.presence.refused(claimed, because);
@@ -188,6 +206,26 @@ async fn agent(
     verdict.map_err(|error| match error {
         BadAssertion::Store(error) => error.into(),
         BadAssertion::NotAdmitted(error) => *error,
+        BadAssertion::OtherRequest(_, part) => part.refusal(),
+        error @ BadAssertion::NotBound(_) => ApiError::new(ErrorCode::BRK1010, error.to_string()),
         error => ApiError::new(ErrorCode::BRK1001, error.to_string()).because(error),
     })
+}
+
+async fn verify(
+    broker: &Broker,
+    credential: &str,
+    purpose: Purpose<'_>,
+    origin: &Origin,
+) -> Result<(AgentCaller, Option<Checksum>), BadAssertion> {
+    let (assertions, index, pool) = (&broker.access.assertions, &broker.index, &broker.pool);
+    let now = Timestamp::now().as_second();
+    let admit = broker.access.limits.admit_lookup(origin.address);
+    match purpose {
+        Purpose::Read => Ok((assertions.verify_read(index, pool, credential, now, admit).await?, None)),
+        Purpose::Write(head) => {
+            let (agent, body) = assertions.verify_write(index, pool, credential, &head, now, admit).await?;
+            Ok((agent, Some(body)))
+        }
+    }
 }

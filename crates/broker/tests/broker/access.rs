@@ -67,7 +67,8 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
             }
         }
         for Wrong { who, caller, code } in wrong {
-            let response = caller.request(method.parse::<Method>()?, &path).body("{}").send().await?;
+            let request = caller.request(method.parse::<Method>()?, &path).body("{}");
+            let response = caller.signed(request)?.send().await?;
             let got = refused(response).await.with_context(|| format!("{} by {who}", route.name))?;
             assert_eq!(got, code, "{} by {who}", route.name);
             checked += 1;

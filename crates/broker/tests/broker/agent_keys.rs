@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use brokkr_api::ErrorCode;
-use brokkr_api::agents::{Agent, RegisteredAgent, RotatedKey, SessionVerdict};
+use brokkr_api::agents::{Agent, RegisteredAgent, RotateKey, RotatedKey, SessionVerdict};
 use brokkr_api::protocol::{Capabilities, header};
 use brokkr_api::tokens::JoinToken;
 use brokkr_testkit::eventually;
@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::harness::{self, Caller, Harness, Key, YAML, polled, read, refused, register};
 
-async fn rotate(caller: &Caller, agent: &harness::Agent, key: &Key) -> Result<reqwest::Response> {
-    caller.send(Method::POST, &agent.path("keys"), &json!({ "public_key": key.public })).await
+async fn rotate(caller: &Caller, agent: &harness::Agent, change: &RotateKey) -> Result<reqwest::Response> {
+    caller.send(Method::POST, &agent.path("keys"), &json!(change)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,14 +24,15 @@ async fn a_new_key_is_valid_at_once_and_the_previous_one_for_a_while() -> Result
     let mut agent = harness.agent("shop-1", json!({})).await?;
     let old = agent.caller();
     let etag = agent.poll().await?.etag;
-    let key = Key::generate()?;
+    let (old_signer, key) = (agent.signer(), Key::generate()?);
+    let wanted = old_signer.key_change(&key)?;
     let waiting = agent.wait(&etag, 20);
     let change = async {
         eventually(Duration::from_secs(10), "the poll to wait", async || {
             harness.server.broker.index.waiting() == 1
         })
         .await?;
-        read::<RotatedKey>(rotate(&old, &agent, &key).await?).await
+        read::<RotatedKey>(rotate(&old, &agent, &wanted).await?).await
     };
     let submit = async {
         let first = change.await?;
@@ -45,7 +46,7 @@ async fn a_new_key_is_valid_at_once_and_the_previous_one_for_a_while() -> Result
     assert!(first.old_key_until.is_some());
 
     // The response was lost: the same request, signed with the old key, returns the same result.
-    assert_eq!(read::<RotatedKey>(rotate(&old, &agent, &key).await?).await?, first);
+    assert_eq!(read::<RotatedKey>(rotate(&old, &agent, &wanted).await?).await?, first);
     agent.key = key;
     for address in [harness.server.address, second.address] {
         eventually(Duration::from_secs(10), "the new key to be known everywhere", async || {
@@ -55,14 +56,16 @@ async fn a_new_key_is_valid_at_once_and_the_previous_one_for_a_while() -> Result
         .await?;
     }
     assert!(old.get(&agent.path("targets")).await?.status().is_success(), "the old key is still valid");
-    assert_eq!(read::<RotatedKey>(rotate(&agent.caller(), &agent, &agent.key).await?).await?, first);
+    assert_eq!(read::<RotatedKey>(rotate(&agent.caller(), &agent, &wanted).await?).await?, first);
 
     // The old key cannot replace the new one.
     let other = Key::generate()?;
-    assert_eq!(refused(rotate(&old, &agent, &other).await?).await?, ErrorCode::BRK1009);
+    let stolen = old_signer.key_change(&other)?;
+    assert_eq!(refused(rotate(&old, &agent, &stolen).await?).await?, ErrorCode::BRK1009);
     let mut connection = harness.database.connect().await?;
     sqlx::query("UPDATE agents SET old_key_until = now()").execute(&mut connection).await?;
-    rotate(&agent.caller(), &agent, &other).await?.error_for_status()?;
+    let next = agent.signer().key_change(&other)?;
+    rotate(&agent.caller(), &agent, &next).await?.error_for_status()?;
     eventually(Duration::from_secs(10), "the oldest key to be refused", async || {
         old.get(&agent.path("targets")).await.is_ok_and(|response| response.status() == 401)
     })
@@ -126,7 +129,7 @@ async fn a_waiting_agent_gets_a_key_request_at_once_and_until_it_has_a_new_key()
     .await?;
 
     let key = Key::generate()?;
-    rotate(&agent.caller(), &agent, &key).await?.error_for_status()?;
+    rotate(&agent.caller(), &agent, &agent.signer().key_change(&key)?).await?.error_for_status()?;
     agent.key = key;
     let shown: Agent = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!(shown.rotation_asked_at, None);
@@ -147,14 +150,14 @@ async fn an_agent_can_change_only_its_own_key() -> Result<()> {
     let harness = Harness::open().await?;
     let (agent, other) =
         (harness.agent("shop-1", json!({})).await?, harness.agent("shop-2", json!({})).await?);
-    let key = Key::generate()?;
-    assert_eq!(refused(rotate(&agent.caller(), &other, &key).await?).await?, ErrorCode::BRK2001);
-    assert_eq!(refused(rotate(&harness.admin, &other, &key).await?).await?, ErrorCode::BRK1002);
-    for body in [
-        json!({ "public_key": key.public, "agent_id": other.id }),
-        json!({ "public_key": key.public, "sub": other.id }),
-        json!({ "public_key": "short" }),
-    ] {
+    let change = agent.signer().key_change(&Key::generate()?)?;
+    assert_eq!(refused(rotate(&agent.caller(), &other, &change).await?).await?, ErrorCode::BRK2001);
+    assert_eq!(refused(rotate(&harness.admin, &other, &change).await?).await?, ErrorCode::BRK1002);
+    for (name, value) in
+        [("agent_id", json!(other.id)), ("sub", json!(other.id)), ("public_key", json!("short"))]
+    {
+        let mut body = json!(change);
+        body[name] = value;
         let response = agent.caller().send(Method::POST, &agent.path("keys"), &body).await?;
         assert_eq!(refused(response).await?, ErrorCode::BRK2003, "{body}");
     }
@@ -201,7 +204,8 @@ async fn a_revoked_agent_is_refused_by_every_replica_within_a_second_also_where_
         for path in [agent.path("targets"), format!("deployment-objects/{}", object.sequence_id)] {
             assert_eq!(refused(caller.get(&path).await?).await?, ErrorCode::BRK1001, "{path}");
         }
-        assert_eq!(refused(rotate(&caller, &agent, &Key::generate()?).await?).await?, ErrorCode::BRK1001);
+        let change = agent.signer().key_change(&Key::generate()?)?;
+        assert_eq!(refused(rotate(&caller, &agent, &change).await?).await?, ErrorCode::BRK1001);
     }
     // Revoking again changes nothing.
     let again = harness.admin.request(Method::DELETE, "agents/shop-1/keys").send().await?;

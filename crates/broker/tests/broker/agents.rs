@@ -58,7 +58,7 @@ async fn the_highest_session_wins_and_equal_ones_are_refused() -> Result<()> {
     agent.session = old;
     assert_eq!(agent.open_session(1).await?, SessionVerdict::Superseded);
     let holds = agent.caller().request(Method::PUT, &agent.path("holds")).json(&json!({ "stacks": [] }));
-    let holds = holds.header(header::SESSION, agent.session.to_string()).send().await?;
+    let holds = agent.caller().write(holds.header(header::SESSION, agent.session.to_string())).await?;
     assert_eq!(refused(holds).await?, ErrorCode::BRK1004);
 
     agent.session.instance = InstanceId::generate();

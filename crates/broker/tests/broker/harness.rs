@@ -9,8 +9,12 @@ use anyhow::{Context as _, Result};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use brokkr_api::agents::{HeldStack, OpenedSession, RegisteredAgent, SessionVerdict};
+use brokkr_api::agents::{
+    HeldStack, OpenedSession, RegisterAgent, RegisteredAgent, RotateKey, SessionVerdict,
+};
+use brokkr_api::assertion::{AssertionClaims, BoundRequest};
 use brokkr_api::ids::Checksum;
+use brokkr_api::key_proof::{PublicKey, key_change_message, registration_message};
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::protocol::{Capabilities, ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
@@ -30,6 +34,7 @@ use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
 use brokkr_broker::store::schema::schema_migrate;
 use brokkr_testkit::{Attempt, Database, Postgres, eventually};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use reqwest::header::AUTHORIZATION;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -201,7 +206,10 @@ pub async fn token_in(database: &Database, project: &str, role: Role) -> Result<
 pub struct Caller {
     http: reqwest::Client,
     pub base: String,
+    /// A token, or an agent's assertion for reading.
     credential: Option<String>,
+    /// The agent that signs each write.
+    signer: Option<Signer>,
     /// Absent for callers whose writes are not waited for.
     writes: Option<Arc<Writes>>,
 }
@@ -231,7 +239,7 @@ impl Writes {
 impl Caller {
     pub fn new(address: SocketAddr, credential: Option<String>) -> Self {
         let http = reqwest::Client::builder().no_proxy().no_gzip().build().expect("a plain client");
-        Self { http, base: format!("http://{address}"), credential, writes: None }
+        Self { http, base: format!("http://{address}"), credential, signer: None, writes: None }
     }
 
     fn of(server: &Server, writes: &Arc<Writes>, credential: Option<String>) -> Self {
@@ -272,8 +280,19 @@ impl Caller {
         self.write(self.request(method, path).json(body)).await
     }
 
+    /// Returns the request with the credential for it: each write of an agent needs its own.
+    pub fn signed(&self, request: RequestBuilder) -> Result<RequestBuilder> {
+        let (client, request) = request.build_split();
+        let mut request = request?;
+        if let Some(signer) = self.signer.as_ref().filter(|_| request.method() != Method::GET) {
+            let assertion = signer.write_assertion(bound(&request))?;
+            request.headers_mut().insert(AUTHORIZATION, format!("Bearer {assertion}").parse()?);
+        }
+        Ok(RequestBuilder::from_parts(client, request))
+    }
+
     pub async fn write(&self, request: RequestBuilder) -> Result<Response> {
-        let response = request.send().await?;
+        let response = self.signed(request)?.send().await?;
         if let Some(writes) = &self.writes {
             writes.note(&response);
         }
@@ -281,9 +300,56 @@ impl Caller {
     }
 }
 
+/// Returns what the assertion of an agent's request is bound to.
+pub fn bound(request: &reqwest::Request) -> BoundRequest {
+    let text = |name: &str| request.headers().get(name)?.to_str().ok().map(str::to_owned);
+    let url = request.url();
+    BoundRequest {
+        method: request.method().to_string(),
+        path: url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path())),
+        idempotency_key: text(header::IDEMPOTENCY_KEY),
+        session: text(header::SESSION),
+        body: Checksum::of(request.body().and_then(|body| body.as_bytes()).unwrap_or_default()),
+    }
+}
+
+/// An agent that signs its requests.
+#[derive(Clone)]
+pub struct Signer {
+    pub agent: AgentId,
+    pub installation: InstallationId,
+    pub key: Key,
+}
+
+impl Signer {
+    /// Returns the claims of an assertion for this request, or for reading.
+    pub fn claims(&self, request: Option<BoundRequest>) -> Value {
+        let now = jiff::Timestamp::now().as_second();
+        json!(AssertionClaims::new(self.agent, self.installation, now, request))
+    }
+
+    pub fn write_assertion(&self, request: BoundRequest) -> Result<String> {
+        self.key.sign(&self.claims(Some(request)))
+    }
+
+    /// Returns the body of a request that replaces the key by `next`.
+    pub fn key_change(&self, next: &Key) -> Result<RotateKey> {
+        let (old_key, new_key) = (self.key.bytes()?, next.bytes()?);
+        let message = key_change_message(self.installation, self.agent, &old_key, &new_key);
+        Ok(RotateKey {
+            public_key: next.public.clone(),
+            old_public_key: self.key.public.clone(),
+            signature: next.signature(&message),
+            old_signature: self.key.signature(&message),
+        })
+    }
+}
+
 /// A key pair of an agent.
+#[derive(Clone)]
 pub struct Key {
     private: EncodingKey,
+    pair: Arc<Ed25519KeyPair>,
     pub public: String,
 }
 
@@ -292,12 +358,23 @@ impl Key {
         let document = Ed25519KeyPair::generate_pkcs8(&aws_lc_rs::rand::SystemRandom::new())?;
         let pair = Ed25519KeyPair::from_pkcs8(document.as_ref())?;
         let public = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
-        Ok(Self { private: EncodingKey::from_ed_der(document.as_ref()), public })
+        let private = EncodingKey::from_ed_der(document.as_ref());
+        Ok(Self { private, pair: Arc::new(pair), public })
     }
 
     /// Returns the public key as stored in the database.
-    pub fn bytes(&self) -> Result<Vec<u8>> {
-        Ok(URL_SAFE_NO_PAD.decode(&self.public)?)
+    pub fn bytes(&self) -> Result<PublicKey> {
+        Ok(self.pair.public_key().as_ref().try_into()?)
+    }
+
+    pub fn signature(&self, message: &[u8]) -> String {
+        URL_SAFE_NO_PAD.encode(self.pair.sign(message))
+    }
+
+    /// Returns the body of a registration.
+    pub fn registration(&self, token: &str) -> Result<RegisterAgent> {
+        let signature = self.signature(&registration_message(token, &self.bytes()?));
+        Ok(RegisterAgent { token: token.to_owned(), public_key: self.public.clone(), signature })
     }
 
     pub fn sign(&self, claims: &Value) -> Result<String> {
@@ -306,7 +383,7 @@ impl Key {
 }
 
 pub async fn register(caller: &Caller, token: &str, key: &Key) -> Result<Response> {
-    caller.send(Method::POST, "agents/register", &json!({ "token": token, "public_key": key.public })).await
+    caller.send(Method::POST, "agents/register", &json!(key.registration(token)?)).await
 }
 
 /// A simulated agent: it speaks the protocol and has no cluster.
@@ -359,9 +436,13 @@ pub fn held(stack: StackId, name: &str, sequence: i64) -> HeldStack {
 }
 
 impl Agent {
+    /// Returns the claims of an assertion for reading.
     pub fn claims(&self) -> Value {
-        let now = jiff::Timestamp::now().as_second();
-        json!({ "iss": self.id, "sub": self.id, "aud": self.installation, "iat": now, "exp": now + 300 })
+        self.signer().claims(None)
+    }
+
+    pub fn signer(&self) -> Signer {
+        Signer { agent: self.id, installation: self.installation, key: self.key.clone() }
     }
 
     pub fn caller(&self) -> Caller {
@@ -371,7 +452,8 @@ impl Agent {
     /// Returns the agent as a caller of another replica.
     pub fn at(&self, address: SocketAddr) -> Caller {
         let credential = Some(self.key.sign(&self.claims()).expect("it can sign"));
-        Caller { writes: Some(Arc::clone(&self.writes)), ..Caller::new(address, credential) }
+        let writes = Some(Arc::clone(&self.writes));
+        Caller { writes, signer: Some(self.signer()), ..Caller::new(address, credential) }
     }
 
     pub fn path(&self, rest: &str) -> String {

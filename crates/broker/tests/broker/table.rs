@@ -78,7 +78,7 @@ fn filled(path: &str, resources: &BTreeMap<&'static str, String>) -> String {
 async fn call(caller: &Caller, method: &str, path: &str) -> Result<(StatusCode, Option<Problem>)> {
     let request = caller.request(method.parse::<Method>()?, path);
     let request = if method == "GET" { request } else { request.json(&json!({})) };
-    let response = request.send().await?;
+    let response = caller.signed(request)?.send().await?;
     let status = response.status();
     // A stream does not end; its head is enough.
     let problem = if status.is_success() { None } else { response.json().await.ok() };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use brokkr_api::assertion::BoundRequest;
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{OLDEST_PROTOCOL_VERSION, holds_digest};
@@ -49,7 +50,6 @@ impl OldAgent<'_> {
 
     async fn send(&mut self, recorded: &str) -> Result<Answer> {
         self.fill("key", uuid::Uuid::new_v4());
-        self.fill("assertion", self.agent.key.sign(&self.agent.claims())?);
         let fill = |text: &str| {
             self.blanks
                 .iter()
@@ -57,13 +57,28 @@ impl OldAgent<'_> {
         };
         let (head, body) = recorded.split_once("\n\n").context("a head and a body")?;
         let body = fill(body.trim_end());
-        let head = fill(head).replace("{length}", &body.len().to_string()).replace('\n', "\r\n");
+        let head = fill(head).replace("{length}", &body.len().to_string());
+        let claims = self.agent.signer().claims(bound(&head, &body));
+        let head = head.replace("{assertion}", &self.agent.key.sign(&claims)?).replace('\n', "\r\n");
         let mut stream = TcpStream::connect(self.harness.server.address).await?;
         stream.write_all(format!("{head}\r\nconnection: close\r\n\r\n{body}").as_bytes()).await?;
         let mut raw = Vec::new();
         stream.read_to_end(&mut raw).await?;
         read(&raw)
     }
+}
+
+/// Returns what the assertion is bound to; none for a `GET`.
+fn bound(head: &str, body: &str) -> Option<BoundRequest> {
+    let header = |name: &str| {
+        let found = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        found.map(str::to_owned)
+    };
+    let mut words = head.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (idempotency_key, session) = (header("idempotency-key"), header("brokkr-session"));
+    let body = Checksum::of(body.as_bytes());
+    (method != "GET").then_some(BoundRequest { method, path, idempotency_key, session, body })
 }
 
 fn read(raw: &[u8]) -> Result<Answer> {

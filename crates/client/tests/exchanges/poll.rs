@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::scripted::{Scripted, answer, header};
-use brokkr_api::agents::AgentStatus;
+use brokkr_api::agents::{AgentStatus, Holds};
+use brokkr_api::assertion::{AssertionClaims, BoundRequest};
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, holds_digest};
@@ -143,6 +144,44 @@ async fn an_agent_with_a_wrong_clock_retries_with_the_brokers_time() {
     let midnight: i64 = 1_893_456_000;
     assert!((claims["iat"].as_i64().unwrap() - midnight).abs() < 15, "{claims}");
     assert_eq!(claims["aud"], agent.identity.installation_id.to_string());
+}
+
+#[tokio::test]
+async fn an_assertion_for_a_write_names_the_request_as_the_broker_serves_it() {
+    let agent = Agent::new();
+    let broker = Scripted::start(vec![answer(
+        "200 OK",
+        &[("content-type", "application/json"), ("brokkr-position", "5.70")],
+        "{}",
+    )])
+    .await;
+    // A proxy serves the broker below a path, which it removes.
+    let url = broker.url.join("/tools/brokkr/").unwrap();
+    let identity = agent.identity.clone();
+    let client = Client::builder(url).credential(Credential::Agent(identity)).build().unwrap();
+    let session = Session { count: 3, instance: InstanceId::generate() };
+    let holds = Holds { stacks: Vec::new(), held: Vec::new() };
+    for _ in 0..2 {
+        client.put_holds(agent.identity.agent_id, session, &holds).await.unwrap();
+    }
+    let mut assertions = Vec::new();
+    for request in broker.asked() {
+        assert!(request.starts_with("PUT /tools/brokkr/api/v1/agents/"), "{request}");
+        let assertion = header(&request, "authorization").unwrap()["Bearer ".len()..].to_owned();
+        let claims = jsonwebtoken::dangerous::insecure_decode::<AssertionClaims>(&assertion).unwrap().claims;
+        let (_, body) = request.split_once("\r\n\r\n").unwrap();
+        let expected = BoundRequest {
+            method: "PUT".to_owned(),
+            path: format!("/api/v1/agents/{}/holds", agent.identity.agent_id),
+            idempotency_key: header(&request, "idempotency-key"),
+            session: Some(session.to_string()),
+            body: Checksum::of(body.as_bytes()),
+        };
+        assert!(expected.idempotency_key.is_some());
+        assert_eq!(claims.request, Some(expected));
+        assertions.push(assertion);
+    }
+    assert_ne!(assertions[0], assertions[1], "each write has its own");
 }
 
 fn problem(code: ErrorCode, headers: &[(&str, &str)]) -> String {

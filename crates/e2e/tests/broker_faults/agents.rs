@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use brokkr_api::agents::{Holds, OpenSession, RegisterAgent};
+use brokkr_api::agents::{Holds, OpenSession};
 use brokkr_api::protocol::{Session, holds_digest};
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
@@ -38,7 +38,7 @@ impl FakeAgent {
             serde_json::from_value(serde_json::json!({ "agent_name": name, "labels": labels }))?;
         let token = admins[0].create_join_token(&wanted).await?;
         let key = AgentKey::generate()?;
-        let registration = RegisterAgent { token: token.token, public_key: key.public_key_base64url() };
+        let registration = key.registration(&token.token)?;
         let anonymous = admins[0].with_credential(Credential::None);
         let registered = anonymous.register_agent(&registration).await?;
         let identity =

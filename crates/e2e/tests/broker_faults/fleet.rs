@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use brokkr_api::agents::RotateKey;
 use brokkr_api::{ErrorCode, Position};
 use brokkr_client::{AgentKey, Client, Credential, Poll};
 use brokkr_testkit::eventually;
@@ -132,7 +131,7 @@ async fn rotated(pair: &BrokerPair, round: usize) -> Result<()> {
     let (here, there) = (round % 2, (round + 1) % 2);
     let agent = FakeAgent::join(&pair.admins, &format!("changer-{round}"), "none", Arc::default()).await?;
     let key = AgentKey::generate()?;
-    let wanted = RotateKey { public_key: key.public_key_base64url() };
+    let wanted = agent.identity.key_change(&key)?;
     eventually(RECOVERY_TIMEOUT, "the replica to know the agent", async || {
         agent.poll(here, &agent.ask(Position::default(), None, Duration::ZERO)).await
     })

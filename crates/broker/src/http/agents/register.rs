@@ -1,8 +1,6 @@
 //! Registration of an agent: with a join token and the public half of a key that never leaves its cluster.
 
 use axum::extract::{Path, State};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brokkr_api::agents::{RegisterAgent, RegisteredAgent, RejoinAgent};
 use brokkr_api::names::{BadName, DEFAULT_PROJECT};
 use brokkr_api::tokens::JoinToken;
@@ -10,6 +8,7 @@ use brokkr_api::{AgentId, ErrorCode, Name};
 use http::StatusCode;
 use subtle::ConstantTimeEq as _;
 
+use crate::access::key_proof::verify_registration;
 use crate::access::secret::{Secret, SecretKind};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
@@ -21,33 +20,23 @@ use crate::store::agents::{AgentRef, agent_fetch, agent_insert_on_conn};
 use crate::store::join_tokens::{join_token_lock_on_conn, join_token_use_on_conn};
 use crate::store::outbox::OutboxNotification;
 
-/// Reads an Ed25519 public key in base64url.
-pub fn read_public_key(text: &str) -> ApiResult<Vec<u8>> {
-    let key = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
-    if key.len() == 32 {
-        Ok(key)
-    } else {
-        Err(ApiError::invalid_request("public_key must be 32 bytes in base64url without padding"))
-    }
-}
-
 /// Register an agent with a join token.
 ///
-/// Repeating the request with the same token and key returns the same result until the token expires, so that a lost
+/// The key signs the registration. Repeating the request with the same token and key returns the same result until the token expires, so that a lost
 /// response does not lock the agent out.
 #[utoipa::path(post, path = "/api/v1/agents/register", tag = "agents", request_body = RegisterAgent,
     responses((status = 200, body = RegisteredAgent)))]
 pub async fn register_agent(State(broker): BrokerState, change: Change) -> ApiResult {
     let request: RegisterAgent = change.json()?;
     let refused = |why: &str| ApiError::new(ErrorCode::BRK1003, format!("the join token {why}"));
-    let public_key = read_public_key(&request.public_key)?;
+    let public_key = verify_registration(&request)?;
     let secret = Secret::read(SecretKind::JoinToken, &request.token)
         .ok_or_else(|| refused("is malformed: its checksum does not match"))?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let token = join_token_lock_on_conn(write.conn(), &secret.hash()).await?;
         let token = token.ok_or_else(|| refused("is unknown, revoked or expired"))?;
         let agent_id = match token.used {
-            Some((key, agent)) if bool::from(key.ct_eq(&public_key)) => agent,
+            Some((key, agent)) if bool::from(key.ct_eq(&public_key[..])) => agent,
             Some(_) => return Err(refused("was used with another key")),
             None if let Some(agent) = token.rejoins => {
                 agent_keys_rejoin_on_conn(write.conn(), agent, &public_key).await?;

@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::access::Caller;
+use crate::access::binding::Purpose;
 use crate::access::origin::Origin;
 use crate::error::{ApiError, ApiResult};
 use crate::http::guard::authenticate;
@@ -185,8 +186,9 @@ impl StreamReader {
             return true;
         }
         self.checked_at = Instant::now();
-        match (authenticate(&self.broker, &self.headers, &self.origin).await, &self.caller) {
-            (Ok(Caller::Token(now)), Caller::Token(before)) => {
+        let now = authenticate(&self.broker, &self.headers, Purpose::Read, &self.origin).await;
+        match (now, &self.caller) {
+            (Ok((Caller::Token(now), _)), Caller::Token(before)) => {
                 now.token_id == before.token_id && now.role == before.role
             }
             _ => false,

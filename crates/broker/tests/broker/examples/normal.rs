@@ -25,6 +25,9 @@ const FUTURE: SignedDuration = SignedDuration::from_secs(150);
 const STEP: i64 = 300;
 /// The normalized position in the outbox.
 const HORIZON: i64 = 1042;
+/// As long as a real signature, and clearly not one.
+const EXAMPLE_SIGNATURE: &str =
+    "EXAMPLE0000000000000000000000000000000000000000000000000000000000000000000000000000000";
 
 #[derive(Debug, Default)]
 pub struct Normal {
@@ -108,7 +111,8 @@ impl Normal {
             Value::String(text) => {
                 *text = match key {
                     "position" => format!("{START}.{HORIZON}"),
-                    "public_key" => self.key(text),
+                    "public_key" | "old_public_key" => self.key(text),
+                    "signature" | "old_signature" => EXAMPLE_SIGNATURE.to_owned(),
                     _ => self.text(text),
                 }
             }

@@ -88,15 +88,15 @@ impl Tour {
     }
 
     async fn put(&self, caller: &Caller, path: &str, body: Value) -> Result<Value> {
-        self.recorder.ask(caller.request(Method::PUT, path).json(&body)).await
+        self.recorder.ask(caller.signed(caller.request(Method::PUT, path).json(&body))?).await
     }
 
     async fn post(&self, caller: &Caller, path: &str, body: Value) -> Result<Value> {
-        self.recorder.ask(caller.request(Method::POST, path).json(&body)).await
+        self.recorder.ask(caller.signed(caller.request(Method::POST, path).json(&body))?).await
     }
 
     async fn patch(&self, caller: &Caller, path: &str, body: Value) -> Result<Value> {
-        self.recorder.ask(caller.request(Method::PATCH, path).json(&body)).await
+        self.recorder.ask(caller.signed(caller.request(Method::PATCH, path).json(&body))?).await
     }
 
     async fn delete(&self, caller: &Caller, path: &str) -> Result<Value> {

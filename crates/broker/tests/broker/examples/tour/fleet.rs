@@ -14,7 +14,7 @@ pub async fn walk(tour: &Tour, owner: &Caller) -> Result<(Agent, Agent)> {
     let wanted = json!({ "agent_name": "eu-1", "labels": { "env": "prod", "region": "eu" } });
     let token: JoinToken = from_value(tour.post(ops, "join-tokens", wanted).await?)?;
     let key = Key::generate()?;
-    let wanted = json!({ "token": token.token, "public_key": key.public });
+    let wanted = json!(key.registration(&token.token)?);
     let joined: RegisteredAgent =
         from_value(tour.post(&harness.without_credential(), "agents/register", wanted).await?)?;
     let eu = harness.joined(&joined, key);

@@ -14,7 +14,7 @@ use crate::harness::{Agent, Caller, Key, read};
 pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
     seen(tour, us).await?;
     tour.post(&tour.ops, "agents/us-1/rotation", json!({})).await?;
-    let wanted = json!({ "public_key": Key::generate()?.public });
+    let wanted = json!(us.signer().key_change(&Key::generate()?)?);
     tour.post(&us.caller(), &us.path("keys"), wanted).await?;
     tour.delete(&tour.ops, "agents/us-1/keys").await?;
     tour.post(&tour.ops, "agents/us-1/join-tokens", json!({ "ttl_seconds": 24 * 3600 })).await?;
