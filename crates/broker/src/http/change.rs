@@ -81,7 +81,7 @@ impl FromRequest<Arc<Broker>> for Change {
         let key = key(&parts.headers)?;
         // A route without a guard has no limit, and accepts no body.
         let limit = parts.extensions.get().copied().unwrap_or(BodyLimit(0));
-        let buffer = broker.bodies.buffer(caller.is_some());
+        let buffer = broker.bodies.buffer(limit.0, caller.is_some());
         let body = match read_body(body, limit, buffer).await {
             Ok(body) => body,
             Err(refused) => {

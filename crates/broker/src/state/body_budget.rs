@@ -61,11 +61,11 @@ impl BodyBudget {
         }
     }
 
-    /// Returns the buffer of a body, empty at first.
+    /// Returns the buffer of a body that can have up to `limit` bytes, empty at first.
     #[must_use]
-    pub fn buffer(&self, is_authenticated: bool) -> BodyBuffer {
+    pub fn buffer(&self, limit: usize, is_authenticated: bool) -> BodyBuffer {
         let share = if is_authenticated { &self.authenticated } else { &self.unauthenticated };
-        BodyBuffer { bytes: Vec::new(), charged: 0, share: Arc::clone(share) }
+        BodyBuffer { bytes: Vec::new(), limit, charged: 0, share: Arc::clone(share) }
     }
 
     /// Returns the bytes in use, of callers with and without a credential.
@@ -80,6 +80,8 @@ impl BodyBudget {
 #[derive(Debug)]
 pub struct BodyBuffer {
     bytes: Vec<u8>,
+    /// The caller refuses larger bodies, so more than this is never reserved in advance.
+    limit: usize,
     charged: usize,
     share: Arc<Share>,
 }
@@ -100,7 +102,7 @@ impl BodyBuffer {
         let needed = self.bytes.len() + chunk.len();
         if needed > self.charged {
             // In doubling steps, so that a body of many small chunks is not copied for each of them.
-            let capacity = needed.max(2 * self.bytes.len());
+            let capacity = needed.max(self.limit.min(2 * self.bytes.len()));
             self.share.take(capacity - self.charged)?;
             self.charged = capacity;
             self.bytes.reserve_exact(capacity - self.bytes.len());
@@ -135,12 +137,17 @@ mod tests {
     #[test]
     fn a_body_is_charged_as_it_arrives_and_released_with_its_last_clone() {
         let budget = BodyBudget::new(1600);
-        let mut body = budget.buffer(true);
+        let mut body = budget.buffer(1000, true);
         assert_eq!(budget.used(), (0, 0), "nothing has arrived yet");
         body.push(&[1; 100]).unwrap();
         assert_eq!(budget.used(), (100, 0));
         body.push(&[2; 10]).unwrap();
         assert_eq!(budget.used(), (200, 0), "the memory that was reserved counts");
+        let mut limited = budget.buffer(120, true);
+        limited.push(&[0; 100]).unwrap();
+        limited.push(&[0; 10]).unwrap();
+        assert_eq!(budget.used(), (320, 0), "nothing is reserved beyond the limit of the route");
+        drop(limited);
         let bytes = body.into_bytes();
         assert_eq!((bytes.len(), bytes[0], bytes[109]), (110, 1, 2));
         let clone = bytes.clone();
@@ -153,13 +160,13 @@ mod tests {
     #[test]
     fn callers_without_a_credential_cannot_use_the_share_of_the_others() {
         let budget = BodyBudget::new(1600);
-        let mut bodies: Vec<_> = (0..10).map(|_| budget.buffer(false)).collect();
+        let mut bodies: Vec<_> = (0..10).map(|_| budget.buffer(1000, false)).collect();
         let accepted = bodies.iter_mut().filter_map(|body| body.push(&[0; 30]).ok()).count();
         assert_eq!((accepted, budget.used()), (3, (0, 90)));
-        assert_eq!(budget.buffer(true).push(&[0; 1500]), Ok(()));
-        assert_eq!(budget.buffer(true).push(&[0; 1501]), Err(BudgetExhausted));
+        assert_eq!(budget.buffer(2000, true).push(&[0; 1500]), Ok(()));
+        assert_eq!(budget.buffer(2000, true).push(&[0; 1501]), Err(BudgetExhausted));
         assert_eq!(budget.used(), (0, 90), "a refused body leaves nothing behind");
         drop(bodies);
-        assert_eq!(budget.buffer(false).push(&[0; 100]), Ok(()));
+        assert_eq!(budget.buffer(1000, false).push(&[0; 100]), Ok(()));
     }
 }

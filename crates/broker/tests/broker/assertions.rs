@@ -27,9 +27,8 @@ fn thief(harness: &Harness, assertion: String) -> Caller {
     Caller::new(harness.server.address, Some(assertion))
 }
 
-/// Every write of an agent, with a valid body.
-fn writes(agent: &Agent) -> Result<Vec<(Method, String, Value)>> {
-    let stack = StackId::generate();
+/// Every write of an agent, with a valid body for a stack that targets it.
+fn writes(agent: &Agent, stack: StackId) -> Result<Vec<(Method, String, Value)>> {
     let session = json!({ "count": 2, "instance": agent.session.instance });
     let report = agent.report(stack, brokkr_api::SequenceId(1), Transition::Applied, 1_800_000_000);
     Ok(vec![
@@ -44,11 +43,13 @@ fn writes(agent: &Agent) -> Result<Vec<(Method, String, Value)>> {
 async fn a_captured_assertion_for_reading_writes_nothing() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    harness.submit("web", YAML).await?;
     let captured = thief(&harness, agent.key.sign(&agent.claims())?);
     let before: Value = harness.admin.get_json("agents/shop-1").await?;
     // Verified and cached, as by a poll.
     assert!(captured.get(&agent.path("targets")).await?.status().is_success());
-    for (method, path, body) in writes(&agent)? {
+    for (method, path, body) in writes(&agent, stack.id)? {
         let request = captured.request(method, &path).json(&body);
         let detail = not_for_this_request(request.send().await?).await.context(path)?;
         assert_eq!(detail, "the assertion is for reading; this request needs an assertion that names it");
@@ -59,7 +60,7 @@ async fn a_captured_assertion_for_reading_writes_nothing() -> Result<()> {
     }
     assert_eq!(agent.poll().await?.status, StatusCode::OK, "it holds what it held before");
     // The agent itself writes with assertions of its own.
-    for (method, path, body) in writes(&agent)? {
+    for (method, path, body) in writes(&agent, stack.id)? {
         let response = agent.caller().send(method, &path, &body).await?;
         assert!(response.status().is_success(), "{path}: {}", response.text().await?);
     }

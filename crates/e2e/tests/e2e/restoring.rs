@@ -232,7 +232,10 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     assert!(!outputs["brokkr admin ahead"].contains("fresh"), "{outputs:?}");
     let unknown = &outputs["brokkr admin unknown"];
     assert!(unknown.contains("fresh") && unknown.contains("extra") && !unknown.contains("web"), "{unknown}");
-    assert!(outputs["brokkr admin status"].contains("2 targets: kept"), "{}", outputs["brokkr admin status"]);
+    let unconfirmed = &outputs["brokkr admin unconfirmed"];
+    assert!(unconfirmed.contains("late") && !unconfirmed.contains("web"), "{unconfirmed}");
+    let status = &outputs["brokkr admin status"];
+    assert!(status.contains("2 targets: added by brokkr admin settle"), "{status}");
 
     // Everything converges to the chosen settlement.
     rehearsal.wait_for_value("side", 2, "side", Some("1")).await?;
