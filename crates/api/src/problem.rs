@@ -214,7 +214,9 @@ impl ErrorCode {
             Self::BRK3002 | Self::BRK3003 | Self::BRK3008 => "retry shortly",
             Self::BRK3004 => "the database was restored: an operator must raise the epoch",
             Self::BRK3005 => "an operator must run `brokkr-broker epoch raise`; see `brokkr admin status`",
-            Self::BRK3006 => "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`",
+            Self::BRK3006 => {
+                "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`"
+            }
             Self::BRK3007 => "nothing to do: the agent polls again and gets its current targets",
             Self::BRK9001 => "retry; if the error persists, search the broker's log for the request id",
         }

@@ -128,7 +128,8 @@ impl FromStr for Anchor {
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseArgs {
-    /// URL of the PostgreSQL database: postgres://user:password@host:port/name.
+    /// URL of the PostgreSQL database: postgres://user:password@host:port/name. The connection to another host is encrypted,
+    /// unless the URL has an sslmode.
     #[arg(long, env = "BROKKR_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: SecretString,
 }

@@ -1,12 +1,12 @@
 //! Wiring: pools, index, tasks, listener, shutdown. Reads top to bottom.
 
+mod database;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBuilder};
 use secrecy::ExposeSecret as _;
-use sqlx::PgPool;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,6 @@ use crate::access::limits::RateLimits;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
-use crate::index::Index;
 use crate::listener::tls::Certificates;
 use crate::listener::{Limits, ListenError, Listener};
 use crate::metrics::{FleetCount, Metrics};
@@ -30,27 +29,18 @@ use crate::state::contents::Contents;
 use crate::state::presence::Presence;
 use crate::state::quota::Usage;
 use crate::state::refusals::Refusals;
-use crate::state::restore::RestoreState;
 use crate::state::shutdown::Shutdown;
 use crate::state::streams::Streams;
-use crate::state::tail_notifier::TailNotifier;
 use crate::state::webhooks::{WebhookSetupError, Webhooks};
-use crate::store::installation::installation_fetch;
-use crate::store::schema::{SchemaError, schema_check};
-use crate::store::{StoreError, connect};
-use crate::tasks::outbox_tail::OutboxTail;
+use crate::store::StoreError;
+use crate::store::schema::SchemaError;
 use crate::tasks::{
     audit_chain, cleanup, event_tail, presence, refusals, restore_state, retention, silent_agents, webhooks,
 };
+use database::Database;
 
-/// Tasks have their own connections, so that requests cannot delay them.
-const TASK_CONNECTIONS: u32 = 7;
-/// Webhooks have their own connections, so that slow receivers cannot delay the outbox tail.
-const WEBHOOK_CONNECTIONS: u32 = 3;
 /// Connections on which nobody has authenticated get one part of this many.
 const UNAUTHENTICATED_PARTS: usize = 16;
-/// How long to wait for a database that starts at the same time as the broker.
-const DATABASE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -62,10 +52,27 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
+    #[error(
+        "the database is behind a pooler that gives each transaction another session, which loses the broker's session \
+         settings and prepared statements; set `pool_mode = session`, or connect to PostgreSQL directly"
+    )]
+    TransactionPooling,
     #[error("`tls_cert` and `tls_key` must be set together")]
     HalfTls,
     #[error("the task that reads the outbox stopped unexpectedly")]
     Tail(#[source] Option<JoinError>),
+}
+
+impl ServeError {
+    /// Returns whether the database is the problem, and may work later.
+    fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Store(error) | Self::Schema(SchemaError::Store(error)) => {
+                error.is_unavailable() && !error.is_misconfigured()
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A running broker.
@@ -90,18 +97,17 @@ impl Server {
         };
         let webhooks = Arc::new(Webhooks::new(args.webhooks.options())?);
         let url = args.database.database_url.expose_secret();
-        let pool = connect_with_retry(url, args.database_connections).await?;
-        schema_check(&pool).await?;
-        let task_pool = connect(url, TASK_CONNECTIONS).await?;
-        let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
-
-        let installation = installation_fetch(&pool).await?;
-        let index = Arc::new(Index::new(installation));
-        let notifier = TailNotifier::default();
-        let outbox_tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), notifier.clone());
-        let cursor = outbox_tail.load().await?;
-        let restore = RestoreState::default();
-        restore.refresh(&pool).await?;
+        let Database {
+            pool,
+            task_pool,
+            webhook_pool,
+            installation,
+            index,
+            notifier,
+            outbox_tail,
+            cursor,
+            restore,
+        } = Database::open(url, args.database_connections).await?;
         let refusals = Refusals::default();
 
         let broker = Arc::new(Broker {
@@ -204,28 +210,6 @@ async fn unless_tail_ends(
             let error = ServeError::Tail(ended.err());
             tracing::error!(error = &error as &dyn std::error::Error, "failed to keep the index up to date; stopping");
             Err(error)
-        }
-    }
-}
-
-/// Connects to the database; retries while it is unavailable, for a limited time.
-async fn connect_with_retry(url: &str, connections: u32) -> Result<PgPool, StoreError> {
-    let until = tokio::time::Instant::now() + DATABASE_TIMEOUT;
-    let mut delays = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(250))
-        .with_max_delay(Duration::from_secs(2))
-        .with_jitter()
-        .without_max_times()
-        .build();
-    loop {
-        match connect(url, connections).await {
-            Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
-                let error: &dyn std::error::Error = &error;
-                let delay = delays.next().unwrap_or(DATABASE_TIMEOUT);
-                tracing::warn!(error, "failed to connect to the database; retrying in {delay:?}");
-                tokio::time::sleep(delay).await;
-            }
-            connected => return connected,
         }
     }
 }

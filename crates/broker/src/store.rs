@@ -7,6 +7,7 @@ pub mod agents;
 pub mod api_tokens;
 pub mod audit;
 pub mod barred_contents;
+mod connection;
 pub mod content_retention;
 mod copy;
 pub mod deployment_objects;
@@ -42,54 +43,11 @@ pub mod webhook_deliveries;
 pub mod webhook_notices;
 pub mod webhooks;
 
-use std::str::FromStr as _;
-use std::time::Duration;
-
 use brokkr_api::ids::Checksum;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection as _, PgPool};
 
+pub use connection::{APPLICATION, connect, connect_options, pools_transactions};
 pub use error::{Doing, Result, StoreError};
 use statement::{Columns, Fetch, Run};
-
-/// Timeouts of the broker's sessions: an open write transaction stalls every replica's outbox tail, so
-/// nothing may stay open for long.
-const SESSION: [(&str, &str); 3] =
-    [("statement_timeout", "30s"), ("lock_timeout", "5s"), ("idle_in_transaction_session_timeout", "10s")];
-
-/// The name of the broker's sessions in `pg_stat_activity`.
-pub const APPLICATION: &str = "brokkr-broker";
-
-/// How long a connection that returns to the pool may take to respond to a ping.
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Parses the URL of the database.
-pub fn connect_options(url: &str) -> Result<PgConnectOptions> {
-    PgConnectOptions::from_str(url).doing("read the address of the database")
-}
-
-/// Connects a pool to the database.
-pub async fn connect(url: &str, connections: u32) -> Result<PgPool> {
-    let options = connect_options(url)?.application_name(APPLICATION).options(SESSION);
-    PgPoolOptions::new()
-        .max_connections(connections)
-        // Load shedding: a request that gets no connection within this time is refused and may be retried.
-        .acquire_timeout(Duration::from_secs(3))
-        .idle_timeout(Duration::from_secs(300))
-        // A cancelled request may leave a connection to a server that no longer responds. Without a timeout,
-        // the ping would occupy a place in the pool until TCP gives up.
-        .after_release(|connection, _| {
-            Box::pin(async move {
-                match tokio::time::timeout(PING_TIMEOUT, connection.ping()).await {
-                    Ok(answered) => answered.map(|()| true),
-                    Err(_) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
-                }
-            })
-        })
-        .connect_with(options)
-        .await
-        .doing("connect to the database")
-}
 
 /// Reads a stored digest. A CHECK ensures that the column has 32 bytes.
 fn checksum(bytes: &[u8]) -> Checksum {

@@ -5,6 +5,7 @@
 //! ([`Postgres::start`]).
 
 mod database;
+mod pooler;
 mod server;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 pub use database::Database;
+pub use pooler::{PoolMode, Pooler};
 pub use server::{Backup, Durability, Server};
 
 use crate::shared;
@@ -55,8 +57,11 @@ impl Postgres {
 
     /// Starts a private server with further settings, such as `max_wal_size=4GB`.
     pub async fn start_with_settings(durability: Durability, settings: &[&str]) -> Result<Self> {
-        let server = Server::start(durability, settings).await?;
-        Ok(Self { facts: server.facts(), server: Some(server) })
+        Ok(Self::private(Server::start(durability, settings).await?))
+    }
+
+    fn private(server: Server) -> Self {
+        Self { facts: server.facts(), server: Some(server) }
     }
 
     pub(crate) fn found(facts: Facts) -> Self {
@@ -109,7 +114,8 @@ impl Postgres {
         Database::create(&self.facts, template).await
     }
 
-    async fn connect(&self, database: &str) -> Result<PgConnection> {
+    /// Connects to a database on this server.
+    pub async fn connect(&self, database: &str) -> Result<PgConnection> {
         let url = self.url(database);
         PgConnection::connect(&url).await.with_context(|| format!("cannot connect to {url}"))
     }

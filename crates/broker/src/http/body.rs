@@ -104,7 +104,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_stays_within_the_limit_of_its_route_and_the_budget() {
         let budget = BodyBudget::new(1600);
-        let read = async |body: Body, limit| read_body(body, BodyLimit(limit), budget.buffer(limit, false)).await;
+        let read =
+            async |body: Body, limit| read_body(body, BodyLimit(limit), budget.buffer(limit, false)).await;
         assert_eq!(read(Body::from(vec![0; 101]), 100).await, Err(RefusedBody::TooLarge));
         assert_eq!(read(Body::from(vec![0; 100]), 100).await.map(|body| body.len()), Ok(100));
         // The length of these is not announced.

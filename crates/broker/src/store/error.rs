@@ -40,6 +40,12 @@ impl StoreError {
         }
     }
 
+    /// Returns whether only another configuration can help: the server offers no TLS although it is demanded.
+    #[must_use]
+    pub fn is_misconfigured(&self) -> bool {
+        matches!(&self.source, sqlx::Error::Tls(_))
+    }
+
     /// Returns whether other rows still refer to the row that was to be deleted.
     #[must_use]
     pub fn is_referred_to(&self) -> bool {

@@ -17,7 +17,9 @@ use crate::domain::facts::{
 };
 use crate::domain::labels::LabelSet;
 
-pub use all::{AllHolds, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn};
+pub use all::{
+    AllHolds, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
+};
 
 const NAMED_AGENTS: &str = "
     SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
@@ -99,7 +101,8 @@ fn read_agent(row: PgRow) -> Result<AgentFacts, sqlx::Error> {
         holds_digest: Checksum([0; 32]),
         unconfirmed: Box::default(),
     };
-    let stacks = |column| Ok::<_, sqlx::Error>(row.field::<Vec<Uuid>>(column)?.into_iter().map(StackId).collect());
+    let stacks =
+        |column| Ok::<_, sqlx::Error>(row.field::<Vec<Uuid>>(column)?.into_iter().map(StackId).collect());
     facts.hold(stacks("holds")?, stacks("unconfirmed")?);
     Ok(facts)
 }

@@ -34,10 +34,10 @@ pub enum Unsettled {
     Unconfirmed,
 }
 
-const AHEAD: &str = "h.confirmed AND h.ended_at IS NULL AND EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id
+const AHEAD: &str =
+    "h.confirmed AND h.ended_at IS NULL AND EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id
                              AND h.sequence_id > coalesce(s.newest_sequence_id, 0))";
-const UNKNOWN: &str =
-    "NOT h.confirmed AND NOT EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
+const UNKNOWN: &str = "NOT h.confirmed AND NOT EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
 const UNCONFIRMED: &str = "NOT h.confirmed AND EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
 
 impl Unsettled {

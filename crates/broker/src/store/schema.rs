@@ -4,6 +4,7 @@
 //! one release later. A migration and the record of its success are one transaction: if the process is
 //! killed, the schema is either unchanged or migrated.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
@@ -11,10 +12,15 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 
 use super::{Doing as _, Fetch as _, Result, StoreError, connect_options};
 
-static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrator = sqlx::migrate!("./migrations");
+    // A database that a newer release has migrated also fits this one, so that a release can be rolled back.
+    migrator.set_ignore_missing(true);
+    migrator
+});
 
 /// A statement that waits for a lock makes every later one wait behind it, so it gives up soon and is retried.
-const LOCK_TIMEOUT: [(&str, &str); 1] = [("lock_timeout", "2s")];
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '2s'";
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the migration is retried.
 const RETRY_FOR: Duration = Duration::from_secs(300);
@@ -59,8 +65,9 @@ pub async fn schema_migrate(url: &str) -> Result<(), SchemaError> {
 
 /// Runs the migrations on a separate connection, so that its locks are released when the connection ends.
 async fn attempt(url: &str) -> Result<(), SchemaError> {
-    let options = connect_options(url)?.application_name("brokkr-broker migrate").options(LOCK_TIMEOUT);
+    let options = connect_options(url)?.application_name("brokkr-broker migrate");
     let mut conn = PgConnection::connect_with(&options).await.doing("connect to the database")?;
+    sqlx::raw_sql(LOCK_TIMEOUT).execute(&mut conn).await.doing("limit the time to wait for locks")?;
     let migrated = MIGRATOR.run(&mut conn).await;
     conn.close().await.doing("close the connection")?;
     Ok(migrated?)

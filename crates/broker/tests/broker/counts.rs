@@ -150,7 +150,8 @@ async fn reports_belong_to_the_project_of_their_stack() -> Result<()> {
     other.send(Method::PUT, "stacks/web", &json!({})).await?.error_for_status()?;
     let there: Stack =
         read(other.send(Method::PUT, "stacks/web/targets", &json!({ "selectors": ["*"] })).await?).await?;
-    let submitted = other.request(Method::POST, "stacks/web/deployment-objects").body(YAML.replace("default", "other"));
+    let submitted =
+        other.request(Method::POST, "stacks/web/deployment-objects").body(YAML.replace("default", "other"));
     let elsewhere: DeploymentObject = read(other.write(submitted).await?).await?;
     let reports = [
         agent.report(here.id, object.sequence_id, Transition::Applied, 1_700_000_000),

@@ -49,7 +49,7 @@ pub struct Harness {
     pub admin: Caller,
     pub database: Database,
     writes: Arc<Writes>,
-    _postgres: Arc<Postgres>,
+    pub postgres: Arc<Postgres>,
 }
 
 impl Harness {
@@ -70,7 +70,7 @@ impl Harness {
         let secret = token(&database, Role::Admin).await?;
         let writes = Arc::new(Writes { broker: Arc::clone(&server.broker), newest: Mutex::new(None) });
         let admin = Caller::of(&server, &writes, Some(secret));
-        Ok(Self { server, admin, database, writes, _postgres: postgres })
+        Ok(Self { server, admin, database, writes, postgres })
     }
 
     /// Starts a second replica on the same database.

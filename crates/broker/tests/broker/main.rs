@@ -8,6 +8,7 @@ mod agents;
 mod assertions;
 mod audit;
 mod bodies;
+mod connecting;
 mod counts;
 mod database;
 mod deployment_objects;

@@ -131,6 +131,24 @@ async fn two_migrators_at_once_make_the_same_schema_as_one() -> Result<()> {
     Ok(())
 }
 
+/// `helm rollback` runs `migrate` and `serve` of the older release.
+#[tokio::test(flavor = "multi_thread")]
+async fn migrate_and_serve_accept_a_schema_that_a_newer_release_has_migrated() -> Result<()> {
+    let database = Postgres::shared().await?.database().await?;
+    migrate(&database).await?;
+    let mut connection = database.connect().await?;
+    sqlx::query(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+         VALUES (9999, 'of a newer release', true, '\\x00', 1)",
+    )
+    .execute(&mut connection)
+    .await?;
+    migrate(&database).await?;
+    let server = crate::harness::serve_with(&database, None).await?;
+    server.stop().await;
+    Ok(())
+}
+
 /// A migrator that waits for a lock gives up soon, so that no session waits behind it, and tries again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migrator_behind_a_lock_gives_up_and_tries_again() -> Result<()> {

@@ -280,8 +280,7 @@ async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost_until_an_admin_deci
     harness.target("retargeted", json!({ "selectors": ["*"] })).await?;
     let mut now = poll(&mut agent).await?;
     now.sort_by_key(|(stack, _)| *stack);
-    let mut expected =
-        vec![(kept, None), (removed, Some(Removal::Untargeted)), (retargeted, None), deleted];
+    let mut expected = vec![(kept, None), (removed, Some(Removal::Untargeted)), (retargeted, None), deleted];
     expected.sort_by_key(|(stack, _)| *stack);
     assert_eq!(now, expected);
     for kind in ["keep", "remove"] {
@@ -514,4 +513,3 @@ async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     assert_eq!(target(&late).await?.map(|target| target.removal), Some(None), "it is a target now");
     Ok(())
 }
-

@@ -158,7 +158,7 @@ async fn reachable_from_pods(cluster: &Cluster, url: &str) -> Result<String> {
             });
         }
     });
-    Ok(url.replace(&inner, &outer))
+    Ok(format!("{}?sslmode=disable", url.replace(&inner, &outer)))
 }
 
 fn root() -> PathBuf {

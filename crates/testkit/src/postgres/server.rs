@@ -61,13 +61,26 @@ impl Server {
             .user(user);
         run(initdb, START_DEADLINE).await?.ok()?;
 
+        Self::start_on(scratch, durability, settings).await
+    }
+
+    /// Starts a standby of this server, which follows it asynchronously.
+    pub async fn standby(&self) -> Result<super::Postgres> {
+        let scratch = Scratch::new("standby")?;
+        let data = scratch.join("data");
+        self.base_backup(&data, &["--write-recovery-conf"]).await?;
+        Ok(super::Postgres::private(Self::start_on(scratch, Durability::Full, &[]).await?))
+    }
+
+    /// Starts a server on the folder `data`.
+    async fn start_on(scratch: Scratch, durability: Durability, settings: &[&str]) -> Result<Self> {
         let port = Port::free()?;
         let on_off = if durability == Durability::Full { "on" } else { "off" };
-        let postgres = Launch::new("postgres", programs.join("postgres"))
+        let postgres = Launch::new("postgres", programs()?.join("postgres"))
             .arg("-D")
-            .arg(&data)
+            .arg(scratch.join("data"))
             .folder(scratch.path())
-            .user(user)
+            .user(unprivileged_user()?)
             // SIGKILL would leave shared memory in the kernel.
             .last_signal(Signal::SIGQUIT)
             .args(
@@ -125,22 +138,28 @@ impl Server {
     /// Takes a base backup while the server runs.
     pub async fn back_up(&self) -> Result<Backup> {
         let folder = self.scratch.join(unique("backup"));
-        fs::create_dir(&folder)?;
+        self.base_backup(&folder, &[]).await?;
+        Ok(Backup { folder })
+    }
+
+    async fn base_backup(&self, folder: &Path, options: &[&str]) -> Result<()> {
+        fs::create_dir(folder)?;
         // PostgreSQL refuses a data folder that others may read.
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
         let user = unprivileged_user()?;
         if let Some((user, group)) = user {
-            chown(&folder, Some(user), Some(group))?;
+            chown(folder, Some(user), Some(group))?;
         }
         let launch = Launch::new("pg_basebackup", programs()?.join("pg_basebackup"))
             .args(["--host=127.0.0.1", "--username=postgres", "--checkpoint=fast", "--wal-method=stream"])
             .args(["--no-sync".to_owned(), format!("--port={}", self.port.number())])
+            .args(options)
             .arg("-D")
-            .arg(&folder)
+            .arg(folder)
             .folder(self.scratch.path())
             .user(user);
         run(launch, START_DEADLINE).await?.ok()?;
-        Ok(Backup { folder })
+        Ok(())
     }
 
     /// Restores the backup: kills the server, replaces its data, and starts it again.
@@ -188,8 +207,8 @@ fn has_server(folder: &Path) -> bool {
     folder.join("postgres").is_file() && folder.join("initdb").is_file()
 }
 
-/// Returns the user to run PostgreSQL as, because it refuses to run as root; none if this process is not root.
-fn unprivileged_user() -> Result<Option<(u32, u32)>> {
+/// Returns the user to run PostgreSQL and its pooler as, because they refuse to run as root; none if this process is not root.
+pub(super) fn unprivileged_user() -> Result<Option<(u32, u32)>> {
     if !Uid::effective().is_root() {
         return Ok(None);
     }

@@ -98,9 +98,8 @@ async fn file(
     // The last report about a stack may arrive after the agent no longer holds it.
     let stacks: Vec<StackId> = rest.iter().map(|(report, _)| report.stack_id).collect();
     let recorded = holds_recorded(&broker.pool, agent, &stacks).await?;
-    let is_recorded = |report: &Report| {
-        recorded.get(&report.stack_id).filter(|stack| report.sequence_id <= stack.newest)
-    };
+    let is_recorded =
+        |report: &Report| recorded.get(&report.stack_id).filter(|stack| report.sequence_id <= stack.newest);
     rest.retain(|(report, _)| match is_recorded(report) {
         Some(stack) => {
             filed.push(Filed::new(stack.project.clone(), report.clone()));
