@@ -41,13 +41,20 @@ pub struct Streams {
     events: broadcast::Sender<Arc<StreamedEvent>>,
     /// Everything below this position has been published.
     published: watch::Sender<Position>,
+    /// Held while a stream subscribes, and while events are skipped.
+    skipping: Arc<Mutex<()>>,
     open: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl Default for Streams {
     fn default() -> Self {
         let events = broadcast::Sender::new(BUFFER);
-        Self { events, published: watch::Sender::new(Position::default()), open: Arc::default() }
+        Self {
+            events,
+            published: watch::Sender::new(Position::default()),
+            skipping: Arc::default(),
+            open: Arc::default(),
+        }
     }
 }
 
@@ -89,6 +96,7 @@ impl Streams {
 
     /// Subscribes to future events, and returns the position below which the caller reads the database itself.
     pub fn subscribe(&self) -> (broadcast::Receiver<Arc<StreamedEvent>>, Position) {
+        let _skipping = self.skipping.lock().unwrap_or_else(PoisonError::into_inner);
         // In this order, so that no event is missed. An event that is published in between is received
         // although it is below the position; the reader skips it.
         let receiver = self.events.subscribe();
@@ -113,8 +121,39 @@ impl Streams {
         let _ = self.events.send(Arc::new(StreamedEvent::new(recorded)));
     }
 
+    /// Advances without reading anything if no stream is open; returns whether it did. A stream that opens later reads the
+    /// database up to this position itself.
+    #[must_use]
+    pub fn skip_to(&self, position: Position) -> bool {
+        // Otherwise a stream could open between the two steps, and miss the events in between.
+        let _skipping = self.skipping.lock().unwrap_or_else(PoisonError::into_inner);
+        let nobody = self.events.receiver_count() == 0;
+        if nobody {
+            self.advance(position);
+        }
+        nobody
+    }
+
     /// Declares that everything below the position has been published.
     pub fn advance(&self, position: Position) {
         self.published.send_replace(position);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_skipped_only_while_no_stream_is_open() {
+        let streams = Streams::default();
+        let at = |horizon| Position { epoch: 1, horizon };
+        assert!(streams.skip_to(at(5)));
+        let (receiver, from) = streams.subscribe();
+        assert_eq!(from, at(5), "it reads what was skipped from the database");
+        assert!(!streams.skip_to(at(6)));
+        assert_eq!(streams.position(), at(5), "the events up to 6 have to be published");
+        drop(receiver);
+        assert!(streams.skip_to(at(7)));
     }
 }

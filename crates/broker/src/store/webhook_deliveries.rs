@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 use super::{Columns as _, Fetch as _, Result, Run as _};
 
+/// Rows deleted at once.
+const SLICE: u64 = 5000;
+
 /// A message that this replica has to send before the lease ends.
 #[derive(Clone, Debug)]
 pub struct ClaimedDelivery {
@@ -223,15 +226,23 @@ pub async fn webhook_delivery_delete_old(
     delivered_after: Duration,
     dead_after: Duration,
 ) -> Result<u64> {
-    let deleted = sqlx::query(
-        "DELETE FROM webhook_deliveries WHERE ctid IN (
-            SELECT ctid FROM webhook_deliveries
-            WHERE state <> 'pending' AND last_attempt_at < now() - make_interval(secs => CASE state
-                WHEN 'delivered' THEN $1 ELSE $2 END) LIMIT 5000)",
-    )
-    .bind(delivered_after.as_secs_f64())
-    .bind(dead_after.as_secs_f64())
-    .affected(pool, "delete old webhook messages")
-    .await?;
-    Ok(deleted)
+    let mut deleted = 0;
+    // Until none is left: messages may arrive faster than one slice per round.
+    loop {
+        let slice = sqlx::query(
+            "DELETE FROM webhook_deliveries WHERE ctid IN (
+                SELECT ctid FROM webhook_deliveries
+                WHERE state <> 'pending' AND last_attempt_at < now() - make_interval(secs => CASE state
+                    WHEN 'delivered' THEN $1 ELSE $2 END) LIMIT $3)",
+        )
+        .bind(delivered_after.as_secs_f64())
+        .bind(dead_after.as_secs_f64())
+        .bind(SLICE.cast_signed())
+        .affected(pool, "delete old webhook messages")
+        .await?;
+        deleted += slice;
+        if slice < SLICE {
+            return Ok(deleted);
+        }
+    }
 }

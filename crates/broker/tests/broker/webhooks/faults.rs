@@ -13,7 +13,7 @@ use brokkr_broker::domain::webhooks::signature::WebhookSecret;
 use brokkr_broker::state::webhooks::resolver::Resolver;
 use brokkr_broker::state::webhooks::send::{Message, SendOutcome, Sender};
 use brokkr_broker::store::webhook_deliveries::{
-    DeliveryOutcome, webhook_delivery_claim, webhook_delivery_finish_on_conn,
+    DeliveryOutcome, webhook_delivery_claim, webhook_delivery_delete_old, webhook_delivery_finish_on_conn,
 };
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Launch, Port, Postgres, Process, Scratch};
@@ -25,7 +25,7 @@ use serde_json::json;
 
 use super::receiver::{Answer, KEY, SOON, Trust};
 use super::{create, deliveries, newest, open};
-use crate::harness::{Caller, YAML, read};
+use crate::harness::{Caller, Harness, YAML, read};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_48_a_receiver_that_hangs_delays_no_other_and_is_retried() -> Result<()> {
@@ -254,5 +254,28 @@ async fn row_49_a_message_that_was_sent_before_a_kill_is_sent_again_with_the_sam
     })
     .await?;
     assert!(!process.log().contains(&made.secret["whsec_".len()..]), "no secret in the log");
+    Ok(())
+}
+
+/// Otherwise the table grows for ever as soon as messages arrive faster than one slice per round.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_messages_are_deleted_however_many_there_are() -> Result<()> {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let harness = Harness::open().await?;
+    let mut connection = harness.database.connect().await?;
+    sqlx::raw_sql(
+        "INSERT INTO webhooks (project, id, name, url, filter)
+         VALUES ('default', '00000000-0000-0000-0000-000000000001', 'a', 'https://a.example', '{}');
+         INSERT INTO webhook_deliveries (project, webhook_id, id, event, body, state, last_attempt_at)
+         SELECT 'default', '00000000-0000-0000-0000-000000000001', gen_random_uuid(), 'stack.applied', '{}',
+                (ARRAY['delivered', 'dead', 'pending'])[1 + n % 3], now() - make_interval(days => 10)
+         FROM generate_series(1, 18000) AS n",
+    )
+    .execute(&mut connection)
+    .await?;
+    let deleted = webhook_delivery_delete_old(&harness.server.broker.pool, 7 * DAY, 30 * DAY).await?;
+    assert_eq!(deleted, 6000, "delivered more than a week ago");
+    let deleted = webhook_delivery_delete_old(&harness.server.broker.pool, 7 * DAY, 9 * DAY).await?;
+    assert_eq!(deleted, 6000, "dead for more than nine days");
     Ok(())
 }
