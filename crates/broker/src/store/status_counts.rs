@@ -7,8 +7,8 @@ use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::status::{ErrorExample, ErrorGroup};
 use brokkr_api::{SequenceId, StackId};
-use sqlx::PgPool;
 use sqlx::types::Json;
+use sqlx::{PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use super::{Doing as _, Fetch as _, Result, Run as _, known};
@@ -133,23 +133,34 @@ pub async fn error_group_list(
         .collect())
 }
 
-/// Deletes counts that add up to zero, and unused reasons. Locks every shard, so that nothing is counted
-/// between reading and deleting.
+/// The shard that the counts of groups without agents are moved to.
+const FIRST_SHARD: i16 = 0;
+const LAST_SHARD: i16 = 15;
+
+/// The keys of counts that add up to zero, in columns.
+#[derive(Default)]
+struct EmptyGroups {
+    projects: Vec<String>,
+    stacks: Vec<Uuid>,
+    sequences: Vec<i64>,
+    transitions: Vec<String>,
+    reasons: Vec<Vec<u8>>,
+}
+
+/// Deletes counts that add up to zero, and unused reasons.
+///
+/// A shard may only be changed under its lock, and the sum must be right at every moment. So the counts of such a group
+/// are moved to the first shard, one shard at a time, where they add up to a single zero. Writers choose a free shard, and
+/// only two are locked at a time, so nobody waits.
 pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64> {
-    let mut transaction = pool.begin().await.doing("begin to delete empty counts")?;
-    sqlx::query("SELECT pg_advisory_xact_lock(1112690258, shard) FROM generate_series(0, 15) AS shard")
-        .run(&mut *transaction, "lock the counts")
-        .await?;
-    let deleted = sqlx::query(
-        "DELETE FROM status_counts c USING (
-            SELECT project, stack_id, sequence_id, transition, reason_key FROM status_counts
-            GROUP BY 1, 2, 3, 4, 5 HAVING sum(count) = 0 LIMIT 5000) over
-         WHERE c.project = over.project AND c.stack_id = over.stack_id AND c.sequence_id = over.sequence_id
-           AND c.transition = over.transition AND c.reason_key = over.reason_key",
-    )
-    .affected(&mut *transaction, "delete empty counts")
-    .await?;
-    transaction.commit().await.doing("commit the deletion of empty counts")?;
+    let groups = empty_groups(pool).await?;
+    let mut deleted = 0;
+    if !groups.projects.is_empty() {
+        for shard in FIRST_SHARD + 1..=LAST_SHARD {
+            deleted += merge_shard(pool, &groups, shard).await?;
+        }
+        deleted += delete_zeros(pool, &groups).await?;
+    }
     // A day is far longer than any transaction that has inserted a reason and not counted it yet.
     sqlx::query(
         "DELETE FROM reasons r WHERE r.created_at < now() - interval '1 day' AND NOT EXISTS (
@@ -158,4 +169,78 @@ pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64> {
     .run(pool, "delete unused reasons")
     .await?;
     Ok(deleted)
+}
+
+async fn empty_groups(pool: &PgPool) -> Result<EmptyGroups> {
+    let rows: Vec<(String, Uuid, i64, String, Vec<u8>)> = sqlx::query_as(
+        "SELECT project, stack_id, sequence_id, transition, reason_key FROM status_counts
+         GROUP BY 1, 2, 3, 4, 5 HAVING sum(count) = 0 LIMIT 5000",
+    )
+    .all(pool, "find empty counts")
+    .await?;
+    let mut groups = EmptyGroups::default();
+    for (project, stack, sequence, transition, reason) in rows {
+        groups.projects.push(project);
+        groups.stacks.push(stack);
+        groups.sequences.push(sequence);
+        groups.transitions.push(transition);
+        groups.reasons.push(reason);
+    }
+    Ok(groups)
+}
+
+/// Moves the counts of these groups from a shard to the first one. Returns the number of deleted rows.
+async fn merge_shard(pool: &PgPool, groups: &EmptyGroups, shard: i16) -> Result<u64> {
+    let mut transaction = begin_locked(pool, &[FIRST_SHARD, shard]).await?;
+    let moved = sqlx::query(
+        "WITH moved AS (
+            DELETE FROM status_counts c
+            USING unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bytea[])
+                  AS g (project, stack_id, sequence_id, transition, reason_key)
+            WHERE c.project = g.project AND c.stack_id = g.stack_id AND c.sequence_id = g.sequence_id
+              AND c.transition = g.transition AND c.reason_key = g.reason_key AND c.shard = $6
+            RETURNING c.*)
+         INSERT INTO status_counts AS counts
+         SELECT project, stack_id, sequence_id, transition, reason_key, $7, count FROM moved
+         ON CONFLICT (project, stack_id, sequence_id, transition, reason_key, shard)
+             DO UPDATE SET count = counts.count + excluded.count",
+    )
+    .bind(&groups.projects)
+    .bind(&groups.stacks)
+    .bind(&groups.sequences)
+    .bind(&groups.transitions)
+    .bind(&groups.reasons)
+    .bind(shard)
+    .bind(FIRST_SHARD)
+    .affected(&mut *transaction, "move counts to one shard")
+    .await?;
+    transaction.commit().await.doing("commit the moved counts")?;
+    Ok(moved)
+}
+
+/// Deletes the groups that add up to zero in the first shard.
+async fn delete_zeros(pool: &PgPool, groups: &EmptyGroups) -> Result<u64> {
+    let mut transaction = begin_locked(pool, &[FIRST_SHARD]).await?;
+    let deleted = sqlx::query(
+        "DELETE FROM status_counts WHERE shard = $1 AND count = 0 AND project = ANY($2) AND stack_id = ANY($3)",
+    )
+    .bind(FIRST_SHARD)
+    .bind(&groups.projects)
+    .bind(&groups.stacks)
+    .affected(&mut *transaction, "delete empty counts")
+    .await?;
+    transaction.commit().await.doing("commit the deletion of empty counts")?;
+    Ok(deleted)
+}
+
+/// Begins a transaction that may change these shards. In ascending order, so that two replicas cannot block each other.
+async fn begin_locked(pool: &PgPool, shards: &[i16]) -> Result<Transaction<'static, Postgres>> {
+    let mut transaction = pool.begin().await.doing("begin to delete empty counts")?;
+    for shard in shards {
+        sqlx::query("SELECT pg_advisory_xact_lock(1112690258, $1)")
+            .bind(i32::from(*shard))
+            .run(&mut *transaction, "lock a shard of the counts")
+            .await?;
+    }
+    Ok(transaction)
 }

@@ -1,5 +1,6 @@
 //! Counts follow every report, whichever replica receives it; errors are grouped by their reason.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,12 +12,14 @@ use brokkr_api::stacks::Stack;
 use brokkr_api::status::{ErrorGroup, StackSummary};
 use brokkr_api::tokens::Role;
 use brokkr_api::{SequenceId, StackId};
+use brokkr_broker::store::status_counts::status_counts_tidy;
+use brokkr_testkit::{Postgres, eventually};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use reqwest::Method;
 use serde_json::json;
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::harness::{Agent, Harness, YAML, read};
 
@@ -126,7 +129,7 @@ async fn counters_match_the_rows_after_random_reports_at_two_replicas_at_once() 
         .bind(stacks[0].0)
         .execute(&mut connection)
         .await?;
-    brokkr_broker::store::status_counts::status_counts_tidy(&harness.server.broker.pool).await?;
+    status_counts_tidy(&harness.server.broker.pool).await?;
     let (maintained, counted) = both(&mut connection).await?;
     assert_eq!(maintained, counted);
     let over: i64 = sqlx::query_scalar("SELECT count(*) FROM status_counts WHERE stack_id = $1")
@@ -135,6 +138,47 @@ async fn counters_match_the_rows_after_random_reports_at_two_replicas_at_once() 
         .await?;
     assert_eq!(over, 0, "counts that add up to zero are deleted");
     second.stop().await;
+    Ok(())
+}
+
+/// Counts are compacted while another transaction uses a shard for a long time: reports do not wait for either.
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_do_not_wait_while_counts_are_compacted() -> Result<()> {
+    // A separate server: the open transaction delays every outbox tail of a server.
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    let at = 1_700_000_000;
+    for (later, transition) in
+        [Transition::Applied, Transition::Healthy, Transition::Degraded].into_iter().enumerate()
+    {
+        let report = agent.report(stack.id, object.sequence_id, transition, at + i64::try_from(later)?);
+        agent.send_reports(&[report]).await?;
+    }
+    let mut connection = harness.database.connect().await?;
+    let mut long = connection.begin().await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(1112690258, 15)").execute(&mut *long).await?;
+    let pool = harness.server.broker.pool.clone();
+    let compacting = tokio::spawn(async move { status_counts_tidy(&pool).await });
+    let mut other = harness.database.connect().await?;
+    eventually(Duration::from_secs(30), "it to wait for the last shard", async || {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        let waiting: i64 = sqlx::query_scalar(waiting).fetch_one(&mut other).await?;
+        anyhow::ensure!(waiting > 0, "not yet");
+        anyhow::Ok(())
+    })
+    .await?;
+    for later in 10..15 {
+        let report = agent.report(stack.id, object.sequence_id, Transition::Healthy, at + later);
+        let sent = agent.send_reports(&[report]).await?;
+        assert!(sent.status().is_success(), "{}", sent.text().await?);
+    }
+    assert!(!compacting.is_finished(), "it still waited while reports were stored");
+    long.rollback().await?;
+    compacting.await??;
+    let (maintained, counted) = both(&mut other).await?;
+    assert_eq!(maintained, counted);
     Ok(())
 }
 
