@@ -48,7 +48,7 @@ fn poll(input: &[u8]) -> Option<(Request<Body>, usize)> {
     let mut parsed = httparse::Request::new(&mut headers);
     let httparse::Status::Complete(used) = parsed.parse(input).ok()? else { return None };
     let path = parsed.path?;
-    if parsed.method != Some("GET") || parsed.version != Some(1) || !path.ends_with("/target-state") {
+    if parsed.method != Some("GET") || parsed.version != Some(1) || !is_target_state(path) {
         return None;
     }
     let mut map = HeaderMap::with_capacity(parsed.headers.len());
@@ -65,6 +65,14 @@ fn poll(input: &[u8]) -> Option<(Request<Body>, usize)> {
     *request.uri_mut() = path.parse().ok()?;
     *request.headers_mut() = map;
     Some((request, used))
+}
+
+/// Returns whether this is exactly the path of a target state: a query, a further segment or an escaped character could
+/// mean something else to the router.
+fn is_target_state(path: &str) -> bool {
+    let agent = path.strip_prefix("/api/v1/agents/").and_then(|rest| rest.strip_suffix("/target-state"));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    agent.is_some_and(|agent| !agent.is_empty() && agent.bytes().all(is_plain))
 }
 
 #[cfg(test)]
@@ -112,6 +120,10 @@ mod tests {
         assert_eq!(kind("GET /livez HTTP/1.1\r\nhost: b\r\n\r\n"), "other");
         assert_eq!(kind("POST /api/v1/agents/a/target-state HTTP/1.1\r\nhost: b\r\n\r\n"), "other");
         assert_eq!(kind("GET /api/v1/agents/a/target-state HTTP/1.0\r\nhost: b\r\n\r\n"), "other");
+        for path in ["a/b", "", "a?b=", "a%2f", "..", "a/target-state?b=", "a/target-state#"] {
+            let request = format!("GET /api/v1/agents/{path}/target-state HTTP/1.1\r\nhost: b\r\n\r\n");
+            assert_eq!(kind(&request), "other", "{path}");
+        }
         assert_eq!(kind("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "http2");
         assert_eq!(kind("\r\n\r\n"), "other");
         assert_eq!(kind(&"x".repeat(HEAD_BYTES)), "other");
