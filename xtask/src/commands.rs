@@ -11,6 +11,7 @@ pub mod e2e;
 pub mod engines;
 pub mod faults;
 pub mod fuzz;
+pub mod hostile;
 pub mod image;
 pub mod journeys;
 pub mod test;

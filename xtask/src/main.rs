@@ -5,6 +5,7 @@
 //! commands/test.rs       runs every test, as CI does, with engines that are started once for all of them
 //! commands/e2e.rs        runs the end-to-end tests
 //! commands/faults.rs     runs the full fault matrix, and checks that it finds deliberate bugs
+//! commands/hostile.rs    sends what an attacker with the key of an agent could send
 //! commands/api.rs        calls every route with generated requests
 //! commands/fuzz.rs       fuzzes everything that parses untrusted input
 //! commands/docs.rs       generates the OpenAPI document and the reference pages
@@ -25,7 +26,7 @@ use anyhow::Result;
 use clap::Parser;
 
 use commands::{
-    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, image, journeys, test,
+    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image, journeys, test,
 };
 
 /// The project's own commands.
@@ -37,6 +38,7 @@ enum Command {
     E2e(e2e::Args),
     #[command(subcommand)]
     Faults(faults::Args),
+    Hostile(hostile::Args),
     Fuzz(fuzz::Args),
     Api(api::Args),
     Contract(contract::Args),
@@ -55,6 +57,7 @@ fn main() -> Result<()> {
         Command::Test(args) => test::run(&args),
         Command::E2e(args) => e2e::run(&args),
         Command::Faults(args) => faults::run(&args),
+        Command::Hostile(args) => hostile::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Api(args) => api::run(&args),
         Command::Contract(args) => contract::run(&args),

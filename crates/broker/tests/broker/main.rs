@@ -6,6 +6,7 @@ mod again;
 mod agent_keys;
 mod agents;
 mod assertions;
+mod attempts;
 mod audit;
 mod bodies;
 mod connecting;
