@@ -51,8 +51,10 @@ impl Database {
             match Self::attempt(url, connections).await {
                 Err(error) if error.is_unavailable() => {
                     let delay = delays.next().unwrap_or(LONGEST_DELAY);
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "failed to open the database; retrying in {delay:?}");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "failed to open the database; retrying in {delay:?}"
+                    );
                     tokio::time::sleep(delay).await;
                 }
                 opened => return opened,

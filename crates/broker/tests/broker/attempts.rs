@@ -10,7 +10,7 @@ use brokkr_api::report::Transition;
 use brokkr_api::{SequenceId, StackId};
 use brokkr_broker::access::Permission;
 use brokkr_broker::router::{self, Route};
-use reqwest::{Method, RequestBuilder};
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use strum::IntoEnumIterator as _;
 
