@@ -16,6 +16,7 @@ use crate::access::Access;
 use crate::access::assertion::Assertions;
 use crate::access::budgets::ReportBudgets;
 use crate::access::limits::RateLimits;
+use crate::access::positions::Positions;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
@@ -35,7 +36,7 @@ use crate::state::shutdown::Shutdown;
 use crate::state::streams::Streams;
 use crate::state::tail_notifier::TailNotifier;
 use crate::state::webhooks::{WebhookSetupError, Webhooks};
-use crate::store::installation::installation_fetch;
+use crate::store::installation::{installation_fetch, installation_position_key};
 use crate::store::schema::{SchemaError, schema_check};
 use crate::store::{StoreError, connect};
 use crate::tasks::outbox_tail::OutboxTail;
@@ -96,6 +97,7 @@ impl Server {
         let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
 
         let installation = installation_fetch(&pool).await?;
+        let positions = Positions::new(installation, &installation_position_key(&pool).await?);
         let index = Arc::new(Index::new(installation));
         let notifier = TailNotifier::default();
         let outbox_tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), notifier.clone());
@@ -114,6 +116,7 @@ impl Server {
                 tokens: Tokens::default(),
                 limits: RateLimits::new(args.rate_limits),
                 budgets: ReportBudgets::new(args.rate_limits),
+                positions,
                 trusted_proxies: args.trusted_proxies,
             },
             refusals: refusals.clone(),
