@@ -79,8 +79,16 @@ pub struct Metrics {
     answered: Arc<AtomicU64>,
 }
 
+/// Why responses are refused: each is shown from the start, so that its first increase is visible.
+const REFUSED: [&str; 4] =
+    ["epoch_in_future", "horizon_too_high", "sequence_too_high", "position_not_issued"];
+
 impl Default for Metrics {
     fn default() -> Self {
+        let responses_refused = Family::<ReasonLabels, Counter>::default();
+        for reason in REFUSED {
+            let _ = responses_refused.get_or_create(&ReasonLabels { reason });
+        }
         Self {
             started: Instant::now(),
             reconciles: Family::default(),
@@ -90,7 +98,7 @@ impl Default for Metrics {
             request_durations: Histogram::new(REQUESTS),
             repairs: Counter::default(),
             polls_failed: Counter::default(),
-            responses_refused: Family::default(),
+            responses_refused,
             reports_waiting: Gauge::default(),
             key_since: Gauge::default(),
             key_life: Gauge::default(),
