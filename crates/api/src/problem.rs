@@ -218,7 +218,9 @@ impl ErrorCode {
             Self::BRK3005 => {
                 "an admin must check `brokkr admin status`, then run `brokkr admin lift-hold` or `brokkr-broker epoch raise`"
             }
-            Self::BRK3006 => "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`",
+            Self::BRK3006 => {
+                "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`"
+            }
             Self::BRK3007 => "nothing to do: the agent polls again and gets its current targets",
             Self::BRK9001 => "retry; if the error persists, search the broker's log for the request id",
         }

@@ -167,7 +167,9 @@ impl Client {
         let before = written.unwrap_or_default();
         match check_position(before.position, position.position, Timestamp::now().as_second()) {
             Ok(()) => *written = Some(before.later(position)),
-            Err(error) => tracing::warn!(reason = error.reason(), "ignored the position of a response: {error}"),
+            Err(error) => {
+                tracing::warn!(reason = error.reason(), "ignored the position of a response: {error}")
+            }
         }
     }
 

@@ -124,7 +124,11 @@ impl HeldStacks {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn put(&self, stacks: &BTreeSet<StackId>, held: Vec<HeldStack>) -> Result<PositionToken, ClientError> {
+    async fn put(
+        &self,
+        stacks: &BTreeSet<StackId>,
+        held: Vec<HeldStack>,
+    ) -> Result<PositionToken, ClientError> {
         let holds = Holds { stacks: stacks.iter().copied().collect(), held };
         self.broker.put_holds(self.agent, self.session, &holds).await
     }

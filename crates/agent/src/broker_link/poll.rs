@@ -79,8 +79,7 @@ impl BrokerLink {
                 Ok(poll) => {
                     failures = 0;
                     self.metrics.heard();
-                    if !matches!(poll, Poll::Superseded | Poll::Duplicated) && writes_suspended
-                    {
+                    if !matches!(poll, Poll::Superseded | Poll::Duplicated) && writes_suspended {
                         writes_suspended = false;
                         let _ = self.news.send(BrokerMessage::ResumeWriting);
                     }

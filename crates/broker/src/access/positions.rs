@@ -33,7 +33,7 @@ impl Positions {
     /// Returns whether this installation issued the position.
     #[must_use]
     pub fn is_issued(&self, token: &PositionToken) -> bool {
-        token.mac.is_some_and(|mac| mac.ct_eq(&self.mac(token.position)).into())
+        token.mac.is_some_and(|mac| mac[..].ct_eq(&self.mac(token.position)[..]).into())
     }
 
     /// Returns the header for a position that is not shared by many responses.

@@ -26,8 +26,8 @@ use crate::store::deployment_objects::{NewObject, deployment_object_fetch_conten
 use crate::store::installation::{installation_raised, installation_state};
 use crate::store::outbox::OutboxNotification;
 use crate::store::restore::{
-    ReportedStack, Unsettled, restore_count, restore_find_on_conn, restore_holders, restore_list,
-    restore_confirm_on_conn, restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
+    ReportedStack, Unsettled, restore_confirm_on_conn, restore_count, restore_find_on_conn, restore_holders,
+    restore_list, restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
 };
 use crate::store::stacks::{LockedStack, StackRef, stack_lock_on_conn};
 

@@ -38,9 +38,7 @@ impl Broker {
         if !self.access.positions.is_issued(&shown) {
             self.metrics.position_refused();
             let detail = format!("this broker did not issue the position {wanted}, which is ahead of it");
-            return Err(
-                ApiError::new(ErrorCode::BRK1012, detail).refused_for(RefusalReason::ForgedPosition)
-            );
+            return Err(ApiError::new(ErrorCode::BRK1012, detail).refused_for(RefusalReason::ForgedPosition));
         }
         match self.progress(wanted).await {
             Progress::Reached => Ok(()),

@@ -157,9 +157,11 @@ async fn e4_an_agent_with_a_higher_position_puts_all_replicas_on_hold_and_a_rais
         }
     })
     .await?;
-    assert!(answer.position.is_some_and(|now| {
-        now.position.epoch > 1_700_000_000 && now.position > future.position
-    }));
+    assert!(
+        answer
+            .position
+            .is_some_and(|now| { now.position.epoch > 1_700_000_000 && now.position > future.position })
+    );
     assert_eq!(answer.envelope()?.stacks[0].sequence_id, before.sequence_id, "as restored");
     let after = harness.submit("web", YAML).await?;
     assert!(after.sequence_id.0 > before.sequence_id.0 + 1_000_000, "{}", after.sequence_id);
@@ -289,8 +291,7 @@ async fn e4_an_agent_keeps_a_stack_after_its_target_was_lost_until_an_admin_deci
     harness.target("retargeted", json!({ "selectors": ["*"] })).await?;
     let mut now = poll(&mut agent).await?;
     now.sort_by_key(|(stack, _)| *stack);
-    let mut expected =
-        vec![(kept, None), (removed, Some(Removal::Untargeted)), (retargeted, None), deleted];
+    let mut expected = vec![(kept, None), (removed, Some(Removal::Untargeted)), (retargeted, None), deleted];
     expected.sort_by_key(|(stack, _)| *stack);
     assert_eq!(now, expected);
     for kind in ["keep", "remove"] {
@@ -523,4 +524,3 @@ async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     assert_eq!(target(&late).await?.map(|target| target.removal), Some(None), "it is a target now");
     Ok(())
 }
-

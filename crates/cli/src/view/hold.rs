@@ -29,7 +29,10 @@ pub fn hold_lines(hold: &Hold) -> Vec<String> {
         lines.push(format!("  database:   {database}"));
     }
     lines.push(String::new());
-    lines.push("Agents keep and repair their stacks. Changes are refused. If the database is the wrong one, switch".to_owned());
+    lines.push(
+        "Agents keep and repair their stacks. Changes are refused. If the database is the wrong one, switch"
+            .to_owned(),
+    );
     lines.push("back. If it is the right one, run `brokkr admin lift-hold --reason TEXT`.".to_owned());
     lines
 }

@@ -11,7 +11,8 @@ const STACK: &str = r#"{"project":"default","id":"0190b5a4-0000-7000-8000-000000
 
 #[tokio::test]
 async fn a_read_after_a_write_requires_at_least_the_position_of_the_write() {
-    let stack = answer("200 OK", &[("content-type", "application/json"), ("brokkr-position", POSITION)], STACK);
+    let stack =
+        answer("200 OK", &[("content-type", "application/json"), ("brokkr-position", POSITION)], STACK);
     let broker = Scripted::start(vec![stack]).await;
     let client = Client::builder(broker.url.clone()).build().unwrap();
     client.stack("web").await.unwrap();

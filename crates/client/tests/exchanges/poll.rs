@@ -104,9 +104,7 @@ async fn a_response_for_another_agent_or_an_older_one_is_rejected() {
 async fn a_response_with_an_implausible_position_is_rejected_and_not_remembered() {
     let agent = Agent::new();
     let (highest_epoch, highest_horizon) = (format!("{}.70", i64::MAX), format!("5.{}", u64::MAX));
-    for (position, reason) in
-        [(&highest_epoch, "epoch_in_future"), (&highest_horizon, "horizon_too_high")]
-    {
+    for (position, reason) in [(&highest_epoch, "epoch_in_future"), (&highest_horizon, "horizon_too_high")] {
         let refusal = agent.refusal_of(agent.good().replace("5.70", position)).await;
         let InvalidResponse::Implausible(implausible) = refusal else { panic!("{refusal:?}") };
         assert_eq!(implausible.reason(), reason);

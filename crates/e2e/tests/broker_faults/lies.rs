@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_api::Position;
 use brokkr_client::{Client, Credential, Poll};
-use brokkr_testkit::proxy::{Action, Matcher};
 use brokkr_testkit::FaultProxy;
+use brokkr_testkit::proxy::{Action, Matcher};
 use bytes::Bytes;
 
 use crate::broker_pair::BrokerPair;
