@@ -27,6 +27,9 @@ pub enum Command {
     /// Install the Stack CRD, the agent's ServiceAccount, its permissions and its admission policy into a cluster. Running
     /// it again updates the permissions and removes those that are no longer requested.
     Install(InstallArguments),
+    /// Forget the highest position that this agent has seen, so that it accepts the responses of its broker again. Needed
+    /// only after the agent was connected to a wrong or compromised broker. Restart the agent afterwards.
+    ForgetPosition(ForgetPositionArguments),
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +96,16 @@ pub struct InstallArguments {
     /// Print the manifests instead of applying them.
     #[arg(long)]
     pub print: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ForgetPositionArguments {
+    /// Kubeconfig of the cluster. Default: the service account of the Pod.
+    #[arg(long, env = "KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the agent.
+    #[arg(long, env = "BROKKR_NAMESPACE", default_value = NAMESPACE)]
+    pub namespace: String,
 }
 
 #[cfg(test)]

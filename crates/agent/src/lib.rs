@@ -14,6 +14,7 @@ pub mod content_cache;
 pub mod diagnose;
 pub mod execute;
 pub mod fence;
+pub mod forget_position;
 pub mod grant;
 pub mod health;
 pub mod install;

@@ -1,7 +1,7 @@
 //! Entry point: installs the crypto provider, parses the arguments and runs the command.
 
 use brokkr_agent::args::{Arguments, Command};
-use brokkr_agent::{install, run};
+use brokkr_agent::{forget_position, install, run};
 use clap::Parser as _;
 
 /// An allocator that returns memory to the system: a list of ten thousand objects is large, but short-lived.
@@ -14,5 +14,6 @@ async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(arguments) => Box::pin(run::run(arguments)).await,
         Command::Install(arguments) => install::install(arguments).await,
+        Command::ForgetPosition(arguments) => forget_position::forget_position(arguments).await,
     }
 }

@@ -55,6 +55,11 @@ struct ConditionLabels {
     status: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
 /// The counters. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -66,6 +71,7 @@ pub struct Metrics {
     request_durations: Histogram,
     repairs: Counter,
     polls_failed: Counter,
+    responses_refused: Family<ReasonLabels, Counter>,
     reports_waiting: Gauge,
     key_since: Gauge,
     key_life: Gauge,
@@ -73,8 +79,16 @@ pub struct Metrics {
     answered: Arc<AtomicU64>,
 }
 
+/// Why responses are refused: each is shown from the start, so that its first increase is visible.
+const REFUSED: [&str; 4] =
+    ["epoch_in_future", "horizon_too_high", "sequence_too_high", "position_not_issued"];
+
 impl Default for Metrics {
     fn default() -> Self {
+        let responses_refused = Family::<ReasonLabels, Counter>::default();
+        for reason in REFUSED {
+            let _ = responses_refused.get_or_create(&ReasonLabels { reason });
+        }
         Self {
             started: Instant::now(),
             reconciles: Family::default(),
@@ -84,6 +98,7 @@ impl Default for Metrics {
             request_durations: Histogram::new(REQUESTS),
             repairs: Counter::default(),
             polls_failed: Counter::default(),
+            responses_refused,
             reports_waiting: Gauge::default(),
             key_since: Gauge::default(),
             key_life: Gauge::default(),
@@ -135,6 +150,11 @@ impl Metrics {
         self.polls_failed.inc();
     }
 
+    /// Counts a response that cannot be from an honest broker, or is from another one than before.
+    pub fn refused(&self, reason: &'static str) {
+        self.responses_refused.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
     pub fn reports_waiting(&self, count: usize) {
         self.reports_waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -180,6 +200,11 @@ impl Metrics {
             self.repairs.clone(),
         );
         registry.register("polls_failed", "Failed polls of the broker", self.polls_failed.clone());
+        registry.register(
+            "responses_refused",
+            "Responses of the broker that were refused, by reason",
+            self.responses_refused.clone(),
+        );
         registry.register(
             "reports_waiting",
             "Reports that the broker has not acknowledged yet",

@@ -8,7 +8,7 @@ use brokkr_archtest::Modules;
 const LAYERS: &[&[&str]] = &[
     &["crate"],
     // Entry points and wiring.
-    &["run", "install", "start"],
+    &["run", "install", "start", "forget_position"],
     // The loop, and the execution of its decisions.
     &["reconcile"],
     &["diagnose", "broker_link"],

@@ -37,6 +37,8 @@ pub enum RefusalReason {
     MalformedReport,
     /// An agent sent more reports than its budget, or its project's, allows.
     OverBudget,
+    /// The caller claimed to have seen a position that the broker did not issue.
+    ForgedPosition,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

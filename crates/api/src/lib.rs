@@ -33,6 +33,7 @@ pub mod key_proof;
 pub mod names;
 pub mod objects;
 pub mod page;
+pub mod position;
 pub mod problem;
 pub mod projects;
 pub mod protocol;
@@ -51,6 +52,6 @@ pub use ids::{
     WebhookId,
 };
 pub use names::{Labels, Name};
+pub use position::{Position, PositionToken};
 pub use problem::{ErrorCode, Problem};
-pub use protocol::Position;
 pub use selector::Selector;

@@ -35,6 +35,8 @@ pub enum ErrorCode {
     BRK1010,
     /// The agent did not prove that it has the key.
     BRK1011,
+    /// The caller claims to have seen a position that this broker did not issue.
+    BRK1012,
     /// The resource does not exist, or the caller is not allowed to see it.
     BRK2001,
     /// The name is already in use.
@@ -77,8 +79,6 @@ pub enum ErrorCode {
     BRK3002,
     /// The database is not reachable.
     BRK3003,
-    /// The caller has seen a newer position than the database has: the database was restored.
-    BRK3004,
     /// The broker is on hold: the database was restored and the epoch has not been raised.
     BRK3005,
     /// The requested settlement does not apply to the stack.
@@ -101,8 +101,8 @@ impl ErrorCode {
             Self::BRK2001 => 404,
             Self::BRK1006 => 429,
             Self::BRK1007 => 403,
-            Self::BRK1008 | Self::BRK1009 => 409,
-            Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 | Self::BRK3004 => 409,
+            Self::BRK1008 | Self::BRK1009 | Self::BRK1012 => 409,
+            Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 => 409,
             Self::BRK2011 | Self::BRK2013 | Self::BRK2014 => 409,
             Self::BRK2012 => 412,
             Self::BRK3006 | Self::BRK3007 => 409,
@@ -135,6 +135,7 @@ impl ErrorCode {
             Self::BRK1009 => "agent key was already replaced",
             Self::BRK1010 => "assertion is not for this request",
             Self::BRK1011 => "possession of the key is not proven",
+            Self::BRK1012 => "position was not issued by this broker",
             Self::BRK2001 => "not found",
             Self::BRK2002 => "name already in use",
             Self::BRK2003 => "invalid request",
@@ -156,7 +157,6 @@ impl ErrorCode {
             Self::BRK3001 => "agent must send its list of stacks",
             Self::BRK3002 => "replica is behind",
             Self::BRK3003 => "database unavailable",
-            Self::BRK3004 => "caller is ahead of the database",
             Self::BRK3005 => "broker is on hold",
             Self::BRK3006 => "stack cannot be settled this way",
             Self::BRK3007 => "stack does not target this agent",
@@ -184,6 +184,9 @@ impl ErrorCode {
             }
             Self::BRK1010 => "check whether a proxy between the agent and the broker changes requests",
             Self::BRK1011 => "upgrade the agent; if it is current, check whether a proxy changes requests",
+            Self::BRK1012 => {
+                "for an agent, find out which broker it was connected to, then run `brokkr-agent forget-position`"
+            }
             Self::BRK2001 => "check the name and the project",
             Self::BRK2002 => "choose another name",
             Self::BRK2003 => "correct the request",
@@ -212,8 +215,9 @@ impl ErrorCode {
             }
             Self::BRK3001 => "nothing to do: the agent sends the list automatically",
             Self::BRK3002 | Self::BRK3003 | Self::BRK3008 => "retry shortly",
-            Self::BRK3004 => "the database was restored: an operator must raise the epoch",
-            Self::BRK3005 => "an operator must run `brokkr-broker epoch raise`; see `brokkr admin status`",
+            Self::BRK3005 => {
+                "an admin must check `brokkr admin status`, then run `brokkr admin lift-hold` or `brokkr-broker epoch raise`"
+            }
             Self::BRK3006 => {
                 "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`"
             }

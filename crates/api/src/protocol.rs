@@ -1,4 +1,4 @@
-//! Versions, capabilities, headers, media types and position, which all requests share.
+//! Versions, capabilities, headers and media types, which all requests share.
 //!
 //! They are part of the protocol from its first version, because adding them later would require upgrading every agent.
 
@@ -77,7 +77,7 @@ pub mod header {
     pub const PROTOCOL: &str = "brokkr-protocol";
     /// Capabilities, separated by commas.
     pub const CAPABILITIES: &str = "brokkr-capabilities";
-    /// `epoch.horizon`: see [`super::Position`].
+    /// `epoch.horizon.mac`: see [`crate::position::PositionToken`].
     pub const POSITION: &str = "brokkr-position";
     /// Digest of the set of stacks that the agent holds: see [`super::holds_digest`].
     pub const HOLDS: &str = "brokkr-holds";
@@ -118,35 +118,9 @@ pub const YAML_MEDIA_TYPE: &str = "application/yaml";
 /// The media type of problem documents (RFC 9457).
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
-/// How much of the database a response reflects; comparable between replicas.
-///
-/// `horizon` is a PostgreSQL transaction id: nothing in the response was written at or above it, and a
-/// replica that has read everything below it knows at least as much. A restore may lower the horizon.
-/// Then the epoch is raised, which is compared first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Position {
-    pub epoch: i64,
-    pub horizon: u64,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.epoch, self.horizon)
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 #[error("cannot parse the header value {0:?}")]
 pub struct BadHeader(String);
-
-impl FromStr for Position {
-    type Err = BadHeader;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || BadHeader(text.to_owned());
-        let (epoch, horizon) = text.split_once('.').ok_or_else(bad)?;
-        Ok(Self { epoch: epoch.parse().map_err(|_| bad())?, horizon: horizon.parse().map_err(|_| bad())? })
-    }
-}
 
 /// One run of an agent: a count that is stored in its cluster and increased at each start, and a random id of
 /// the process, which distinguishes two processes with the same count (a cloned cluster).
@@ -194,15 +168,6 @@ pub fn same_etag(left: &str, right: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_raised_epoch_is_above_any_horizon() {
-        let before: Position = "1.99999".parse().unwrap();
-        let after: Position = "1700000000.3".parse().unwrap();
-        assert!(after > before);
-        assert_eq!(after.to_string(), "1700000000.3");
-        assert!("7".parse::<Position>().is_err());
-    }
 
     #[test]
     fn the_set_of_held_stacks_has_no_order() {

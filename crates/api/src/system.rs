@@ -1,12 +1,15 @@
 //! The installation as a whole: its epoch, whether it is on hold, and which stacks need settling after a restore.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::ids::{AgentId, Checksum, InstallationId, SequenceId, StackId};
+use crate::ids::{AgentId, Checksum, InstallationId, SequenceId, StackId, TokenId};
 use crate::names::Name;
 use crate::objects::DeploymentObject;
+use crate::position::Position;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct System {
@@ -46,11 +49,62 @@ pub struct AgentVersion {
     pub agents: u64,
 }
 
-/// Why the broker is on hold: agents get nothing new and changes are refused.
+/// The broker is on hold: agents get nothing new and changes are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Hold {
     pub since: Timestamp,
+    /// The cause as a sentence.
     pub because: String,
+    pub cause: HoldCause,
+}
+
+impl Hold {
+    #[must_use]
+    pub fn new(since: Timestamp, cause: HoldCause) -> Self {
+        Self { since, because: cause.to_string(), cause }
+    }
+}
+
+/// Why the broker is on hold. `seen` is the position that proves it, `database` the position of the database at that time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum HoldCause {
+    /// An agent showed a position that the broker issued and the database does not know.
+    AgentAhead { agent_id: AgentId, agent_name: String, seen: Position, database: Position },
+    /// A token showed such a position.
+    TokenAhead { token_id: TokenId, token_name: String, project: String, seen: Position, database: Position },
+    /// A running replica has read more than the database contains now.
+    ReplicaAhead { seen: Position, database: Position },
+    /// An operator put the broker on hold.
+    Operator { reason: String },
+}
+
+impl fmt::Display for HoldCause {
+    /// Everyone whose request is refused sees this text, so it does not name the token and its project.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AgentAhead { agent_id, agent_name, seen, database } => write!(
+                f,
+                "the agent {agent_name} ({agent_id}) has seen position {seen}, but the database is at {database}"
+            ),
+            Self::TokenAhead { token_id, seen, database, .. } => write!(
+                f,
+                "the token {token_id} was used to show position {seen}, but the database is at {database}"
+            ),
+            Self::ReplicaAhead { seen, database } => {
+                write!(f, "a replica has seen position {seen}, but the database is now at {database}")
+            }
+            Self::Operator { reason } => f.write_str(reason),
+        }
+    }
+}
+
+/// Lifts the hold, which confirms that the restored database is the right one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LiftHold {
+    /// Why, for the record: 1 to 1024 characters.
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -59,6 +113,12 @@ pub struct RaisedEpoch {
     pub epoch_before: i64,
     pub raised_at: Timestamp,
     pub raised_by: String,
+    /// Why an admin lifted the hold; none if the epoch was raised with `brokkr-broker epoch raise`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why the broker was on hold before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_because: Option<String>,
     /// The highest sequence id known to be in use before the raise.
     pub sequence_before: SequenceId,
     /// Every later sequence id is above this one.

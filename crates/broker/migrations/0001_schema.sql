@@ -3,14 +3,19 @@
 
 -- Installation -------------------------------------------------------------------------------------------------------
 
--- `holds_request` counts how often all agents were asked to report what they hold.
+-- `holds_request` counts how often all agents were asked to report what they hold. `position_key` proves which positions
+-- were issued. It is made here and never changes, so that a restored database still recognises them; three random UUIDs
+-- have more than 256 random bits.
 CREATE TABLE installation (
     singleton     boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     id            uuid NOT NULL DEFAULT gen_random_uuid(),
     epoch         bigint NOT NULL DEFAULT 1,
     held_since    timestamptz,
-    held_because  text,
-    holds_request bigint NOT NULL DEFAULT 0
+    held_cause    jsonb,
+    holds_request bigint NOT NULL DEFAULT 0,
+    position_key  bytea NOT NULL CHECK (length(position_key) = 32) DEFAULT sha256(
+        uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
+    CHECK ((held_since IS NULL) = (held_cause IS NULL))
 );
 INSERT INTO installation DEFAULT VALUES;
 
@@ -22,7 +27,8 @@ CREATE TABLE epochs (
     epoch_before    bigint NOT NULL,
     sequence_before bigint NOT NULL,
     sequence_after  bigint NOT NULL,
-    held_because    text
+    held_because    text,
+    reason          text CHECK (char_length(reason) BETWEEN 1 AND 1024)
 );
 
 -- A task that one replica owns at a time. Every write of the holder carries its token: a replica that was paused and has

@@ -14,6 +14,7 @@
 //! | `binding`    | whether an assertion is for the request that carries it     |
 //! | `key_proof`  | whether an agent has the keys that it registers             |
 //! | `keys`       | a cache of agent keys that are not, or not yet, in the index |
+//! | `positions`  | the proof that this installation issued a position          |
 
 pub mod assertion;
 pub mod audit;
@@ -25,6 +26,7 @@ pub mod keys;
 pub mod limits;
 pub mod origin;
 pub mod permission;
+pub mod positions;
 pub mod secret;
 pub mod tokens;
 
@@ -35,6 +37,7 @@ use assertion::Assertions;
 use budgets::ReportBudgets;
 use ipnet::IpNet;
 use limits::RateLimits;
+use positions::Positions;
 use tokens::Tokens;
 
 /// The state that authentication and rate limits need.
@@ -44,6 +47,7 @@ pub struct Access {
     pub tokens: Tokens,
     pub limits: RateLimits,
     pub budgets: ReportBudgets,
+    pub positions: Positions,
     /// Proxies that may name the address of the caller.
     pub trusted_proxies: Vec<IpNet>,
 }

@@ -87,6 +87,7 @@ pub struct Metrics {
     reports: Family<Reported, Counter>,
     deliveries: Histogram,
     refused_bodies: Family<Refused, Counter>,
+    refused_positions: Counter,
 }
 
 impl Default for Metrics {
@@ -107,6 +108,7 @@ impl Default for Metrics {
             reports,
             deliveries: Histogram::new(DELIVERIES),
             refused_bodies,
+            refused_positions: Counter::default(),
         }
     }
 }
@@ -128,6 +130,11 @@ impl Metrics {
     /// Counts a refused body.
     pub fn body_refused(&self, reason: RefusedBody) {
         self.refused_bodies.get_or_create(&reason.label()).inc();
+    }
+
+    /// Counts a request with a position that this broker did not issue.
+    pub fn position_refused(&self) {
+        self.refused_positions.inc();
     }
 
     /// Counts a new report.
@@ -161,6 +168,11 @@ impl Metrics {
             "request_bodies_refused",
             "Request bodies that were not accepted, by reason",
             self.refused_bodies.clone(),
+        );
+        registry.register(
+            "positions_refused",
+            "Requests refused because the broker did not issue the position that they claim to have seen",
+            self.refused_positions.clone(),
         );
     }
 }

@@ -131,6 +131,7 @@ pub fn table() -> Vec<Route> {
         route(Token(Viewer),       "GET /api/v1/selectors/preview",                 routes!(selectors::preview_selector)),
 
         route(Token(Admin),        "GET /api/v1/system",                            routes!(system::get_system)),
+        route(Token(Admin),        "POST /api/v1/system/hold/lift",                 routes!(system::hold::lift_hold)),
         route(Token(Admin),        "GET /api/v1/system/ahead",                      routes!(system::list_ahead)),
         route(Token(Admin),        "GET /api/v1/system/unknown",                    routes!(system::list_unknown)),
         route(Token(Admin),        "GET /api/v1/system/unconfirmed",                routes!(system::list_unconfirmed)),
@@ -167,7 +168,7 @@ pub fn router(broker: Arc<Broker>) -> Router {
         let (path, _) = checked_path(&paths, name);
         // Inside the guard, because it needs to know the caller.
         let methods =
-            methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::refuse_while_on_hold));
+            methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::hold::refuse_while_on_hold));
         let rules = RouteRules { permission, bucket: Bucket::of(name), body };
         let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), rules), guard));
         router = router.route(&path, guarded);

@@ -16,6 +16,7 @@ use crate::access::Access;
 use crate::access::assertion::Assertions;
 use crate::access::budgets::ReportBudgets;
 use crate::access::limits::RateLimits;
+use crate::access::positions::Positions;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
@@ -102,6 +103,7 @@ impl Server {
             task_pool,
             webhook_pool,
             installation,
+            positions,
             index,
             notifier,
             outbox_tail,
@@ -120,6 +122,7 @@ impl Server {
                 tokens: Tokens::default(),
                 limits: RateLimits::new(args.rate_limits),
                 budgets: ReportBudgets::new(args.rate_limits),
+                positions,
                 trusted_proxies: args.trusted_proxies,
             },
             refusals: refusals.clone(),

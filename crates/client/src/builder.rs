@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use brokkr_api::Position;
+use brokkr_api::PositionToken;
 use brokkr_api::protocol::Capabilities;
 use http::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use url::Url;
 
@@ -16,6 +16,7 @@ use crate::assertion::Signer;
 use crate::clock::Clock;
 use crate::credential::{AgentIdentity, Credential};
 use crate::key::AgentKey;
+use crate::plausible::check_position;
 use crate::retry::RetryPolicy;
 
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -34,7 +35,7 @@ pub struct Client {
     identity: Option<Arc<AgentIdentity>>,
     clock: Arc<Clock>,
     /// The position of the last write; reads must not be older.
-    written: Arc<Mutex<Option<Position>>>,
+    written: Arc<Mutex<Option<PositionToken>>>,
     capabilities: Arc<Mutex<Capabilities>>,
     retry: RetryPolicy,
     project: Option<Arc<str>>,
@@ -147,7 +148,7 @@ impl Client {
     }
 
     /// Returns the position of the last write, so that another replica catches up before it responds.
-    pub(crate) fn written(&self) -> Option<Position> {
+    pub(crate) fn written(&self) -> Option<PositionToken> {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,9 +161,16 @@ impl Client {
         *self.capabilities.lock().unwrap_or_else(PoisonError::into_inner) = announced;
     }
 
-    pub(crate) fn remember_written(&self, position: Position) {
+    /// Remembers the position, unless no broker can have issued it: then every later read would be refused.
+    pub(crate) fn remember_written(&self, position: PositionToken) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        *written = (*written).max(Some(position));
+        let before = written.unwrap_or_default();
+        match check_position(before.position, position.position, Timestamp::now().as_second()) {
+            Ok(()) => *written = Some(before.later(position)),
+            Err(error) => {
+                tracing::warn!(reason = error.reason(), "ignored the position of a response: {error}")
+            }
+        }
     }
 
     /// Returns the proxy from the environment, without its credentials; none if NO_PROXY excludes the broker.

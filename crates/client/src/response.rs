@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use brokkr_api::{AgentId, InstallationId, Position, Problem, protocol};
+use brokkr_api::{AgentId, InstallationId, Position, PositionToken, Problem, protocol};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use url::Url;
 
 use crate::error::{ClientError, Result};
+use crate::plausible::{Implausible, check_position};
 
 /// Why a response is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +39,8 @@ pub enum InvalidResponse {
     OtherInstallation { found: InstallationId },
     #[error("its position {found} is behind {seen}, the position of an earlier response")]
     Older { found: Position, seen: Position },
+    #[error(transparent)]
+    Implausible(Implausible),
     #[error("it has too many pages")]
     EndlessPages,
 }
@@ -107,13 +111,17 @@ impl Response {
     }
 
     /// Returns the position of the response.
-    pub(crate) fn position(&self) -> Option<Position> {
+    pub(crate) fn position(&self) -> Option<PositionToken> {
         self.text_of(protocol::header::POSITION)?.parse().ok()
     }
 
-    pub(crate) fn demand_position(&self) -> Result<Position> {
+    /// Returns the position of a response to an agent, which has seen this one before.
+    pub(crate) fn demand_position(&self, seen: Position) -> Result<PositionToken> {
         let name = protocol::header::POSITION;
-        self.position().ok_or_else(|| InvalidResponse::Header { name }.at(&self.url))
+        let found = self.position().ok_or_else(|| InvalidResponse::Header { name }.at(&self.url))?;
+        check_position(seen, found.position, Timestamp::now().as_second())
+            .map_err(|error| InvalidResponse::Implausible(error).at(&self.url))?;
+        Ok(found)
     }
 
     pub(crate) fn text_of(&self, name: &'static str) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use brokkr_api::agents::{Holds, OpenSession, OpenedSession};
 use brokkr_api::protocol::{Session, header};
-use brokkr_api::{AgentId, Position};
+use brokkr_api::{AgentId, PositionToken};
 use http::Method;
 
 use crate::{Client, Result};
@@ -15,9 +15,10 @@ impl Client {
 
     /// Sends the complete set of stacks that the agent holds. The set is durable when this returns; responses
     /// at or after the returned position reflect it.
-    pub async fn put_holds(&self, agent: AgentId, session: Session, holds: &Holds) -> Result<Position> {
+    pub async fn put_holds(&self, agent: AgentId, session: Session, holds: &Holds) -> Result<PositionToken> {
         let path = ["agents", &agent.to_string(), "holds"];
         let call = self.write(Method::PUT, &path).brokkr_header(header::SESSION, session).json(holds)?;
-        self.send(call).await?.demand_position()
+        let seen = self.written().unwrap_or_default().position;
+        self.send(call).await?.demand_position(seen)
     }
 }

@@ -1,6 +1,6 @@
 //! The installation, and stacks that need settling after a restore.
 
-use brokkr_api::system::{Holder, Settled, Settlement, System, UnsettledStack};
+use brokkr_api::system::{Holder, LiftHold, RaisedEpoch, Settled, Settlement, System, UnsettledStack};
 use http::Method;
 
 use crate::{Client, Result};
@@ -8,6 +8,12 @@ use crate::{Client, Result};
 impl Client {
     pub async fn system(&self) -> Result<System> {
         self.send(self.read(&["system"])).await?.json()
+    }
+
+    /// Lifts the hold by raising the epoch.
+    pub async fn lift_hold(&self, reason: &str) -> Result<RaisedEpoch> {
+        let lift = LiftHold { reason: reason.to_owned() };
+        self.send(self.write(Method::POST, &["system", "hold", "lift"]).json(&lift)?).await?.json()
     }
 
     /// Lists stacks on which agents are ahead of the broker's database.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{CATCH_UP_SECONDS, ENVELOPE_MEDIA_TYPE, Session, Want, header, same_etag};
-use brokkr_api::{AgentId, ErrorCode, Position};
+use brokkr_api::{AgentId, ErrorCode, PositionToken};
 use http::header::{CACHE_CONTROL, IF_NONE_MATCH};
 use http::{HeaderName, StatusCode};
 
@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(15 + CATCH_UP_SECONDS);
 #[derive(Clone, Debug)]
 pub struct PollRequest {
     /// The highest position seen so far.
-    pub position: Position,
+    pub position: PositionToken,
     /// See [`brokkr_api::protocol::holds_digest`].
     pub holds: Checksum,
     pub session: Session,
@@ -37,7 +37,7 @@ pub struct PollRequest {
 #[derive(Clone, Debug)]
 pub enum Poll {
     NotModified {
-        position: Position,
+        position: PositionToken,
         spread: Option<Duration>,
         /// An additional request of the broker.
         wants: Option<Want>,
@@ -45,7 +45,7 @@ pub enum Poll {
     Changed {
         envelope: Box<Envelope>,
         etag: String,
-        position: Position,
+        position: PositionToken,
         spread: Option<Duration>,
         wants: Option<Want>,
     },
@@ -57,8 +57,8 @@ pub enum Poll {
     Superseded,
     /// Another process has the same session count: pause.
     Duplicated,
-    /// The broker's database was restored and its epoch not yet raised: pause.
-    Ahead,
+    /// The broker did not issue the position that the agent has seen: the agent keeps and repairs its stacks.
+    NotIssued,
     /// The broker is on hold: the agent keeps and repairs its stacks.
     OnHold { retry_after: Option<Duration> },
 }
@@ -88,9 +88,10 @@ impl Client {
             Err(error) => return refused(error, spread),
         };
         let wants = answer.text_of(header::WANTS).and_then(|want| want.parse().ok());
-        let position = answer.demand_position()?;
-        if position < poll.position {
-            return Err(InvalidResponse::Older { found: position, seen: poll.position }.at(&answer.url));
+        let seen = poll.position.position;
+        let position = answer.demand_position(seen)?;
+        if position.position < seen {
+            return Err(InvalidResponse::Older { found: position.position, seen }.at(&answer.url));
         }
         if answer.status == StatusCode::NOT_MODIFIED {
             // A 304 is only valid if the request had a tag.
@@ -133,7 +134,7 @@ fn refused(error: ClientError, spread: Option<Duration>) -> Result<Poll> {
         Some(ErrorCode::BRK3002) => Ok(Poll::Behind { retry_after: error.retry_after(), spread }),
         Some(ErrorCode::BRK1004) => Ok(Poll::Superseded),
         Some(ErrorCode::BRK1005) => Ok(Poll::Duplicated),
-        Some(ErrorCode::BRK3004) => Ok(Poll::Ahead),
+        Some(ErrorCode::BRK1012) => Ok(Poll::NotIssued),
         Some(ErrorCode::BRK3005) => Ok(Poll::OnHold { retry_after: error.retry_after() }),
         _ => Err(error),
     }

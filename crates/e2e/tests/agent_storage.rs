@@ -149,6 +149,27 @@ async fn a9_the_agents_state_is_written_when_it_changes_and_again_after_its_dele
     Ok(())
 }
 
+#[tokio::test]
+async fn a_position_is_stored_with_its_proof_until_the_owner_of_the_cluster_forgets_it() -> Result<()> {
+    let (client, namespace) = own_namespace().await?;
+    let memory = Memory::new(&client, &namespace);
+    assert_eq!(memory.forget_position().await?, None, "nothing is stored yet");
+    memory.start(0).await?;
+    let position = "9223372036854775807.7.000102030405060708090a0b0c0d0e0f";
+    memory.keep_position(position.parse()?).await?;
+    memory.keep_refused(Some("epoch_in_future")).await?;
+    let again = Memory::new(&client, &namespace).start(0).await?;
+    assert_eq!(again.position.to_string(), position);
+
+    assert_eq!(memory.forget_position().await?.as_deref(), Some(position));
+    let last = Memory::new(&client, &namespace).start(0).await?;
+    assert_eq!((last.position, last.session.count), (brokkr_api::PositionToken::default(), 3));
+    let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
+    let data = maps.get(CONFIG_MAP).await?.data.unwrap_or_default();
+    assert_eq!(data.get("refused"), None);
+    Ok(())
+}
+
 /// The custom resource definition of records, and a namespace for shards.
 struct Archive {
     client: Client,

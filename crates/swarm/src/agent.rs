@@ -13,7 +13,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::{Session, header, holds_digest, same_etag};
 use brokkr_api::report::Report;
-use brokkr_api::{ErrorCode, Position, Problem, SequenceId, StackId};
+use brokkr_api::{ErrorCode, PositionToken, Problem, SequenceId, StackId};
 use http::header::{ETAG, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
@@ -53,7 +53,7 @@ pub struct Agent {
     broker: usize,
     /// For reading, and when it expires.
     assertion: (String, i64),
-    position: Position,
+    position: PositionToken,
     etag: Option<Checksum>,
     /// A write that was sent and not yet acknowledged; it is sent again with the same key.
     unsettled: Option<Write>,
@@ -78,7 +78,7 @@ impl Agent {
             wire: None,
             broker,
             assertion: Default::default(),
-            position: Position::default(),
+            position: PositionToken::default(),
             etag: None,
             unsettled: None,
             spread,
@@ -200,7 +200,7 @@ impl Agent {
     async fn tell_holds(&mut self, held: Vec<HeldStack>) -> Result<(), RequestError> {
         let holds = Holds { stacks: self.held.iter().map(|held| held.stack).collect(), held };
         let answer = self.settle(Write::holds(self.session, &holds)).await?;
-        self.position = self.position.max(position(&answer.headers)?);
+        self.position = self.position.later(position(&answer.headers)?);
         Counters::one(&self.shared.counters.holds);
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Agent {
         }
         let answer = accepted(answer)?;
         let found = position(&answer.headers)?;
-        if found < self.position {
+        if found.position < self.position.position {
             return Err(RequestError::Wrong("it is older than the previous one"));
         }
         self.position = found;
@@ -386,7 +386,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-fn position(headers: &HeaderMap) -> Result<Position, RequestError> {
+fn position(headers: &HeaderMap) -> Result<PositionToken, RequestError> {
     let text = headers.get(header::POSITION).and_then(|value| value.to_str().ok());
     text.and_then(|text| text.parse().ok()).ok_or(RequestError::Wrong("it has no position"))
 }

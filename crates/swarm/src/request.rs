@@ -13,7 +13,7 @@ use brokkr_api::protocol::{
     Capabilities, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, YAML_MEDIA_TYPE, header,
 };
 use brokkr_api::report::ReportBatch;
-use brokkr_api::{AgentId, Position, SequenceId};
+use brokkr_api::{AgentId, PositionToken, SequenceId};
 use uuid::Uuid;
 
 use crate::config::{Broker, Transport};
@@ -88,7 +88,7 @@ impl Write {
 /// The parameters of a poll.
 #[derive(Clone, Copy, Debug)]
 pub struct Poll {
-    pub position: Position,
+    pub position: PositionToken,
     pub holds: Checksum,
     pub session: Session,
     /// The tag of the last answer.

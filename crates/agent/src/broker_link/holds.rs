@@ -12,6 +12,7 @@ use brokkr_api::agents::{HeldStack, Holds};
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::{AgentId, Checksum, StackId};
 use brokkr_api::protocol::{Session, holds_digest};
+use brokkr_api::PositionToken;
 use brokkr_client::{Client as Broker, ClientError};
 use tokio::sync::{Mutex, watch};
 
@@ -32,7 +33,7 @@ pub struct HeldStacks {
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     pub stacks: BTreeSet<StackId>,
-    pub position: Position,
+    pub position: PositionToken,
 }
 
 impl Held {
@@ -45,7 +46,7 @@ impl Held {
 impl HeldStacks {
     #[must_use]
     pub fn new(broker: Broker, agent: AgentId, session: Session, stacks: BTreeSet<StackId>) -> Self {
-        let (held, _) = watch::channel(Held { stacks, position: Position::default() });
+        let (held, _) = watch::channel(Held { stacks, position: PositionToken::default() });
         Self { broker, agent, session, held: Arc::new(held), order: Arc::default(), records: Arc::default() }
     }
 
@@ -82,7 +83,7 @@ impl HeldStacks {
         let position = self.put(&stacks, Vec::new()).await?;
         self.held.send_modify(|held| {
             held.stacks.insert(stack);
-            held.position = held.position.max(position);
+            held.position = held.position.later(position);
         });
         Ok(())
     }
@@ -94,7 +95,7 @@ impl HeldStacks {
         let details: Vec<HeldStack> =
             self.records().values().filter(|held| stacks.contains(&held.stack_id)).cloned().collect();
         let position = self.put(&stacks, details).await?;
-        self.held.send_modify(|held| held.position = held.position.max(position));
+        self.held.send_modify(|held| held.position = held.position.later(position));
         Ok(())
     }
 
@@ -104,6 +105,12 @@ impl HeldStacks {
         let records = self.records();
         let held = |target: &TargetStack| records.get(&target.stack_id).map(|held| held.sequence_id);
         targets.iter().any(|target| held(target).is_some_and(|held| target.sequence_id < held))
+    }
+
+    /// Returns the highest sequence id of a held stack.
+    #[must_use]
+    pub fn highest_sequence_id(&self) -> SequenceId {
+        self.records().values().map(|held| held.sequence_id).max().unwrap_or(SequenceId(0))
     }
 
     /// Removes a stack. The broker learns this from the next poll.
@@ -118,7 +125,11 @@ impl HeldStacks {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn put(&self, stacks: &BTreeSet<StackId>, held: Vec<HeldStack>) -> Result<Position, ClientError> {
+    async fn put(
+        &self,
+        stacks: &BTreeSet<StackId>,
+        held: Vec<HeldStack>,
+    ) -> Result<PositionToken, ClientError> {
         let holds = Holds { stacks: stacks.iter().copied().collect(), held };
         self.broker.put_holds(self.agent, self.session, &holds).await
     }

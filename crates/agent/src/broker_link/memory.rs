@@ -1,5 +1,5 @@
 //! The agent's own state between two runs: its session count (higher in each run), the highest position
-//! (how much of the broker's database) that it has seen, and its status.
+//! (how much of the broker's database) that it has seen, its status, and why it refuses responses, if it does.
 //!
 //! Stored in one ConfigMap in the agent's namespace. A value is written only when it changes, so that an idle fleet
 //! puts no load on its API servers. If the ConfigMap is deleted while the agent runs, it is created again.
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use brokkr_api::agents::{AgentStatus, OpenSession, SessionVerdict};
 use brokkr_api::ids::InstanceId;
 use brokkr_api::protocol::Session;
-use brokkr_api::{AgentId, Position};
+use brokkr_api::{AgentId, PositionToken};
 use brokkr_client::Client as Broker;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
@@ -25,6 +25,8 @@ pub const CONFIG_MAP: &str = "brokkr-agent-memory";
 const SESSION: &str = "session";
 const POSITION: &str = "position";
 const STATUS: &str = "status";
+/// Why nothing new is accepted from the broker. The log has the details.
+const REFUSED: &str = "refused";
 
 type Data = BTreeMap<String, String>;
 
@@ -39,7 +41,8 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
     pub session: Session,
-    pub position: Position,
+    /// With its proof, so that it can be shown again.
+    pub position: PositionToken,
     /// The last status from the broker; none before the first answer.
     pub status: Option<AgentStatus>,
 }
@@ -78,12 +81,32 @@ impl Memory {
         }
     }
 
-    pub async fn keep_position(&self, position: Position) -> Result<(), RequestError> {
+    pub async fn keep_position(&self, position: PositionToken) -> Result<(), RequestError> {
         self.keep(POSITION, position.to_string()).await
     }
 
     pub async fn keep_status(&self, status: AgentStatus) -> Result<(), RequestError> {
         self.keep(STATUS, status.to_string()).await
+    }
+
+    /// Stores why responses are refused, where the owner of the cluster sees it; nothing once they are accepted again.
+    pub async fn keep_refused(&self, refused: Option<&str>) -> Result<(), RequestError> {
+        let is_stored = self.data.lock().await.get(REFUSED).is_some_and(|text| !text.is_empty());
+        if refused.is_none() && !is_stored {
+            return Ok(());
+        }
+        self.keep(REFUSED, refused.unwrap_or_default().to_owned()).await
+    }
+
+    /// Forgets the highest seen position, and returns it if there was one.
+    pub async fn forget_position(&self) -> Result<Option<String>, RequestError> {
+        let Some(found) = with_deadline(self.api.get_opt(CONFIG_MAP)).await? else { return Ok(None) };
+        let Some(position) = found.data.as_ref().and_then(|data| data.get(POSITION).cloned()) else {
+            return Ok(None);
+        };
+        let patch = Patch::Merge(json!({"data": {POSITION: null, REFUSED: null}}));
+        with_deadline(self.api.patch(CONFIG_MAP, &PatchParams::default(), &patch)).await?;
+        Ok(Some(position))
     }
 
     async fn keep(&self, field: &str, value: String) -> Result<(), RequestError> {

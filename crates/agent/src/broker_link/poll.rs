@@ -7,8 +7,9 @@ use brokkr_api::agents::{AgentStatus, SessionVerdict};
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{Session, Want};
-use brokkr_api::{AgentId, ErrorCode, Position};
-use brokkr_client::{Client as Broker, ClientError, Poll, PollRequest};
+use brokkr_api::{AgentId, ErrorCode, PositionToken};
+use brokkr_client::plausible::check_sequence_ids;
+use brokkr_client::{Client as Broker, ClientError, InvalidResponse, Poll, PollRequest};
 use tokio::sync::{mpsc, watch};
 
 use super::holds::{Held, HeldStacks};
@@ -24,8 +25,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 #[derive(Debug)]
 pub enum BrokerMessage {
     Target(Box<Envelope>),
-    /// Another process uses this agent's identity, or the broker's database is older than what this agent has
-    /// seen.
+    /// Another process uses this agent's identity.
     StopWriting(&'static str),
     ResumeWriting,
     /// The broker is unreachable, or on hold after a restore of its database, and has sent no target state
@@ -40,7 +40,7 @@ pub struct BrokerLink {
     pub home: Arc<str>,
     pub session: Session,
     pub memory: Memory,
-    pub position: Position,
+    pub position: PositionToken,
     /// The agent was ACTIVE in its last run, and this run has no target state yet.
     pub may_continue_without_broker: bool,
     /// The maximum time that a poll waits for a change.
@@ -61,7 +61,7 @@ impl BrokerLink {
         let mut writes_suspended = false;
         loop {
             let now_held = held.borrow_and_update().clone();
-            self.position = self.position.max(now_held.position);
+            self.position = self.position.later(now_held.position);
             let request = PollRequest {
                 position: self.position,
                 holds: now_held.digest(),
@@ -79,14 +79,13 @@ impl BrokerLink {
                 Ok(poll) => {
                     failures = 0;
                     self.metrics.heard();
-                    if !matches!(poll, Poll::Superseded | Poll::Duplicated | Poll::Ahead) && writes_suspended
-                    {
+                    if !matches!(poll, Poll::Superseded | Poll::Duplicated) && writes_suspended {
                         writes_suspended = false;
                         let _ = self.news.send(BrokerMessage::ResumeWriting);
                     }
                     match poll {
                         Poll::NotModified { position, wants, .. } => {
-                            self.position = self.position.max(position);
+                            self.position = self.position.later(position);
                             self.rotate_key(wants).await;
                             // An early response comes from a broker that shuts down, or from a proxy that does not wait.
                             if started.elapsed() < self.interval / 2 {
@@ -95,11 +94,18 @@ impl BrokerLink {
                         }
                         // The same ETag: nothing changed, but a proxy ignored If-None-Match.
                         Poll::Changed { etag: tag, position, .. } if etag.as_ref() == Some(&tag) => {
-                            self.position = self.position.max(position);
+                            self.position = self.position.later(position);
                             tokio::time::sleep(self.interval).await;
                         }
                         Poll::Changed { envelope, etag: tag, position, wants, .. } => {
-                            self.position = self.position.max(position);
+                            let known = self.holds.highest_sequence_id();
+                            let sent = envelope.stacks.iter().map(|stack| stack.sequence_id);
+                            if let Err(implausible) = check_sequence_ids(known, sent) {
+                                self.refuse(implausible.reason(), &implausible.to_string()).await;
+                                self.pause(&mut failures, Some(self.interval)).await;
+                                continue;
+                            }
+                            self.position = self.position.later(position);
                             self.may_continue_without_broker = false;
                             if let Err(error) = self.remember(envelope.status).await {
                                 tracing::warn!(
@@ -139,12 +145,15 @@ impl BrokerLink {
                             self.stop_writing(&mut writes_suspended, "another process has the same session")
                                 .await;
                         }
-                        Poll::Ahead => {
-                            self.stop_writing(
-                                &mut writes_suspended,
-                                "the broker's database is older than the state that this agent has seen",
-                            )
-                            .await;
+                        Poll::NotIssued => {
+                            let what = format!(
+                                "this broker did not issue position {}, which this agent has seen; if this broker \
+                                 is the right one, run `brokkr-agent forget-position` and restart the agent",
+                                self.position.position
+                            );
+                            self.refuse("position_not_issued", &what).await;
+                            self.continue_without_broker();
+                            self.pause(&mut failures, Some(self.interval)).await;
                         }
                     }
                 }
@@ -196,7 +205,17 @@ impl BrokerLink {
 
     async fn remember(&self, status: AgentStatus) -> Result<(), RequestError> {
         self.memory.keep_position(self.position).await?;
-        self.memory.keep_status(status).await
+        self.memory.keep_status(status).await?;
+        self.memory.keep_refused(None).await
+    }
+
+    /// Logs, counts and stores that nothing new is accepted; the agent keeps and repairs the last known state.
+    async fn refuse(&mut self, reason: &'static str, what: &str) {
+        tracing::error!(reason, "refused the broker's response: {what}; keeping the last known state");
+        self.metrics.refused(reason);
+        if let Err(error) = self.memory.keep_refused(Some(reason)).await {
+            tracing::warn!(%error, "failed to store why the broker's response was refused");
+        }
     }
 
     async fn report_holds(&mut self) {
@@ -219,6 +238,9 @@ impl BrokerLink {
     async fn on_poll_failed(&mut self, error: &ClientError, failures: &mut u32) {
         tracing::warn!(%error, "failed to get the target state; keeping the last known state and retrying");
         self.metrics.unheard();
+        if let ClientError::InvalidResponse { what: InvalidResponse::Implausible(implausible), .. } = error {
+            self.refuse(implausible.reason(), &implausible.to_string()).await;
+        }
         if error.code() == Some(ErrorCode::BRK1001) {
             self.keys.on_refused().await;
         }

@@ -7,7 +7,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::Provenance;
 use brokkr_api::protocol::holds_digest;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
-use brokkr_api::{InstallationId, Labels, Position, SequenceId};
+use brokkr_api::{InstallationId, Labels, PositionToken, SequenceId};
 use brokkr_client::{Client, Credential, IdempotencyKey, RetryPolicy};
 use brokkr_swarm::wire::Dialer;
 use brokkr_swarm::{Config, Endpoint, Identity, Poll, Transport, enrol};
@@ -142,7 +142,7 @@ impl<'a> Environment<'a> {
             assertion: &assertion,
         };
         let mut poll = Poll {
-            position: Position::default(),
+            position: PositionToken::default(),
             holds: holds_digest([]),
             session: agent.session,
             etag: None,

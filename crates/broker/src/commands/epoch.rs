@@ -51,7 +51,7 @@ async fn raise_epoch(args: RaiseArgs) -> Result<()> {
         .context("failed to read the schema; run `brokkr-broker migrate` first")?;
     let raised = raise(before.database, before.now, before.claims.iter().map(|(_, sequence)| *sequence));
     if !args.dry_run {
-        installation_raise_on_conn(&mut transaction, &before, &raised, &args.by).await?;
+        installation_raise_on_conn(&mut transaction, &before, &raised, &args.by, None).await?;
         audit_insert(&mut *transaction, &[AuditRecord::by_operator(&args.by, "epoch raise")]).await?;
         transaction.commit().await.context("failed to raise the epoch")?;
     }

@@ -214,7 +214,7 @@ pub async fn deployment_object_content(
         Caller::Agent(agent) => {
             // Only a refusal can be wrong because this replica is behind.
             if !may_read(&broker, agent.id, &stored).await? {
-                broker.catch_up_for(&caller, position(&headers)?).await?;
+                broker.catch_up(&caller, position(&headers)?).await?;
                 broker.index_is_current().await?;
                 if !may_read(&broker, agent.id, &stored).await? {
                     return Err(missing().refused_for(RefusalReason::NotReleased));

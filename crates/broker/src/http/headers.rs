@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use brokkr_api::Position;
+use brokkr_api::PositionToken;
 use brokkr_api::protocol::{Capabilities, header};
 use http::{HeaderMap, HeaderValue};
 
@@ -17,7 +17,7 @@ pub fn optional<T: FromStr>(headers: &HeaderMap, name: &str) -> ApiResult<Option
     read.map(Some).ok_or_else(|| ApiError::invalid_request(format!("invalid header {name}")))
 }
 
-pub fn position(headers: &HeaderMap) -> ApiResult<Option<Position>> {
+pub fn position(headers: &HeaderMap) -> ApiResult<Option<PositionToken>> {
     optional(headers, header::POSITION)
 }
 

@@ -45,7 +45,7 @@ pub async fn preview_selector(
     QueryParams(query): QueryParams<PreviewQuery>,
     headers: HeaderMap,
 ) -> ApiResult<Json<SelectorPreview>> {
-    broker.catch_up(position(&headers)?).await?;
+    broker.catch_up(&caller, position(&headers)?).await?;
     let bad = |error: brokkr_api::selector::BadSelector| ApiError::invalid_request(error.to_string());
     let selector: Selector = query.selector.parse().map_err(bad)?;
     let stack = match &query.stack {

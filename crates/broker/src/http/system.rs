@@ -1,9 +1,9 @@
-//! The installation as a whole, the hold after a restore, and the settlement of stacks that differ between
-//! agents and the restored database.
+//! The installation as a whole, and the settlement of stacks that differ between agents and the restored database.
+
+pub mod hold;
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
-use axum::middleware::Next;
+use axum::extract::{Path, State};
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
 use brokkr_api::protocol::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
@@ -13,7 +13,6 @@ use http::StatusCode;
 use sqlx::PgConnection;
 
 use crate::access::Caller;
-use crate::domain::hold::is_allowed_on_hold;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
@@ -282,18 +281,4 @@ fn settled(stack: &LockedStack, object: Option<DeploymentObject>, targets: u64) 
 
 fn unfit(detail: &str) -> ApiError {
     ApiError::new(ErrorCode::BRK3006, detail)
-}
-
-/// Refuses changes by people while the broker is on hold. Runs inside the guard of every route.
-///
-/// Agents pass: the broker needs to learn what they hold. A new route is refused by default.
-pub async fn refuse_while_on_hold(State(broker): BrokerState, request: Request, next: Next) -> ApiResult {
-    let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
-    if person
-        && !is_allowed_on_hold(request.method(), request.uri().path())
-        && broker.restore.hold().is_some()
-    {
-        return Err(broker.held());
-    }
-    Ok(next.run(request).await)
 }

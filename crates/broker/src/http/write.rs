@@ -24,7 +24,6 @@ use subtle::ConstantTimeEq as _;
 use tracing::Instrument as _;
 
 use super::change::Change;
-use super::headers;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::audit::AuditRecord;
@@ -240,7 +239,7 @@ impl Write {
             let span = tracing::info_span!(target: TRACES, "wait for the index");
             self.broker.index.reached(position, INDEX_WAIT).instrument(span).await;
         }
-        Ok(answer(status, body, position))
+        Ok(answer(&self.broker, status, body, position))
     }
 }
 
@@ -254,9 +253,9 @@ fn position(broker: &Broker, xid: u64) -> Position {
     Position { epoch: broker.index.position().epoch, horizon: xid + 1 }
 }
 
-fn answer(status: StatusCode, body: Vec<u8>, position: Position) -> Response {
+fn answer(broker: &Broker, status: StatusCode, body: Vec<u8>, position: Position) -> Response {
     let mut response = status.into_response();
-    response.headers_mut().insert(header::POSITION, headers::text(&position.to_string()));
+    response.headers_mut().insert(header::POSITION, broker.access.positions.header(position));
     if !body.is_empty() {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *response.body_mut() = Body::from(body);
@@ -276,7 +275,7 @@ fn repeat(
     }
     let body = if storage == ResultStorage::Encrypted { unseal(key, stored.body)? } else { stored.body };
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
-    Ok(answer(status, body, position(broker, stored.xid)))
+    Ok(answer(broker, status, body, position(broker, stored.xid)))
 }
 
 fn sealing_key(key: &Key) -> ApiResult<RandomizedNonceKey> {

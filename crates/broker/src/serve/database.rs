@@ -10,10 +10,11 @@ use brokkr_api::InstallationId;
 use sqlx::PgPool;
 
 use super::ServeError;
+use crate::access::positions::Positions;
 use crate::index::Index;
 use crate::state::restore::RestoreState;
 use crate::state::tail_notifier::TailNotifier;
-use crate::store::installation::installation_fetch;
+use crate::store::installation::{installation_fetch, installation_position_key};
 use crate::store::schema::schema_check;
 use crate::store::{connect, pools_transactions};
 use crate::tasks::outbox_tail::{Cursor, OutboxTail};
@@ -31,6 +32,7 @@ pub(super) struct Database {
     pub task_pool: PgPool,
     pub webhook_pool: PgPool,
     pub installation: InstallationId,
+    pub positions: Positions,
     pub index: Arc<Index>,
     pub notifier: TailNotifier,
     pub outbox_tail: OutboxTail,
@@ -71,22 +73,13 @@ impl Database {
         let task_pool = connect(url, TASK_CONNECTIONS).await?;
         let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
         let installation = installation_fetch(&pool).await?;
+        let positions = Positions::new(installation, &installation_position_key(&pool).await?);
         let index = Arc::new(Index::new(installation));
         let notifier = TailNotifier::default();
         let outbox_tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), notifier.clone());
         let cursor = outbox_tail.load().await?;
         let restore = RestoreState::default();
         restore.refresh(&pool).await?;
-        Ok(Self {
-            pool,
-            task_pool,
-            webhook_pool,
-            installation,
-            index,
-            notifier,
-            outbox_tail,
-            cursor,
-            restore,
-        })
+        Ok(Self { pool, task_pool, webhook_pool, installation, positions, index, notifier, outbox_tail, cursor, restore })
     }
 }

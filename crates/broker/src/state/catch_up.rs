@@ -1,12 +1,14 @@
 //! Waiting until this replica has seen what a caller has already seen.
 //!
-//! A caller never goes back in time when another replica serves it. An agent that has seen more than the
+//! A caller never goes back in time when another replica serves it. A caller that proves that it has seen more than the
 //! database contains reveals a restore; the installation is then put on hold.
 
 use std::time::Duration;
 
+use brokkr_api::audit::RefusalReason;
 use brokkr_api::protocol::CATCH_UP_SECONDS;
-use brokkr_api::{AgentId, ErrorCode, Position};
+use brokkr_api::system::HoldCause;
+use brokkr_api::{ErrorCode, Position, PositionToken};
 
 use super::Broker;
 use crate::access::caller::Caller;
@@ -28,31 +30,20 @@ pub enum Progress {
 }
 
 impl Broker {
-    /// Waits until this replica has seen what the caller has seen. Any token can claim to have seen a
-    /// position that does not exist yet, so such a claim only makes the request fail.
-    pub async fn catch_up(&self, position: Option<Position>) -> Result<(), ApiError> {
-        let Some(wanted) = position else { return Ok(()) };
+    /// Waits until this replica has seen what the caller has seen. A position that the database does not know puts the
+    /// installation on hold if the broker issued it. Any other is made up and refused at once: it affects nobody else.
+    pub async fn catch_up(&self, caller: &Caller, shown: Option<PositionToken>) -> Result<(), ApiError> {
+        let Some(shown) = shown.filter(|shown| shown.position > self.index.position()) else { return Ok(()) };
+        let wanted = shown.position;
+        if !self.access.positions.is_issued(&shown) {
+            self.metrics.position_refused();
+            let detail = format!("this broker did not issue the position {wanted}, which is ahead of it");
+            return Err(ApiError::new(ErrorCode::BRK1012, detail).refused_for(RefusalReason::ForgedPosition));
+        }
         match self.progress(wanted).await {
             Progress::Reached => Ok(()),
             Progress::Behind => Err(self.behind(wanted)),
-            Progress::Unknown => {
-                let here = self.index.position();
-                let detail = format!("the caller has seen position {wanted}, but the database is at {here}");
-                Err(ApiError::new(ErrorCode::BRK3004, detail))
-            }
-        }
-    }
-
-    /// Does the same for requests for target states. Here an agent that has seen more than the database
-    /// contains triggers a hold.
-    pub async fn catch_up_for(&self, caller: &Caller, position: Option<Position>) -> Result<(), ApiError> {
-        match (caller, position) {
-            (Caller::Agent(agent), Some(wanted)) => match self.progress(wanted).await {
-                Progress::Reached => Ok(()),
-                Progress::Behind => Err(self.behind(wanted)),
-                Progress::Unknown => Err(self.hold_for(agent.id, wanted).await),
-            },
-            _ => self.catch_up(position).await,
+            Progress::Unknown => Err(self.hold_for(caller, wanted).await),
         }
     }
 
@@ -60,21 +51,18 @@ impl Broker {
     /// this replica were behind.
     pub async fn index_is_current(&self) -> Result<(), ApiError> {
         let state = installation_state(&self.pool).await?;
-        let wanted = Position { epoch: state.epoch, horizon: state.ceiling };
+        let wanted = state.position();
         let reached = self.index.reached(wanted, Duration::from_secs(CATCH_UP_SECONDS)).await;
         if reached { Ok(()) } else { Err(self.behind(wanted)) }
     }
 
-    /// Puts the installation on hold until an operator raises the epoch.
-    async fn hold_for(&self, agent: AgentId, seen: Position) -> ApiError {
-        let here = self.index.position();
-        let name = self.index.snapshot().agent(agent).map(|agent| agent.name.clone()).unwrap_or_default();
-        let because =
-            format!("the agent {name} ({agent}) has seen position {seen}, but the database is at {here}");
-        match installation_hold(&self.pool, seen, &because).await {
+    /// Puts the installation on hold until its epoch is raised.
+    async fn hold_for(&self, caller: &Caller, seen: Position) -> ApiError {
+        let cause = self.hold_cause(caller, seen);
+        match installation_hold(&self.pool, seen, &cause).await {
             Ok(Some(hold)) => {
                 tracing::error!(
-                    because,
+                    because = hold.because,
                     "database was restored to an earlier state; on hold until the epoch is raised"
                 );
                 self.restore.set_hold(hold);
@@ -83,6 +71,25 @@ impl Broker {
             // The database knows the position after all; only this replica did not.
             Ok(None) => self.behind(seen),
             Err(error) => error.into(),
+        }
+    }
+
+    fn hold_cause(&self, caller: &Caller, seen: Position) -> HoldCause {
+        let freshness = self.index.freshness();
+        let database = Position { epoch: freshness.position.epoch, horizon: freshness.ceiling };
+        match caller {
+            Caller::Agent(agent) => {
+                let name = self.index.snapshot().agent(agent.id).map(|agent| agent.name.to_string());
+                let agent_name = name.unwrap_or_default();
+                HoldCause::AgentAhead { agent_id: agent.id, agent_name, seen, database }
+            }
+            Caller::Token(token) => HoldCause::TokenAhead {
+                token_id: token.token_id,
+                token_name: token.name.clone(),
+                project: token.project.clone(),
+                seen,
+                database,
+            },
         }
     }
 

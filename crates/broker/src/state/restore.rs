@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use brokkr_api::system::Hold;
+use brokkr_api::system::{Hold, HoldCause};
 use brokkr_api::{AgentId, Position};
 use sqlx::PgPool;
 
@@ -80,13 +80,10 @@ impl RestoreState {
         let mut found = installation_state(pool).await?;
         let highest = self.read().highest;
         if found.hold.is_none() && found.is_below(highest) {
-            let because = format!(
-                "a replica has seen position {highest}, but the database is now at {}.{}",
-                found.epoch, found.ceiling
-            );
-            found.hold = installation_hold(pool, highest, &because).await?;
+            let cause = HoldCause::ReplicaAhead { seen: highest, database: found.position() };
+            found.hold = installation_hold(pool, highest, &cause).await?;
             tracing::error!(
-                because,
+                because = %cause,
                 "database was restored to an earlier state; on hold until the epoch is raised"
             );
         }
@@ -97,7 +94,7 @@ impl RestoreState {
         };
         let must_report = if list_due { Some(restore_agents_to_report(pool).await?) } else { None };
         let mut current = self.write();
-        current.highest = highest.max(Position { epoch: found.epoch, horizon: found.ceiling });
+        current.highest = highest.max(found.position());
         current.epoch = found.epoch;
         current.hold = found.hold;
         current.asked = found.asked;

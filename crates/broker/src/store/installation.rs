@@ -1,7 +1,8 @@
 //! The installation: its id, its epoch, and whether it is on hold.
 
-use brokkr_api::system::{Hold, RaisedEpoch};
+use brokkr_api::system::{Hold, HoldCause, RaisedEpoch};
 use brokkr_api::{InstallationId, Position, SequenceId};
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
 use super::{Fetch as _, Result, Run as _};
@@ -12,6 +13,11 @@ pub async fn installation_fetch(pool: &PgPool) -> Result<InstallationId> {
         .one(pool, "read the installation")
         .await
         .map(InstallationId)
+}
+
+/// Returns the key that proves which positions this installation issued.
+pub async fn installation_position_key(pool: &PgPool) -> Result<Vec<u8>> {
+    sqlx::query_scalar("SELECT position_key FROM installation").one(pool, "read the key of positions").await
 }
 
 /// The state of the installation, in one snapshot.
@@ -29,20 +35,30 @@ impl InstallationState {
     /// Returns whether this database cannot have issued the position.
     #[must_use]
     pub fn is_below(&self, seen: Position) -> bool {
-        seen > Position { epoch: self.epoch, horizon: self.ceiling }
+        seen > self.position()
+    }
+
+    /// Returns the highest position that this database can have issued.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { epoch: self.epoch, horizon: self.ceiling }
     }
 }
 
-type StateRow = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>, i64);
+type HoldColumns = (Option<jiff_sqlx::Timestamp>, Option<Json<HoldCause>>);
+type StateRow = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<Json<HoldCause>>, i64);
 
-fn state_of((epoch, ceiling, since, because, asked): StateRow) -> InstallationState {
-    let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    InstallationState { epoch, ceiling: ceiling.cast_unsigned(), hold, asked }
+fn state_of((epoch, ceiling, since, cause, asked): StateRow) -> InstallationState {
+    InstallationState { epoch, ceiling: ceiling.cast_unsigned(), hold: hold_of((since, cause)), asked }
+}
+
+fn hold_of((since, cause): HoldColumns) -> Option<Hold> {
+    since.zip(cause).map(|(since, Json(cause))| Hold::new(since.to_jiff(), cause))
 }
 
 pub async fn installation_state(pool: &PgPool) -> Result<InstallationState> {
     let row: StateRow = sqlx::query_as(
-        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_because, holds_request
+        "SELECT epoch, pg_snapshot_xmax(pg_current_snapshot())::text::bigint, held_since, held_cause, holds_request
          FROM installation",
     )
     .one(pool, "read the state of the installation")
@@ -55,27 +71,28 @@ pub async fn installation_state(pool: &PgPool) -> Result<InstallationState> {
 ///
 /// The statement compares the position with its own snapshot, which is younger than the request: a replica
 /// that is merely behind, or was paused, cannot cause a false alarm.
-pub async fn installation_hold(pool: &PgPool, seen: Position, because: &str) -> Result<Option<Hold>> {
+pub async fn installation_hold(pool: &PgPool, seen: Position, cause: &HoldCause) -> Result<Option<Hold>> {
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $3, holds_request = holds_request + 1
+        "UPDATE installation SET held_since = now(), held_cause = $3, holds_request = holds_request + 1
          WHERE held_since IS NULL
            AND (epoch < $1 OR epoch = $1 AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint < $2)",
     )
     .bind(seen.epoch)
     .bind(i64::try_from(seen.horizon).unwrap_or(i64::MAX))
-    .bind(because)
+    .bind(Json(cause))
     .run(pool, "put the installation on hold")
     .await?;
     Ok(installation_state(pool).await?.hold)
 }
 
 /// Puts the installation on hold on request of an operator.
-pub async fn installation_hold_by_hand_on_conn(conn: &mut PgConnection, because: &str) -> Result<bool> {
+pub async fn installation_hold_by_hand_on_conn(conn: &mut PgConnection, reason: &str) -> Result<bool> {
+    let cause = HoldCause::Operator { reason: reason.to_owned() };
     sqlx::query(
-        "UPDATE installation SET held_since = now(), held_because = $1, holds_request = holds_request + 1
+        "UPDATE installation SET held_since = now(), held_cause = $1, holds_request = holds_request + 1
          WHERE held_since IS NULL",
     )
-    .bind(because)
+    .bind(Json(cause))
     .affected(conn, "put the installation on hold")
     .await
     .map(|rows| rows == 1)
@@ -93,13 +110,13 @@ pub struct BeforeRaise {
 }
 
 pub async fn installation_before_raise_on_conn(conn: &mut PgConnection) -> Result<BeforeRaise> {
-    let (epoch, now, since, because): (i64, i64, Option<jiff_sqlx::Timestamp>, Option<String>) =
-        sqlx::query_as(
-            "SELECT epoch, floor(extract(epoch FROM clock_timestamp()))::bigint, held_since, held_because
-             FROM installation FOR UPDATE",
-        )
-        .one(&mut *conn, "lock the installation")
-        .await?;
+    type Row = (i64, i64, Option<jiff_sqlx::Timestamp>, Option<Json<HoldCause>>);
+    let (epoch, now, since, cause): Row = sqlx::query_as(
+        "SELECT epoch, floor(extract(epoch FROM clock_timestamp()))::bigint, held_since, held_cause
+         FROM installation FOR UPDATE",
+    )
+    .one(&mut *conn, "lock the installation")
+    .await?;
     let (sequence, at): (i64, i64) = sqlx::query_as(
         "SELECT greatest((SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM deployment_object_sequence),
                          (SELECT max(sequence_id) FROM deployment_objects),
@@ -122,17 +139,18 @@ pub async fn installation_before_raise_on_conn(conn: &mut PgConnection) -> Resul
     .bind(sequence)
     .all(conn, "read reported sequence ids")
     .await?;
-    let hold = since.map(|since| Hold { since: since.to_jiff(), because: because.unwrap_or_default() });
-    Ok(BeforeRaise { database: DatabaseIds { epoch, sequence, at }, now, hold, claims })
+    let database = DatabaseIds { epoch, sequence, at };
+    Ok(BeforeRaise { database, now, hold: hold_of((since, cause)), claims })
 }
 
 /// Raises the epoch, continues sequence ids above `raised.sequence`, ends the hold, asks all agents to report
-/// what they hold, and records the raise.
+/// what they hold, and records the raise: by whom, and why if an admin lifted the hold.
 pub async fn installation_raise_on_conn(
     conn: &mut PgConnection,
     before: &BeforeRaise,
     raised: &Raised,
     by: &str,
+    reason: Option<&str>,
 ) -> Result<()> {
     // A rollback of the transaction does not undo this; it only leaves another gap in the ids.
     sqlx::query("SELECT setval('deployment_object_sequence', $1)")
@@ -140,8 +158,8 @@ pub async fn installation_raise_on_conn(
         .run(&mut *conn, "advance the sequence")
         .await?;
     sqlx::query(
-        "INSERT INTO epochs (epoch, raised_by, epoch_before, sequence_before, sequence_after, held_because)
-         VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO epochs (epoch, raised_by, epoch_before, sequence_before, sequence_after, held_because, reason)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
     )
     .bind(raised.epoch)
     .bind(by)
@@ -149,10 +167,11 @@ pub async fn installation_raise_on_conn(
     .bind(raised.highest)
     .bind(raised.sequence)
     .bind(before.hold.as_ref().map(|hold| &hold.because))
+    .bind(reason)
     .run(&mut *conn, "record the raised epoch")
     .await?;
     sqlx::query(
-        "UPDATE installation SET epoch = $1, held_since = NULL, held_because = NULL, holds_request = holds_request + 1",
+        "UPDATE installation SET epoch = $1, held_since = NULL, held_cause = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
     .run(conn, "raise the epoch")
@@ -161,18 +180,20 @@ pub async fn installation_raise_on_conn(
 
 /// Returns the last ten raises, newest first.
 pub async fn installation_raised(pool: &PgPool) -> Result<Vec<RaisedEpoch>> {
-    type Row = (i64, i64, jiff_sqlx::Timestamp, String, i64, i64);
+    type Row = (i64, i64, jiff_sqlx::Timestamp, String, i64, i64, Option<String>, Option<String>);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT epoch, epoch_before, raised_at, raised_by, sequence_before, sequence_after
+        "SELECT epoch, epoch_before, raised_at, raised_by, sequence_before, sequence_after, reason, held_because
          FROM epochs ORDER BY epoch DESC LIMIT 10",
     )
     .all(pool, "read the raised epochs")
     .await?;
-    let read = |(epoch, epoch_before, at, raised_by, before, after): Row| RaisedEpoch {
+    let read = |(epoch, epoch_before, at, raised_by, before, after, reason, held_because): Row| RaisedEpoch {
         epoch,
         epoch_before,
         raised_at: at.to_jiff(),
         raised_by,
+        reason,
+        held_because,
         sequence_before: SequenceId(before),
         sequence_after: SequenceId(after),
     };

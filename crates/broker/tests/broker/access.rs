@@ -116,7 +116,7 @@ async fn assertions_are_for_this_installation_short_and_of_one_agent() -> Result
 async fn an_invented_agent_and_position_are_not_authenticated() -> Result<()> {
     let harness = Harness::open().await?;
     let agent = harness.agent("shop-1", json!({})).await?;
-    let now = agent.poll().await?.position.context("an answer has a position")?;
+    let now = agent.poll().await?.position.context("an answer has a position")?.position;
     let made_up = AgentId::generate();
     let mut claims = agent.claims();
     (claims["iss"], claims["sub"]) = (json!(made_up), json!(made_up));

@@ -23,7 +23,8 @@ use brokkr_api::report::{Report, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::tokens::{JoinToken, Role};
 use brokkr_api::{
-    AgentId, ErrorCode, InstallationId, InstanceId, Position, Problem, SequenceId, StackId, TokenId,
+    AgentId, ErrorCode, InstallationId, InstanceId, Position, PositionToken, Problem, SequenceId, StackId,
+    TokenId,
 };
 use brokkr_broker::access::secret::{Secret, SecretKind};
 use brokkr_broker::args::ServeArgs;
@@ -224,7 +225,7 @@ pub struct Writes {
 impl Writes {
     fn note(&self, response: &Response) {
         let mut newest = self.newest.lock().expect("no panic");
-        *newest = (*newest).max(position(response));
+        *newest = (*newest).max(position(response).map(|token| token.position));
     }
 
     /// Waits until the index has the newest write.
@@ -402,7 +403,7 @@ pub struct Agent {
 pub struct Polled {
     pub status: StatusCode,
     pub etag: String,
-    pub position: Option<Position>,
+    pub position: Option<PositionToken>,
     pub body: Vec<u8>,
     pub headers: reqwest::header::HeaderMap,
 }
@@ -585,6 +586,6 @@ pub async fn refused(response: Response) -> Result<ErrorCode> {
     Ok(problem.code)
 }
 
-pub fn position(response: &Response) -> Option<Position> {
+pub fn position(response: &Response) -> Option<PositionToken> {
     response.headers().get(header::POSITION)?.to_str().ok()?.parse().ok()
 }

@@ -30,6 +30,7 @@ mod migrations;
 mod openapi;
 mod operating;
 mod outbox;
+mod positions;
 mod process;
 mod projects;
 mod reference;

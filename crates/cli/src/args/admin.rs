@@ -16,6 +16,7 @@ pub enum AdminCommand {
     /// Each check is ok, warning or failed, with the cause and the next action. The exit status is 1 if a check failed.
     Preflight,
     SupportBundle(SupportBundle),
+    LiftHold(LiftHold),
     /// List stacks that are newer on an agent than in the restored database
     Ahead,
     /// List stacks that exist on agents but not in the restored database
@@ -39,6 +40,18 @@ pub struct SupportBundle {
     /// Include the metrics of a replica, from its --admin-listen address; can be repeated
     #[arg(long, value_name = "URL")]
     pub metrics: Vec<Url>,
+}
+
+/// Lift the hold after a restore
+///
+/// Confirms that the restored database is the right one. Raises the epoch, so that agents accept responses again. `brokkr
+/// admin status` shows why the broker is on hold.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr admin lift-hold --reason \"restored to 14:00 on purpose, INC-42\"")]
+pub struct LiftHold {
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
 }
 
 /// Settle a stack that differs between agents and the restored database

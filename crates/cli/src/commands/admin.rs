@@ -23,6 +23,10 @@ pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Resul
             let system = client.system().await.while_trying("read the state of the installation")?;
             printer.show(&system)
         }
+        AdminCommand::LiftHold(args) => {
+            let lifted = client.lift_hold(&args.reason).await.while_trying("lift the hold")?;
+            printer.done(&lifted, format!("epoch/{}", lifted.epoch), || view::hold::lifted(&lifted))
+        }
         AdminCommand::Ahead => {
             let stacks = client.system_ahead_all().await.while_trying("list the stacks that are ahead")?;
             printer.show(&Ahead(whole(stacks)))

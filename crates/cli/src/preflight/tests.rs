@@ -3,7 +3,7 @@
 use brokkr_api::health::Trouble;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::status::ErrorExample;
-use brokkr_api::system::{AgentVersion, Hold};
+use brokkr_api::system::{AgentVersion, Hold, HoldCause};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Problem, SequenceId};
 
@@ -167,8 +167,8 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
             },
         ),
         ("hold", Verdict::Failed, "because the agent shop-1", "epoch raise", |data| {
-            let because = "the agent shop-1 has seen 1.900".into();
-            system(data).hold = Some(Hold { since: now(), because });
+            let cause = HoldCause::Operator { reason: "the agent shop-1 has seen 1.900".into() };
+            system(data).hold = Some(Hold::new(now(), cause));
         }),
         ("restore", Verdict::Failed, "2 stacks newer on agents", "brokkr admin ahead", |data| {
             system(data).stacks_ahead = 2;

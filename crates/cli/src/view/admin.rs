@@ -4,6 +4,7 @@ use brokkr_api::page::Page;
 use brokkr_api::system::{Holder, Settled, Settlement, System, UnsettledStack};
 use serde::Serialize;
 
+use super::hold::hold_lines;
 use super::table::Table;
 use super::text::{count, or_dash};
 use super::{RenderOptions, Show};
@@ -94,12 +95,7 @@ fn status(system: &System) -> String {
     ];
     match &system.hold {
         Some(hold) => {
-            lines.push(format!("on hold:      since {:.0}, because {}", hold.since, hold.because));
-            lines.push(String::new());
-            lines.push(
-                "Agents keep and repair their stacks. Changes are refused until an operator runs".to_owned(),
-            );
-            lines.push("`brokkr-broker epoch raise` on the database.".to_owned());
+            lines.extend(hold_lines(hold));
         }
         None => lines.push("on hold:      no".to_owned()),
     }
@@ -128,6 +124,12 @@ fn status(system: &System) -> String {
             "{:.0} {} raised the epoch from {} to {}; sequence ids continue after {}",
             raised.raised_at, raised.raised_by, raised.epoch_before, raised.epoch, raised.sequence_after
         ));
+        if let Some(because) = &raised.held_because {
+            lines.push(format!("  on hold before, because {because}"));
+        }
+        if let Some(reason) = &raised.reason {
+            lines.push(format!("  reason: {reason}"));
+        }
     }
     lines.join("\n")
 }
@@ -177,8 +179,8 @@ pub fn settled(stack: &str, settlement: Settlement, settled: &Settled) -> String
 #[cfg(test)]
 mod tests {
     use brokkr_api::ids::Checksum;
-    use brokkr_api::system::{Hold, RaisedEpoch};
-    use brokkr_api::{AgentId, InstallationId, SequenceId, StackId};
+    use brokkr_api::system::{Hold, HoldCause, RaisedEpoch};
+    use brokkr_api::{AgentId, InstallationId, Position, SequenceId, StackId};
 
     use super::super::samples::{now, rendered};
     use super::super::whole;
@@ -213,7 +215,15 @@ mod tests {
             oldest_protocol: 1,
             epoch: 1,
             position: "1.700".into(),
-            hold: Some(Hold { since: now(), because: "the agent shop-1 has seen 1.900".into() }),
+            hold: Some(Hold::new(
+                now(),
+                HoldCause::AgentAhead {
+                    agent_id: id.parse().expect("an id"),
+                    agent_name: "shop-1".into(),
+                    seen: Position { epoch: 1, horizon: 900 },
+                    database: Position { epoch: 1, horizon: 700 },
+                },
+            )),
             agents_to_report: 2,
             stacks_ahead: 0,
             stacks_unknown: 0,
@@ -232,6 +242,8 @@ mod tests {
             epoch_before: 1,
             raised_at: now(),
             raised_by: "ada".into(),
+            reason: Some("restored on purpose".into()),
+            held_because: Some("the agent shop-1 has seen 1.900".into()),
             sequence_before: SequenceId(57),
             sequence_after: SequenceId(1_000_057),
         });

@@ -47,7 +47,7 @@ impl Agent {
             .build()
             .unwrap();
         let request = PollRequest {
-            position: Position { epoch: 5, horizon: 70 },
+            position: Position { epoch: 5, horizon: 70 }.into(),
             holds: holds_digest([]),
             session: Session { count: 3, instance: InstanceId::generate() },
             etag: Some("\"before\"".to_owned()),
@@ -70,7 +70,7 @@ async fn a_complete_response_for_this_agent_is_accepted() {
     let agent = Agent::new();
     let (poll, asked) = agent.poll(vec![agent.good()]).await;
     let Ok(Poll::Changed { envelope, position, .. }) = poll else { panic!("{poll:?}") };
-    assert_eq!((*envelope, position), (agent.envelope.clone(), Position { epoch: 5, horizon: 70 }));
+    assert_eq!((*envelope, position), (agent.envelope.clone(), Position { epoch: 5, horizon: 70 }.into()));
     assert_eq!(header(&asked[0], "prefer").unwrap(), "wait=30");
     assert_eq!(header(&asked[0], "if-none-match").unwrap(), "\"before\"");
     assert_eq!(header(&asked[0], "brokkr-position").unwrap(), "5.70");
@@ -101,6 +101,30 @@ async fn a_response_for_another_agent_or_an_older_one_is_rejected() {
 }
 
 #[tokio::test]
+async fn a_response_with_an_implausible_position_is_rejected_and_not_remembered() {
+    let agent = Agent::new();
+    let (highest_epoch, highest_horizon) = (format!("{}.70", i64::MAX), format!("5.{}", u64::MAX));
+    for (position, reason) in [(&highest_epoch, "epoch_in_future"), (&highest_horizon, "horizon_too_high")] {
+        let refusal = agent.refusal_of(agent.good().replace("5.70", position)).await;
+        let InvalidResponse::Implausible(implausible) = refusal else { panic!("{refusal:?}") };
+        assert_eq!(implausible.reason(), reason);
+    }
+    // Neither does the next read show it.
+    let stored = answer("200 OK", &[("brokkr-position", &highest_epoch)], "{}");
+    let broker = Scripted::start(vec![stored, agent.good()]).await;
+    let client = Client::builder(broker.url.clone())
+        .credential(Credential::Agent(agent.identity.clone()))
+        .build()
+        .unwrap();
+    let session = Session { count: 3, instance: InstanceId::generate() };
+    let holds = Holds { stacks: Vec::new(), held: Vec::new() };
+    let stored = client.put_holds(agent.identity.agent_id, session, &holds).await;
+    assert!(stored.is_err(), "{stored:?}");
+    let _ = client.agent("shop-1").await;
+    assert_eq!(header(&broker.asked()[1], "brokkr-position"), None);
+}
+
+#[tokio::test]
 async fn captive_portals_and_redirects_are_rejected() {
     let agent = Agent::new();
     let portal =
@@ -123,7 +147,7 @@ async fn problem_codes_for_agents_become_poll_results() {
         (ErrorCode::BRK3002, "Behind { retry_after: Some(4s), spread: Some(90s) }"),
         (ErrorCode::BRK1004, "Superseded"),
         (ErrorCode::BRK1005, "Duplicated"),
-        (ErrorCode::BRK3004, "Ahead"),
+        (ErrorCode::BRK1012, "NotIssued"),
     ] {
         let (poll, _) =
             agent.poll(vec![problem(code, &[("retry-after", "4"), ("brokkr-reconnect-spread", "90")])]).await;

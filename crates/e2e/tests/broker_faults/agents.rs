@@ -10,7 +10,7 @@ use brokkr_api::protocol::{Session, holds_digest};
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Report, ReportBatch, Transition};
 use brokkr_api::tokens::CreateJoinToken;
-use brokkr_api::{AgentId, EventId, InstanceId, Labels, Position, SequenceId, StackId};
+use brokkr_api::{AgentId, EventId, InstanceId, Labels, Position, PositionToken, SequenceId, StackId};
 use brokkr_client::{
     AgentIdentity, AgentKey, Client, ClientError, Credential, Poll, PollRequest, RetryPolicy,
 };
@@ -66,8 +66,13 @@ impl FakeAgent {
         Self { clients: clients(admins, &identity), identity, ..self.clone() }
     }
 
-    pub fn ask(&self, position: Position, etag: Option<String>, wait: Duration) -> PollRequest {
-        PollRequest { position, holds: holds_digest([]), session: self.session, etag, wait }
+    pub fn ask(
+        &self,
+        position: impl Into<PositionToken>,
+        etag: Option<String>,
+        wait: Duration,
+    ) -> PollRequest {
+        PollRequest { position: position.into(), holds: holds_digest([]), session: self.session, etag, wait }
     }
 
     pub async fn poll(&self, replica: usize, ask: &PollRequest) -> Result<Poll, ClientError> {
@@ -100,7 +105,7 @@ impl FakeAgent {
 
     /// Polls and reports until it is stopped, and finishes the current request.
     pub async fn run(self, first: usize, stop: CancellationToken) -> Result<()> {
-        let (mut position, mut etag) = (Position::default(), None);
+        let (mut position, mut etag) = (PositionToken::default(), None);
         let mut reported: HashMap<StackId, SequenceId> = HashMap::new();
         let mut replica = first % self.clients.len();
         while !stop.is_cancelled() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use brokkr_api::{AgentId, Position, SequenceId, StackId};
+use brokkr_api::{AgentId, Position, PositionToken, SequenceId, StackId};
 use brokkr_client::Poll;
 use brokkr_testkit::eventually;
 
@@ -12,7 +12,7 @@ use crate::broker_pair::BrokerPair;
 use crate::clients::{ChangeRequest, object};
 use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 
-type Known = HashMap<AgentId, (Position, HashMap<StackId, SequenceId>)>;
+type Known = HashMap<AgentId, (PositionToken, HashMap<StackId, SequenceId>)>;
 
 /// Returns the position and the stacks that each agent has seen.
 async fn known(pair: &BrokerPair) -> Result<Known> {
@@ -47,7 +47,7 @@ async fn assert_no_agent_goes_back(pair: &BrokerPair, known: &Known, replica: us
                 }
                 bail!("{} at {position} is served {:?}", agent.name, envelope.stacks.len())
             }
-            Ok(Poll::Ahead | Poll::OnHold { .. }) => Ok(()),
+            Ok(Poll::OnHold { .. }) => Ok(()),
             Ok(Poll::HoldsWanted) => {
                 agent.report_holds(replica).await?;
                 bail!("the broker requested the held stacks of {}", agent.name)

@@ -196,7 +196,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
         Lie::Refused(ErrorCode::BRK2001),
         Lie::Refused(ErrorCode::BRK1001),
         Lie::Refused(ErrorCode::BRK3002),
-        Lie::Refused(ErrorCode::BRK3004),
+        Lie::Refused(ErrorCode::BRK1012),
         Lie::Refused(ErrorCode::BRK9001),
     ];
     for lie in lies {

@@ -12,7 +12,7 @@ use brokkr_api::agents::{Holds, OpenSession, OpenedSession, RegisterAgent, Regis
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{Capabilities, Session, YAML_MEDIA_TYPE, header, holds_digest, same_etag};
 use brokkr_api::report::{ReportBatch, ReportReceipt};
-use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
+use brokkr_api::{AgentId, ErrorCode, Position, PositionToken, SequenceId};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, IF_NONE_MATCH};
 use tokio::sync::watch;
@@ -124,7 +124,7 @@ async fn deployment_object(State(script): Shared, Path(sequence): Path<SequenceI
 struct PollParameters {
     etag: Option<String>,
     wait: Duration,
-    position: Position,
+    position: PositionToken,
     holds: Option<Checksum>,
     session: i64,
 }
@@ -159,8 +159,8 @@ impl Script {
         let known = truth.holds.as_ref().map(|holds| holds_digest(holds.iter().copied()));
         if poll.session < truth.session {
             PollAnswer::problem(ErrorCode::BRK1004)
-        } else if poll.position > truth.position {
-            PollAnswer::problem(ErrorCode::BRK3004)
+        } else if poll.position.position > truth.position {
+            PollAnswer::problem(ErrorCode::BRK1012)
         } else if known.is_none() || known != poll.holds {
             PollAnswer::problem(ErrorCode::BRK3001)
         } else {

@@ -57,7 +57,7 @@ pub async fn list_agents(
     QueryParams(query): QueryParams<AgentQuery>,
     headers: HeaderMap,
 ) -> ApiResult<Json<Page<Agent>>> {
-    broker.catch_up(position(&headers)?).await?;
+    broker.catch_up(&caller, position(&headers)?).await?;
     let (sort, limit) = (query.sort.unwrap_or_default(), limit(query.limit));
     let after = query.after.as_deref().map(|text| AgentCursor::read(sort, text));
     let after =

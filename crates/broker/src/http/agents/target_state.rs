@@ -16,7 +16,7 @@ use brokkr_api::protocol::{
     Capabilities, ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION,
     Session, header,
 };
-use brokkr_api::{AgentId, ErrorCode, Position, SequenceId};
+use brokkr_api::{AgentId, ErrorCode, Position, PositionToken, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use poll::{KnownEtag, poll};
@@ -29,7 +29,7 @@ use crate::domain::targeting::reaches;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::agents::agent_facts;
-use crate::http::headers::{capabilities, optional, position, preferred_wait, text};
+use crate::http::headers::{capabilities, optional, position, preferred_wait};
 use crate::state::Broker;
 use crate::state::long_poll::{PollResult, WaitInListener};
 
@@ -85,7 +85,7 @@ pub async fn target_state(
         return Ok(response);
     }
     // Rare paths are boxed, so that they take no memory while a poll waits.
-    Box::pin(broker.catch_up_for(&caller, claims.position)).await?;
+    Box::pin(broker.catch_up(&caller, claims.position)).await?;
     if let Caller::Token(_) = caller {
         // The content may include Secrets.
         Box::pin(broker.note(AuditKind::SecretsRead, &caller, &origin)).await?;
@@ -98,7 +98,7 @@ pub async fn target_state(
 #[derive(Clone, Copy, Debug)]
 struct PollClaims {
     /// The highest position that the caller has seen.
-    position: Option<Position>,
+    position: Option<PositionToken>,
     session: Option<Session>,
     holds: Option<Checksum>,
     capabilities: Capabilities,
@@ -154,7 +154,7 @@ async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
     }
     let mut response = axum::Json(objects).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::POSITION, text(&position.to_string()));
+    headers.insert(header::POSITION, broker.access.positions.header_of_index(position));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept, authorization"));
     Ok(response)

@@ -30,7 +30,7 @@ pub async fn list_targets(
     QueryParams(paging): QueryParams<Paging>,
     headers: HeaderMap,
 ) -> ApiResult<Json<Page<Target>>> {
-    broker.catch_up(position(&headers)?).await?;
+    broker.catch_up(&caller, position(&headers)?).await?;
     let mut targets = targets(&broker, &caller, &agent)?;
     targets.sort_by_key(key);
     targets.dedup();

@@ -35,7 +35,7 @@ pub async fn agent_why(
     Path(agent): Path<String>,
     headers: HeaderMap,
 ) -> ApiResult<Json<AgentWhy>> {
-    broker.catch_up(position(&headers)?).await?;
+    broker.catch_up(&caller, position(&headers)?).await?;
     let agent = agent_facts(&broker.index.snapshot(), &agent)?.clone();
     if !can_see(&broker.index.snapshot(), &caller, agent.id) {
         return Err(ApiError::not_found("agent"));

@@ -31,7 +31,7 @@ pub async fn agents_in(
 ) -> ApiResult<Vec<AgentNamespace>> {
     let found = agents_by_namespace(&broker.pool, namespaces).await?;
     if !found.is_empty() {
-        broker.catch_up_for(change.caller()?, position(&change.headers)?).await?;
+        broker.catch_up(change.caller()?, position(&change.headers)?).await?;
     }
     Ok(found)
 }

@@ -89,7 +89,7 @@ pub async fn stack_status(
     QueryParams(query): QueryParams<StatusQuery>,
     headers: HeaderMap,
 ) -> ApiResult<Json<Page<StackStatus>>> {
-    broker.catch_up(position(&headers)?).await?;
+    broker.catch_up(&caller, position(&headers)?).await?;
     let selector = selector(query.selector.as_deref())?;
     let stack = find_stack(&broker, caller.project(), &stack).await?;
     let source = RowSource::of(&broker, &stack, query.state).await?;
@@ -267,7 +267,7 @@ pub async fn stack_summary(
     Path(stack): Path<String>,
     headers: HeaderMap,
 ) -> ApiResult<Json<StackSummary>> {
-    broker.catch_up(position(&headers)?).await?;
+    broker.catch_up(&caller, position(&headers)?).await?;
     let project = caller.project();
     let stack = find_stack(&broker, project, &stack).await?;
     let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);

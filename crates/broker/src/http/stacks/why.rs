@@ -45,7 +45,7 @@ pub async fn stack_why(
     Path((stack, agent)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> ApiResult<Json<StackWhy>> {
-    broker.catch_up(position(&headers)?).await?;
+    broker.catch_up(&caller, position(&headers)?).await?;
     let (stack, agent) = named(&broker, &caller, &stack, &agent).await?;
     let seen = seen(&broker, &agent).await?;
     let reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;

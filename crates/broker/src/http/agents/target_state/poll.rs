@@ -60,7 +60,7 @@ pub async fn poll(
     loop {
         // The envelope and the caller's key are checked again after registering as a waiter and at each
         // wake-up.
-        let caught_up = claims.position.is_none_or(|position| broker.index.position() >= position);
+        let caught_up = claims.position.is_none_or(|shown| broker.index.position() >= shown.position);
         if let Caller::Agent(agent) = caller
             && !Box::pin(broker.access.assertions.is_still_valid(&broker.index, &broker.pool, agent)).await?
         {
@@ -69,10 +69,10 @@ pub async fn poll(
         let now = current(broker, agent, claims);
         check_restore_state(broker, caller, claims, now.as_ref().ok())?;
         let same = now.as_ref().is_ok_and(|now| {
-            known.is(&now.envelope.etag) && claims.position.is_none_or(|position| now.position >= position)
+            known.is(&now.envelope.etag) && claims.position.is_none_or(|shown| now.position >= shown.position)
         });
         if !same && !caught_up {
-            Box::pin(broker.catch_up_for(caller, claims.position)).await?;
+            Box::pin(broker.catch_up(caller, claims.position)).await?;
             continue;
         }
         let now = now?;
@@ -183,7 +183,7 @@ fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) ->
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_MEDIA_TYPE));
     }
     headers.insert(ETAG, text(&now.envelope.etag));
-    headers.insert(header::POSITION, text(&now.position.to_string()));
+    headers.insert(header::POSITION, broker.access.positions.header_of_index(now.position));
     headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
     headers.insert(header::CAPABILITIES, own_capabilities());
     headers.insert(header::SPREAD, HeaderValue::from(broker.reconnect_spread()));

@@ -33,5 +33,10 @@ pub async fn walk(tour: &Tour, eu: &mut Agent, web: StackId) -> Result<()> {
     tour.get(ops, &format!("system/stacks/{cart}/holders")).await?;
     tour.post(ops, &format!("system/stacks/{cart}/settlement"), json!({ "kind": "recreate" })).await?;
     tour.get(ops, "system").await?;
+
+    // The database was restored again, and this time an admin lifts the hold.
+    epoch(&tour.harness.database, &["hold", "--because", "restored to yesterday 14:00"]).await?;
+    let lift = json!({ "reason": "restored on purpose, INC-42" });
+    tour.post(ops, "system/hold/lift", lift).await?;
     Ok(())
 }

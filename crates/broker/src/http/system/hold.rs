@@ -1,0 +1,74 @@
+//! The hold after a restore: refuses changes by people, and is lifted by an admin.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use brokkr_api::SequenceId;
+use brokkr_api::system::{LiftHold, RaisedEpoch};
+use http::StatusCode;
+use jiff::Timestamp;
+
+use crate::access::Caller;
+use crate::domain::hold::{is_allowed_on_hold, raise};
+use crate::error::{ApiError, ApiResult};
+use crate::http::BrokerState;
+use crate::http::change::Change;
+use crate::http::write::{self, ResultStorage};
+use crate::store::installation::{installation_before_raise_on_conn, installation_raise_on_conn};
+
+/// The longest reason, in characters.
+const LONGEST_REASON: usize = 1024;
+
+/// Lift the hold: confirm that the restored database is the right one.
+///
+/// Raises the epoch, as `brokkr-broker epoch raise` does: agents accept responses again, and sequence ids continue above
+/// every id that the database or an agent knows.
+#[utoipa::path(post, path = "/api/v1/system/hold/lift", tag = "system", request_body = LiftHold,
+    responses((status = 200, body = RaisedEpoch)))]
+pub async fn lift_hold(State(broker): BrokerState, change: Change) -> ApiResult {
+    let LiftHold { reason } = change.json()?;
+    let by = change.caller()?.token()?.name.as_str();
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
+        let detail = format!("the reason must have 1 to {LONGEST_REASON} characters");
+        return Err(ApiError::invalid_request(detail));
+    }
+    let answered = write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        // Locks the installation: of two requests at once, the second finds no hold.
+        let before = installation_before_raise_on_conn(write.conn()).await?;
+        let Some(hold) = before.hold.clone() else {
+            return Err(ApiError::invalid_request("the broker is not on hold"));
+        };
+        let raised = raise(before.database, before.now, before.claims.iter().map(|(_, sequence)| *sequence));
+        installation_raise_on_conn(write.conn(), &before, &raised, by, Some(reason)).await?;
+        tracing::warn!(by, reason, epoch = raised.epoch, because = hold.because, "hold lifted");
+        let lifted = RaisedEpoch {
+            epoch: raised.epoch,
+            epoch_before: before.database.epoch,
+            raised_at: Timestamp::from_second(before.now).unwrap_or_else(|_| Timestamp::now()),
+            raised_by: by.to_owned(),
+            reason: Some(reason.to_owned()),
+            held_because: Some(hold.because),
+            sequence_before: SequenceId(raised.highest),
+            sequence_after: SequenceId(raised.sequence),
+        };
+        write.finish(StatusCode::OK, &lifted).await
+    })
+    .await?;
+    // The other replicas read the state within a second.
+    broker.restore.refresh(&broker.pool).await?;
+    Ok(answered)
+}
+
+/// Refuses changes by people while the broker is on hold. Runs inside the guard of every route.
+///
+/// Agents pass: the broker needs to learn what they hold. A new route is refused by default.
+pub async fn refuse_while_on_hold(State(broker): BrokerState, request: Request, next: Next) -> ApiResult {
+    let person = matches!(request.extensions().get(), Some(Caller::Token(_)));
+    if person
+        && !is_allowed_on_hold(request.method(), request.uri().path())
+        && broker.restore.hold().is_some()
+    {
+        return Err(broker.held());
+    }
+    Ok(next.run(request).await)
+}
