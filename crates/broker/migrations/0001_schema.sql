@@ -44,16 +44,19 @@ INSERT INTO task_claims (name) VALUES ('silent_agents'), ('retention');
 
 -- Projects, quotas and grants ----------------------------------------------------------------------------------------
 
+-- A restricted project may do only what its grants allow. The project `default` is not restricted before its first grant;
+-- only an admin lifts the restriction: deleting the last grant does not.
 CREATE TABLE projects (
     name                     text PRIMARY KEY,
     created_at               timestamptz NOT NULL DEFAULT now(),
+    restricted               boolean NOT NULL DEFAULT true,
     max_stacks               bigint NOT NULL DEFAULT 10000,
     max_submissions_per_hour bigint NOT NULL DEFAULT 10000000,
     max_stored_bytes         bigint NOT NULL DEFAULT 1099511627776,
     max_tokens               bigint NOT NULL DEFAULT 1000,
     max_webhooks             bigint NOT NULL DEFAULT 100
 );
-INSERT INTO projects (name) VALUES ('default');
+INSERT INTO projects (name, restricted) VALUES ('default', false);
 
 -- The usage of a project is the sum over its shards. A transaction adds to the shard of its own backend, so that two
 -- submissions of one project do not wait for each other.
@@ -85,7 +88,7 @@ CREATE FUNCTION project_usage_add(
         hour = excluded.hour
 $$;
 
--- What a project may do on which agents. Without a row the project `default` may do everything, any other nothing.
+-- What a project may do on which agents. Without a row, a restricted project may do nothing.
 CREATE TABLE grants (
     id         uuid PRIMARY KEY,
     name       text COLLATE "C" NOT NULL UNIQUE,

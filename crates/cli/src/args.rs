@@ -34,7 +34,7 @@ pub use deliver::{Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, Wai
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};
-pub use project::{ProjectCommand, ProjectQuotas};
+pub use project::{ProjectCommand, ProjectQuotas, SetProject};
 pub use stack::{Approve, DeleteStack, History, ListStacks, Manifest, Retarget, StackCommand, Unbar};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};

@@ -17,7 +17,7 @@ use crate::domain::envelope::{encode, envelope};
 use crate::domain::facts::{
     AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
-use crate::domain::grants::{GrantFacts, ProjectGrants};
+use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
 use crate::domain::labels::{Label, LabelSet};
 use crate::domain::targeting::reaches;
 
@@ -129,11 +129,12 @@ prop_compose! {
     }
 }
 
-fn grants() -> impl Strategy<Value = Vec<GrantFacts>> {
-    prop::collection::vec(a_grant(), 0..4).prop_map(|grants| {
+fn grants() -> impl Strategy<Value = AllGrants> {
+    (prop::collection::vec(a_grant(), 0..4), any::<bool>()).prop_map(|(grants, restricted)| {
         let by_id: BTreeMap<GrantId, GrantFacts> =
             grants.into_iter().map(|grant| (grant.id, grant)).collect();
-        by_id.into_values().collect()
+        let unrestricted = if restricted { None } else { Some(PROJECTS[0].to_owned()) };
+        AllGrants { grants: by_id.into_values().collect(), unrestricted: unrestricted.into_iter().collect() }
     })
 }
 
@@ -142,7 +143,7 @@ fn grants() -> impl Strategy<Value = Vec<GrantFacts>> {
 struct Batch {
     agents: Vec<AgentFacts>,
     stacks: Vec<StackFacts>,
-    grants: Option<Vec<GrantFacts>>,
+    grants: Option<AllGrants>,
 }
 
 fn one_change() -> impl Strategy<Value = Batch> {
@@ -168,7 +169,7 @@ fn several() -> impl Strategy<Value = Batch> {
 struct Truth {
     agents: BTreeMap<AgentId, AgentFacts>,
     stacks: BTreeMap<StackId, StackFacts>,
-    grants: Vec<GrantFacts>,
+    grants: AllGrants,
 }
 
 impl Truth {
@@ -197,8 +198,8 @@ impl Truth {
 
     /// Returns the grants of a project, computed from the plain list.
     fn grants_of(&self, project: &str) -> Arc<ProjectGrants> {
-        let own = self.grants.iter().filter(|grant| grant.project == project).cloned().collect();
-        Arc::new(ProjectGrants::new(project, own))
+        let own = self.grants.grants.iter().filter(|grant| grant.project == project).cloned().collect();
+        Arc::new(ProjectGrants::new(!self.grants.unrestricted.contains(project), own))
     }
 
     /// Returns every stack with the grants of its project.
@@ -323,8 +324,13 @@ proptest! {
         }
         for project in PROJECTS {
             let mut after = truth.clone();
-            after.grants.retain(|grant| grant.project != project);
-            after.grants.extend(new_grants.iter().filter(|grant| grant.project == project).cloned());
+            let new = new_grants.grants.iter().filter(|grant| grant.project == project).cloned();
+            after.grants.grants.retain(|grant| grant.project != project);
+            after.grants.grants.extend(new);
+            after.grants.unrestricted.retain(|name| name != project);
+            if new_grants.unrestricted.contains(project) {
+                after.grants.unrestricted.insert(project.to_owned());
+            }
             let losses = snapshot.lost_by_grants(project, &after.grants_of(project));
             prop_assert_eq!(losses.pairs, lost(&truth, &after));
         }

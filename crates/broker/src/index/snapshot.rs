@@ -31,7 +31,7 @@ pub use pages::AgentCursor;
 
 use super::labels::{AgentsByLabel, Slot, StacksBySelector};
 use crate::domain::facts::{AgentFacts, StackFacts};
-use crate::domain::grants::{GrantFacts, ProjectGrants};
+use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
 
 /// The current state of everything that changed.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub struct Changes {
     pub agents: Vec<AgentFacts>,
     pub stacks: Vec<StackFacts>,
     /// All grants, if any of them changed.
-    pub grants: Option<Vec<GrantFacts>>,
+    pub grants: Option<AllGrants>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +57,8 @@ pub struct Snapshot {
     explicit: HashMap<AgentId, BTreeSet<StackId>>,
     holders: HashMap<StackId, RoaringBitmap>,
     grants: HashMap<String, Arc<ProjectGrants>>,
+    /// Projects that are not restricted to their grants.
+    unrestricted: BTreeSet<String>,
 }
 
 impl Snapshot {
@@ -73,7 +75,8 @@ impl Snapshot {
             snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
         by_name.sort_unstable();
         snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
-        snapshot.grants = by_project(changes.grants.unwrap_or_default());
+        let AllGrants { grants, unrestricted } = changes.grants.unwrap_or_default();
+        (snapshot.grants, snapshot.unrestricted) = (by_project(grants), unrestricted);
         changes.stacks.into_iter().for_each(|stack| snapshot.put_stack(stack));
         snapshot
     }
@@ -237,12 +240,14 @@ impl Snapshot {
     }
 
     /// Replaces all grants and returns the affected agents.
-    fn put_grants(&mut self, grants: Vec<GrantFacts>) -> RoaringBitmap {
-        let before = std::mem::replace(&mut self.grants, by_project(grants));
+    fn put_grants(&mut self, all: AllGrants) -> RoaringBitmap {
+        let before = std::mem::replace(&mut self.grants, by_project(all.grants));
+        let unrestricted_before = std::mem::replace(&mut self.unrestricted, all.unrestricted);
         let projects: BTreeSet<String> = before.keys().chain(self.grants.keys()).cloned().collect();
         let mut affected = RoaringBitmap::new();
         for project in projects {
-            let before = before.get(&project).cloned().unwrap_or_else(|| no_grants(&project));
+            let before =
+                before.get(&project).cloned().unwrap_or_else(|| no_grants(&project, &unrestricted_before));
             let after = self.grants_of(&project);
             if before != after {
                 affected |= self.affected_by_grants(&project, &before, &after);
@@ -257,7 +262,7 @@ impl Snapshot {
         if let Some(known) = self.grants.get(project) {
             return Arc::clone(known);
         }
-        let none = no_grants(project);
+        let none = no_grants(project, &self.unrestricted);
         self.grants.insert(project.to_owned(), Arc::clone(&none));
         none
     }
@@ -267,8 +272,8 @@ fn slot(at: usize) -> Slot {
     Slot::try_from(at).expect("there are fewer than four billion agents")
 }
 
-fn no_grants(project: &str) -> Arc<ProjectGrants> {
-    Arc::new(ProjectGrants::new(project, Vec::new()))
+fn no_grants(project: &str, unrestricted: &BTreeSet<String>) -> Arc<ProjectGrants> {
+    Arc::new(ProjectGrants::new(!unrestricted.contains(project), Vec::new()))
 }
 
 fn by_project(grants: Vec<GrantFacts>) -> HashMap<String, Arc<ProjectGrants>> {
@@ -277,8 +282,8 @@ fn by_project(grants: Vec<GrantFacts>) -> HashMap<String, Arc<ProjectGrants>> {
         projects.entry(grant.project.clone()).or_default().push(grant);
     }
     let grants = |(project, grants): (String, Vec<GrantFacts>)| {
-        let grants = Arc::new(ProjectGrants::new(&project, grants));
-        (project, grants)
+        // Whoever has a grant is limited to its grants.
+        (project, Arc::new(ProjectGrants::new(true, grants)))
     };
     projects.into_iter().map(grants).collect()
 }

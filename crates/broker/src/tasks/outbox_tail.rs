@@ -18,6 +18,7 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::domain::grants::AllGrants;
 use crate::index::{Changes, Freshness, Index};
 use crate::state::tail_notifier::TailNotifier;
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
@@ -209,7 +210,7 @@ impl OutboxTail {
             match notification {
                 OutboxNotification::Agent(agent) => agents.push(*agent),
                 OutboxNotification::Stack(stack) => stacks.push(*stack),
-                OutboxNotification::Grant(_) => changes.grants = Some(Vec::new()),
+                OutboxNotification::Grant(_) => changes.grants = Some(AllGrants::default()),
             }
         }
         if let Some(grants) = &mut changes.grants {

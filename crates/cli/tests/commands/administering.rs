@@ -8,7 +8,7 @@ use crate::sample::{SHA, STACK_ID, TIME, agent, page};
 
 fn project() -> Value {
     let quotas = json!({"stacks": 100, "submissions_per_hour": 600, "stored_bytes": 1_048_576, "tokens": 10, "webhooks": 5});
-    json!({"name": "shop", "created_at": TIME, "allowed": quotas, "used": quotas})
+    json!({"name": "shop", "created_at": TIME, "restricted": true, "allowed": quotas, "used": quotas})
 }
 
 fn token(id: &str, name: &str, revoked: Value) -> Value {
@@ -36,7 +36,7 @@ fn a_project_is_created_once_and_its_quotas_changed_later() {
     ran.says("next: brokkr token create");
     assert_eq!(broker.asked()[1].body, br#"{"allowed":{"stacks":100}}"#);
     broker.brokkr(&["project", "create", "shop"]).exits(6).says("the project shop already exists");
-    broker.brokkr(&["project", "set", "shop"]).exits(2).says("no quota was given");
+    broker.brokkr(&["project", "set", "shop"]).exits(2).says("no change was given");
     broker.brokkr(&["project", "set", "shop", "--tokens", "10"]).exits(0).prints("tokens:       10 of 10");
     broker.brokkr(&["project", "list"]).exits(0).prints("shop      100/100   10/10");
     broker.brokkr(&["project", "list", "-o", "name"]).exits(0).prints_exactly("project/shop\n");

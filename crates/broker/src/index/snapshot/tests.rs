@@ -46,13 +46,18 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
     stack
 }
 
+/// The grants of a new installation.
+fn no_grants() -> AllGrants {
+    AllGrants { grants: Vec::new(), unrestricted: ["default".to_owned()].into() }
+}
+
 /// Changes `rounds` stacks one by one, and prints the average time of a change and of an affected envelope.
 fn measure(agents: usize, stacks: usize, rounds: usize) {
     let facts: Vec<StackFacts> = (0..stacks).map(|number| stack(number, number as i64)).collect();
     let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
     let fleet = (0..agents).map(agent).collect();
     let started = Instant::now();
-    let mut snapshot = Snapshot::new(Changes { agents: fleet, stacks: facts, grants: None });
+    let mut snapshot = Snapshot::new(Changes { agents: fleet, stacks: facts, grants: Some(no_grants()) });
     let loaded = started.elapsed();
     let started = Instant::now();
     let mut affected = RoaringBitmap::new();
@@ -99,7 +104,7 @@ fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
     let stacks = vec![stack(17, 1)];
     let mut newer = stack(17, 2);
     newer.id = stacks[0].id;
-    index.replace(Snapshot::new(Changes { agents, stacks, grants: None }), seen);
+    index.replace(Snapshot::new(Changes { agents, stacks, grants: Some(no_grants()) }), seen);
     let waiting: Vec<Waiting> = ids.iter().map(|agent| index.wait(*agent)).collect();
     assert_eq!((index.waiting(), index.woken()), (50_000, 0));
     index.apply(Changes { stacks: vec![newer], ..Changes::default() }, seen);
