@@ -60,9 +60,12 @@ pub struct AuditEntry {
     pub request_id: String,
     /// Why a refused attempt was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<RefusalReason>,
+    pub refusal: Option<RefusalReason>,
     /// How often the caller was refused on this route for this reason since the entry before; 1 for everything else.
     pub count: u64,
+    /// The reason that the caller gave for the change, if the route asks for one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
     /// Digests of the resource before and after the change, if there is something to compare.
     pub before: Option<Checksum>,
     pub after: Option<Checksum>,

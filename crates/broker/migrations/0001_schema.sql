@@ -285,7 +285,7 @@ CREATE TABLE stack_selectors (
 -- One sequence over the whole installation. Gaps are normal; the row lock of a stack orders its ids.
 CREATE SEQUENCE deployment_object_sequence AS bigint;
 
--- Retention empties `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
+-- Retention and a purge empty `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
 -- clusters (`keeps_resources`): agents remove Brokkr's metadata instead of deleting them. `message` says why a version was
 -- submitted, `git_commit` from which commit.
 CREATE TABLE deployment_objects (
@@ -310,7 +310,7 @@ CREATE TABLE deployment_objects (
 );
 CREATE INDEX deployment_objects_by_age ON deployment_objects (created_at) WHERE content_dropped_at IS NULL;
 
--- Immutable, except that retention may empty the content of an object that is not the newest of its stack.
+-- Immutable, except that retention or a purge may empty the content of an object that is not the newest of its stack.
 CREATE FUNCTION deployment_objects_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     allowed deployment_objects := OLD;
@@ -335,6 +335,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         PERFORM project_usage_add(NEW.project, stored_bytes => octet_length(NEW.content), submissions => 1);
     ELSE
+        -- A deleted object, or one of which the content was dropped.
         PERFORM project_usage_add(OLD.project, stored_bytes => -octet_length(OLD.content));
     END IF;
     RETURN NULL;
@@ -342,6 +343,9 @@ END
 $$;
 CREATE TRIGGER deployment_objects_count AFTER INSERT OR DELETE ON deployment_objects
     FOR EACH ROW EXECUTE FUNCTION deployment_objects_count();
+CREATE TRIGGER deployment_objects_count_dropped AFTER UPDATE ON deployment_objects
+    FOR EACH ROW WHEN (OLD.content_dropped_at IS NULL AND NEW.content_dropped_at IS NOT NULL)
+    EXECUTE FUNCTION deployment_objects_count();
 
 -- Contents that a rollback has barred: the same bytes are refused on that stack until the bar is removed.
 CREATE TABLE barred_contents (
@@ -539,8 +543,8 @@ CREATE TRIGGER stack_status_count_deleted AFTER DELETE ON stack_status
 
 -- Audit log ----------------------------------------------------------------------------------------------------------
 
--- Append-only. Repeated attempts of a caller that are refused for the same `reason` share a row with a `count`. The hash
--- chain over the rows is computed afterwards, so that writers do not wait for each other.
+-- Append-only. Repeated attempts of a caller that are refused for the same `refusal` share a row with a `count`. `reason` is
+-- the text that an admin gave for a change. The hash chain over the rows is computed afterwards, so that writers do not wait for each other.
 CREATE SEQUENCE audit_id AS bigint;
 CREATE TABLE audit (
     id         bigint NOT NULL DEFAULT nextval('audit_id'),
@@ -556,8 +560,9 @@ CREATE TABLE audit (
     address    text NOT NULL,
     status     integer NOT NULL,
     request_id text NOT NULL,
-    reason     text NOT NULL DEFAULT '',
+    refusal    text NOT NULL DEFAULT '',
     count      bigint NOT NULL DEFAULT 1,
+    reason     text NOT NULL DEFAULT '',
     before     bytea,
     after      bytea,
     PRIMARY KEY (id, at)

@@ -112,6 +112,7 @@ pub fn table() -> Vec<Route> {
         route(Token(Deployer),     "PUT /api/v1/stacks/{stack}",                    routes!(stacks::put_stack)).body(LARGE),
         route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}",                 routes!(stacks::delete_stack)),
         route(Token(Deployer),     "PUT /api/v1/stacks/{stack}/targets",            routes!(stacks::targets::put_targets)).body(LARGE),
+        route(Token(Admin),        "POST /api/v1/stacks/{stack}/purge",             routes!(stacks::purge::purge_stack)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status",             routes!(stacks::status::stack_status)),
 
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit_deployment_object)).body(SUBMISSION),

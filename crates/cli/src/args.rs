@@ -23,7 +23,7 @@ mod stack;
 mod token;
 mod webhook;
 
-pub use admin::{AdminCommand, Settle, SupportBundle};
+pub use admin::{AdminCommand, Purge, Settle, SupportBundle};
 pub use agent::{
     Abandon, AgentCommand, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin, Retire,
     Revoke, Rotate,

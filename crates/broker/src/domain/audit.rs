@@ -18,8 +18,10 @@ pub struct AuditRecord {
     pub address: String,
     pub status: u16,
     pub request_id: String,
-    pub reason: Option<RefusalReason>,
+    pub refusal: Option<RefusalReason>,
     pub count: u64,
+    /// The reason that the caller gave.
+    pub reason: String,
     pub before: Option<Checksum>,
     pub after: Option<Checksum>,
 }
@@ -39,8 +41,9 @@ impl AuditRecord {
             address: String::new(),
             status: 200,
             request_id: String::new(),
-            reason: None,
+            refusal: None,
             count: 1,
+            reason: String::new(),
             before: None,
             after: None,
         }
@@ -62,7 +65,7 @@ pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
     hash.update(entry.status.to_be_bytes());
     hash.update(entry.count.to_be_bytes());
     let kind = entry.kind.to_string();
-    let reason = entry.reason.map(|reason| reason.to_string()).unwrap_or_default();
+    let refusal = entry.refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
     for text in [
         &entry.project,
         &kind,
@@ -73,7 +76,8 @@ pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
         &entry.path,
         &entry.address,
         &entry.request_id,
-        &reason,
+        &refusal,
+        &entry.reason,
     ] {
         hash.update((text.len() as u64).to_be_bytes());
         hash.update(text.as_bytes());
@@ -103,8 +107,9 @@ mod tests {
             address: "192.0.2.1".into(),
             status: 200,
             request_id: "r".into(),
-            reason: None,
+            refusal: None,
             count: 1,
+            reason: String::new(),
             before: None,
             after: Some(Checksum([1; 32])),
         }
@@ -117,7 +122,7 @@ mod tests {
             change(&mut entry);
             link(ROOT, &entry)
         };
-        let changes: [&dyn Fn(&mut AuditEntry); 17] = [
+        let changes: [&dyn Fn(&mut AuditEntry); 18] = [
             &|_| {},
             &|entry| entry.id = 8,
             &|entry| entry.at = jiff::Timestamp::UNIX_EPOCH,
@@ -131,7 +136,8 @@ mod tests {
             &|entry| entry.address = String::new(),
             &|entry| entry.status = 201,
             &|entry| entry.request_id = "s".into(),
-            &|entry| entry.reason = Some(RefusalReason::NotTargeted),
+            &|entry| entry.refusal = Some(RefusalReason::NotTargeted),
+            &|entry| entry.reason = "asked by legal".into(),
             &|entry| entry.count = 2,
             &|entry| entry.before = Some(Checksum([1; 32])),
             &|entry| entry.after = None,

@@ -132,7 +132,7 @@ async fn refused_attempts_and_reads_of_secrets_are_logged_at_a_bounded_rate() ->
     assert_eq!(log.iter().map(|entry| entry.count).sum::<u64>(), 600, "{log:?}");
     assert!(log.len() <= 2, "{log:?}");
     assert_eq!((log[0].status, log[0].name.as_str()), (403, "test"));
-    assert_eq!(log[0].reason, Some(RefusalReason::PermissionDenied));
+    assert_eq!(log[0].refusal, Some(RefusalReason::PermissionDenied));
     Ok(())
 }
 

@@ -20,10 +20,11 @@ impl Listed for AuditEntry {
             .plain("METHOD", |entry| &entry.method)
             .sentence("PATH", |entry| &entry.path)
             .plain("STATUS", |entry| entry.status)
-            .plain("REASON", reason)
+            .plain("REFUSAL", refusal)
             .plain("FROM", |entry| &entry.address)
             .wide("PRINCIPAL", |entry| &entry.principal)
             .wide("REQUEST", |entry| &entry.request_id)
+            .wide("REASON", |entry| if entry.reason.is_empty() { "-" } else { &entry.reason })
     }
 
     fn name(&self) -> String {
@@ -32,8 +33,8 @@ impl Listed for AuditEntry {
 }
 
 /// Returns why the attempt was refused, and how often.
-fn reason(entry: &AuditEntry) -> String {
-    match (entry.reason, entry.count) {
+fn refusal(entry: &AuditEntry) -> String {
+    match (entry.refusal, entry.count) {
         (None, _) => "-".to_owned(),
         (Some(reason), 1) => reason.to_string(),
         (Some(reason), count) => format!("{reason} ({count} times)"),
@@ -110,8 +111,9 @@ mod tests {
             address: "192.0.2.7".into(),
             status: 201,
             request_id: "req-1".into(),
-            reason: None,
+            refusal: None,
             count: 1,
+            reason: String::new(),
             before: None,
             after: None,
         };
@@ -120,7 +122,7 @@ mod tests {
             name: String::new(),
             principal: "agent:0190b5a4-0000-7000-8000-000000000002".into(),
             status: 404,
-            reason: Some(RefusalReason::NotReleased),
+            refusal: Some(RefusalReason::NotReleased),
             count: 12,
             ..entry.clone()
         };

@@ -259,3 +259,16 @@ fn an_agent_is_joined_with_a_token_from_stdin() {
         .prints(r#"token: "brj_secret""#)
         .prints("kind: Deployment");
 }
+
+#[test]
+fn a_deleted_stack_is_purged_with_a_reason() {
+    let purged = json!({"stack_id": STACK_ID, "stack_name": "web", "versions": 3});
+    let broker = FakeBroker::start().on("POST /api/v1/stacks/web/purge", 200, purged);
+    broker.brokkr(&["admin", "purge", "web", "--yes"]).exits(2).says("--reason");
+    broker.brokkr(&["admin", "purge", "web", "--reason", "law"]).exits(2).says("use --yes in scripts");
+    broker
+        .brokkr(&["admin", "purge", "web", "--reason", "law", "--yes"])
+        .exits(0)
+        .prints("the content of 3 versions is deleted");
+    assert_eq!(broker.asked()[0].body, br#"{"reason":"law"}"#);
+}

@@ -4,17 +4,15 @@
 use axum::extract::{Path, State};
 use brokkr_api::agents::{AbandonAgent, Agent};
 
-use crate::error::{ApiError, ApiResult};
+use crate::error::ApiResult;
 use crate::http::BrokerState;
 use crate::http::agents::keys::unusable_key;
 use crate::http::agents::{find, finish};
-use crate::http::change::Change;
+use crate::http::change::{Change, check_reason};
 use crate::http::write::{self, ResultStorage, Write};
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
 use crate::store::agent_retirement::{agent_abandon_on_conn, agent_untarget_on_conn};
 use crate::store::outbox::OutboxNotification;
-
-const LONGEST_REASON: usize = 500;
 
 /// Retire an agent.
 ///
@@ -48,14 +46,12 @@ pub async fn abandon_agent(
     change: Change,
 ) -> ApiResult {
     let request: AbandonAgent = change.json()?;
-    let reason = request.reason.trim();
-    if reason.is_empty() || reason.len() > LONGEST_REASON {
-        return Err(ApiError::invalid_request(format!("reason must have 1 to {LONGEST_REASON} bytes")));
-    }
+    let reason = check_reason(&request.reason)?;
     let by = change.caller()?.token()?.name.clone();
     let unusable = unusable_key()?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &agent).await?;
+        write.audit_reason(reason);
         agent_keys_revoke_on_conn(write.conn(), found.id, &unusable).await?;
         untarget(&mut write, &found).await?;
         agent_abandon_on_conn(write.conn(), found.id, &by, reason).await?;
