@@ -273,6 +273,8 @@ CREATE TABLE stack_targets (
     FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
 );
 
+CREATE INDEX stack_targets_by_agent ON stack_targets (agent_id);
+
 CREATE TABLE stack_selectors (
     project    text NOT NULL,
     stack_id   uuid NOT NULL,
@@ -456,6 +458,7 @@ CREATE TABLE stack_status (
 ) WITH (fillfactor = 85);
 CREATE INDEX stack_status_by_reason ON stack_status (project, reason_key, stack_id, agent_name)
     WHERE reason_key IS NOT NULL;
+CREATE INDEX stack_status_by_agent ON stack_status (agent_id);
 CREATE INDEX stack_status_by_transition ON stack_status (project, stack_id, transition, agent_name);
 
 CREATE TABLE reasons (

@@ -99,6 +99,7 @@ pub fn table() -> Vec<Route> {
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}/targets",            routes!(agents::targets::list_targets)),
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get_agent)),
         route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch_agent)).body(LARGE),
+        route(Token(Admin),        "DELETE /api/v1/agents/{agent}",                 routes!(agents::retirement::delete_agent)),
         route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::keys::rotate_key)).body(TINY),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::request_key_rotation)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::keys::revoke_keys)),

@@ -46,6 +46,15 @@ impl EnvelopeCache {
         }
     }
 
+    /// Removes the envelopes of agents that no longer exist.
+    pub fn forget_deleted(&mut self, agents: &[AgentId]) {
+        for agent in agents {
+            if let Some(envelope) = self.by_agent.remove(agent) {
+                self.bytes -= envelope.bytes.len();
+            }
+        }
+    }
+
     pub fn clear(&mut self) {
         self.by_agent.clear();
         self.bytes = 0;

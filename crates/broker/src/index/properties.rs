@@ -142,6 +142,7 @@ fn grants() -> impl Strategy<Value = AllGrants> {
 #[derive(Clone, Debug, Default)]
 struct Batch {
     agents: Vec<AgentFacts>,
+    deleted: Vec<AgentId>,
     stacks: Vec<StackFacts>,
     grants: Option<AllGrants>,
 }
@@ -150,18 +151,23 @@ fn one_change() -> impl Strategy<Value = Batch> {
     prop_oneof![
         4 => an_agent().prop_map(|agent| Batch { agents: vec![agent], ..Batch::default() }),
         4 => a_stack().prop_map(|stack| Batch { stacks: vec![stack], ..Batch::default() }),
+        1 => (0..AGENTS).prop_map(|number| Batch { deleted: vec![agent_id(number)], ..Batch::default() }),
         1 => grants().prop_map(|grants| Batch { grants: Some(grants), ..Batch::default() }),
     ]
 }
 
 fn several() -> impl Strategy<Value = Batch> {
     let agents = prop::collection::vec(an_agent(), 0..3);
+    let deleted = prop::option::weighted(0.2, (0..AGENTS).prop_map(agent_id));
     let stacks = prop::collection::vec(a_stack(), 0..3);
-    (agents, stacks, prop::option::weighted(0.2, grants())).prop_map(|(agents, stacks, grants)| Batch {
-        agents,
-        stacks,
-        grants,
-    })
+    (agents, deleted, stacks, prop::option::weighted(0.2, grants())).prop_map(
+        |(agents, deleted, stacks, grants)| Batch {
+            agents,
+            deleted: deleted.into_iter().collect(),
+            stacks,
+            grants,
+        },
+    )
 }
 
 /// The content of the database.
@@ -178,6 +184,10 @@ impl Truth {
     fn store(&mut self, snapshot: &Snapshot, batch: Batch) -> Changes {
         let agents: BTreeMap<_, _> = batch.agents.into_iter().map(|agent| (agent.id, agent)).collect();
         let mut reread: Vec<StackId> = batch.stacks.iter().map(|stack| stack.id).collect();
+        // The tail reads the state after the batch: an agent exists or not.
+        let deleted_agents: Vec<AgentId> =
+            batch.deleted.into_iter().filter(|agent| !agents.contains_key(agent)).collect();
+        deleted_agents.iter().for_each(|agent| drop(self.agents.remove(agent)));
         self.agents.extend(agents.clone());
         self.stacks.extend(batch.stacks.into_iter().map(|stack| (stack.id, stack)));
         self.grants = batch.grants.clone().unwrap_or_else(|| self.grants.clone());
@@ -185,7 +195,7 @@ impl Truth {
         reread.sort_unstable();
         reread.dedup();
         let stacks = reread.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
-        Changes { agents: agents.into_values().collect(), stacks, grants: batch.grants }
+        Changes { agents: agents.into_values().collect(), deleted_agents, stacks, grants: batch.grants }
     }
 
     /// Returns the snapshot that a replica loads at its start.
@@ -193,7 +203,7 @@ impl Truth {
         let held = |stack: &StackFacts| self.agents.values().any(|agent| agent.holds(stack.id));
         let stacks = self.stacks.values().filter(|stack| !stack.deleted || held(stack)).cloned().collect();
         let agents = self.agents.values().cloned().collect();
-        Snapshot::new(Changes { agents, stacks, grants: Some(self.grants.clone()) })
+        Snapshot::new(Changes { agents, stacks, grants: Some(self.grants.clone()), ..Changes::default() })
     }
 
     /// Returns the grants of a project, computed from the plain list.

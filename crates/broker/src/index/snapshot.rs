@@ -37,6 +37,7 @@ use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
 #[derive(Debug, Default)]
 pub struct Changes {
     pub agents: Vec<AgentFacts>,
+    pub deleted_agents: Vec<AgentId>,
     pub stacks: Vec<StackFacts>,
     /// All grants, if any of them changed.
     pub grants: Option<AllGrants>,
@@ -44,7 +45,10 @@ pub struct Changes {
 
 #[derive(Debug, Default)]
 pub struct Snapshot {
+    /// By slot. The slot of a deleted agent has stale facts and is in no other field but `free`.
     agents: Vec<AgentFacts>,
+    /// Slots for new agents.
+    free: Vec<Slot>,
     slots: HashMap<AgentId, Slot>,
     /// Slots in the order of the agents' names.
     by_name: Vec<Slot>,
@@ -94,7 +98,7 @@ impl Snapshot {
     }
 
     pub fn agents(&self) -> usize {
-        self.agents.len()
+        self.slots.len()
     }
 
     pub fn stacks(&self) -> usize {
@@ -123,6 +127,9 @@ impl Snapshot {
     pub fn apply(&mut self, changes: Changes) -> RoaringBitmap {
         let mut affected = RoaringBitmap::new();
         let mut released = BTreeSet::new();
+        for agent in changes.deleted_agents {
+            released.extend(self.remove_agent(agent));
+        }
         for agent in changes.agents {
             let before = self.agent(agent.id);
             released.extend(before.iter().flat_map(|before| before.holds.iter().copied()));
@@ -160,21 +167,16 @@ impl Snapshot {
 
     fn put_agent(&mut self, agent: AgentFacts) -> Slot {
         let Some(slot) = self.slot(agent.id) else {
-            let slot = slot(self.agents.len());
             let rank = self.rank_of(&agent.name).unwrap_or_else(|rank| rank);
-            self.agents.push(agent);
+            let slot = self.place(agent);
             self.by_name.insert(rank, slot);
             self.register_agent(slot);
             self.index_agent(slot);
             return slot;
         };
+        self.release_holds(slot);
         let before = &self.agents[slot as usize];
         self.by_label.remove(slot, &before.labels);
-        for stack in &before.holds {
-            if self.holders.get_mut(stack).is_some_and(|set| set.remove(slot) && set.is_empty()) {
-                self.holders.remove(stack);
-            }
-        }
         let renamed = before.name != agent.name;
         if renamed {
             self.by_name.retain(|other| *other != slot);
@@ -186,6 +188,38 @@ impl Snapshot {
         }
         self.index_agent(slot);
         slot
+    }
+
+    /// Stores the facts of a new agent in a slot.
+    fn place(&mut self, agent: AgentFacts) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            self.agents[slot as usize] = agent;
+            return slot;
+        }
+        self.agents.push(agent);
+        slot(self.agents.len() - 1)
+    }
+
+    /// Removes an agent that no longer exists. Returns the stacks that it held.
+    fn remove_agent(&mut self, id: AgentId) -> Vec<StackId> {
+        let Some(slot) = self.slots.remove(&id) else { return Vec::new() };
+        self.release_holds(slot);
+        let before = &mut self.agents[slot as usize];
+        self.by_label.forget(slot, &before.labels);
+        let held = std::mem::take(&mut before.holds);
+        self.by_name.retain(|other| *other != slot);
+        self.active.remove(slot);
+        self.slices[usize::from(fingerprints::slice(&id.0))].remove(slot);
+        self.free.push(slot);
+        held
+    }
+
+    fn release_holds(&mut self, slot: Slot) {
+        for stack in &self.agents[slot as usize].holds {
+            if self.holders.get_mut(stack).is_some_and(|set| set.remove(slot) && set.is_empty()) {
+                self.holders.remove(stack);
+            }
+        }
     }
 
     /// Registers the id and slot of an agent, which never change.

@@ -8,6 +8,7 @@
 mod load;
 mod verify;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -218,6 +219,8 @@ impl OutboxTail {
         }
         if !agents.is_empty() {
             changes.agents = facts_of_agents_on_conn(connection, &agents).await?;
+            let exist: HashSet<AgentId> = changes.agents.iter().map(|agent| agent.id).collect();
+            changes.deleted_agents = agents.iter().copied().filter(|agent| !exist.contains(agent)).collect();
             stacks.extend(self.index.snapshot().unknown_holds(&changes.agents));
         }
         if !stacks.is_empty() {

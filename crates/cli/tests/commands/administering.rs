@@ -272,3 +272,15 @@ fn a_deleted_stack_is_purged_with_a_reason() {
         .prints("the content of 3 versions is deleted");
     assert_eq!(broker.asked()[0].body, br#"{"reason":"law"}"#);
 }
+
+#[test]
+fn an_agent_that_has_left_is_deleted_by_its_id() {
+    let delete = format!("DELETE /api/v1/agents/{STACK_ID}");
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/agents/shop-1", 200, agent("shop-1"))
+        .refuses(&delete, ErrorCode::BRK2022, "its keys are not revoked")
+        .on(&delete, 204, json!(null));
+    broker.brokkr(&["agent", "delete", "shop-1"]).exits(2).says("use --yes in scripts");
+    broker.brokkr(&["agent", "delete", "shop-1", "--yes"]).exits(6).says("its keys are not revoked");
+    broker.brokkr(&["agent", "delete", "shop-1", "--yes"]).exits(0).prints("agent shop-1 is deleted");
+}

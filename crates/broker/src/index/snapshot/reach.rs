@@ -34,12 +34,7 @@ impl Snapshot {
     /// Returns the agents with this text in their names.
     #[must_use]
     pub fn named_like(&self, part: &str) -> RoaringBitmap {
-        self.agents
-            .iter()
-            .zip(0..)
-            .filter(|(agent, _)| agent.name.contains(part))
-            .map(|(_, slot)| slot)
-            .collect()
+        self.by_label.everyone().iter().filter(|slot| self.at(*slot).name.contains(part)).collect()
     }
 
     #[must_use]

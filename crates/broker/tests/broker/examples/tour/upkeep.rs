@@ -22,6 +22,7 @@ pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
 
     tour.post(&tour.ops, "agents/us-1/retirement", json!({})).await?;
     tour.post(&tour.ops, "agents/us-1/abandonment", json!({ "reason": "the shop has closed" })).await?;
+    tour.delete(&tour.ops, "agents/us-1").await?;
 
     owner.send(Method::PUT, "stacks/banner", &json!({})).await?.error_for_status()?;
     submit(owner, "banner", &manifest("banner", "1.0.0")).await?;
