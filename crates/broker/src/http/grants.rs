@@ -47,6 +47,7 @@ pub async fn put_grant(
     request.check().map_err(|error| ApiError::invalid_request(error.to_string()))?;
     let name: Name = grant.parse().map_err(|error: BadName| ApiError::invalid_request(error.to_string()))?;
     let token = change.caller()?.token()?;
+    broker.index_is_current().await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         grants_lock_on_conn(write.conn()).await?;
         let before = grant_fetch(write.conn(), name.as_str()).await?;
@@ -133,6 +134,7 @@ pub async fn delete_grant(
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
 ) -> ApiResult {
+    broker.index_is_current().await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         grants_lock_on_conn(write.conn()).await?;
         let grant = grant_fetch(write.conn(), &grant).await?;

@@ -45,6 +45,9 @@ pub async fn put_project(
         let detail = format!("only the project {DEFAULT_PROJECT} can act without grants");
         return Err(ApiError::invalid_request(detail));
     }
+    if request.restricted == Some(true) {
+        broker.index_is_current().await?;
+    }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
             write.audit_before(&before);

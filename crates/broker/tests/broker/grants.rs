@@ -1,5 +1,7 @@
 //! Grants: a stack reaches only agents that are granted to its project; a withdrawn grant freezes stacks.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent as AgentAnswer, Target};
@@ -10,6 +12,7 @@ use brokkr_api::projects::Project;
 use brokkr_api::selector::{SelectorPreview, StackPreview};
 use brokkr_api::tokens::Role;
 use brokkr_api::{Labels, Problem, StackId};
+use brokkr_testkit::Postgres;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -295,5 +298,44 @@ async fn no_other_project_can_act_without_grants() -> Result<()> {
     assert!(harness.admin.get_json::<Project>("projects/shop").await?.restricted);
     let lift = harness.admin.send(Method::PUT, "projects/shop", &json!({ "restricted": false })).await?;
     assert_eq!(refused(lift).await?, ErrorCode::BRK2003);
+    Ok(())
+}
+
+/// P14: a replica that is behind does not count the losses of a change.
+#[tokio::test(flavor = "multi_thread")]
+async fn losses_are_counted_only_in_a_current_index() -> Result<()> {
+    // Its own server: the open transaction delays every index.
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    put(&harness, "all", &grant("default", "*", "shop")).await?;
+    harness.stack("web", json!({})).await?;
+    harness.server.broker.index_is_current().await?;
+
+    // From here on, the index sees no change: not that the stack now reaches the agent.
+    let mut blocking = harness.database.connect().await?;
+    for sql in ["BEGIN", "SELECT pg_current_xact_id()"] {
+        sqlx::query(sql).execute(&mut blocking).await?;
+    }
+    let admin = harness.admin.without_waiting();
+    let targeted = admin.send(Method::PUT, "stacks/web/targets", &json!({ "selectors": ["env=prod"] })).await?;
+    assert_eq!(targeted.status(), StatusCode::OK);
+    let (nothing, labels) = (json!({}), json!({ "labels": { "env": "test" } }));
+    let requests = async || {
+        tokio::try_join!(
+            admin.send(Method::PUT, "stacks/web/targets", &nothing),
+            admin.send(Method::PATCH, "agents/shop-1", &labels),
+            async { Ok(admin.request(Method::DELETE, "grants/all").send().await?) },
+        )
+    };
+    let (targets, patch, grants) = requests().await?;
+    for response in [targets, patch, grants] {
+        assert_eq!(refused(response).await?, ErrorCode::BRK3002, "it cannot know");
+    }
+    sqlx::query("ROLLBACK").execute(&mut blocking).await?;
+    let (targets, patch, grants) = requests().await?;
+    for response in [targets, patch, grants] {
+        let problem: Problem = response.json().await?;
+        assert_eq!((problem.code, problem.expect), (ErrorCode::BRK2009, Some(1)), "{problem}");
+    }
     Ok(())
 }
