@@ -45,7 +45,8 @@ pub struct AuditEntry {
     pub at: Timestamp,
     pub project: String,
     pub kind: AuditKind,
-    /// `token:ID`, `agent:ID`, `nobody` for a request with only a join token, or `operator` for a command of the broker.
+    /// `token:ID`, `agent:ID`, `nobody` for a request with only a join token, `operator` for a command of the broker,
+    /// or `broker` for what it records by itself, such as the floor of the chain.
     pub principal: String,
     /// The name of the token.
     pub name: String,
@@ -85,6 +86,9 @@ pub struct AuditVerdict {
     pub project: String,
     /// The number of verified links.
     pub links: i64,
+    /// The last link whose entry retention has dropped, or is about to drop; recorded in the chain itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<AuditHead>,
     /// The last verified link, to compare with a copy kept elsewhere.
     pub last: Option<AuditHead>,
     /// The first invalid link.

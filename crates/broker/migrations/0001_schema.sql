@@ -547,7 +547,7 @@ CREATE TRIGGER stack_status_count_deleted AFTER DELETE ON stack_status
 -- Audit log ----------------------------------------------------------------------------------------------------------
 
 -- Append-only. Repeated attempts of a caller that are refused for the same `refusal` share a row with a `count`. `reason` is
--- the text that an admin gave for a change. The hash chain over the rows is computed afterwards, so that writers do not wait for each other.
+-- the text that an admin gave for a change. Partitioned by month, for retention. The hash chain over the rows is computed afterwards, so that writers do not wait for each other.
 CREATE SEQUENCE audit_id AS bigint;
 CREATE TABLE audit (
     id         bigint NOT NULL DEFAULT nextval('audit_id'),
@@ -573,6 +573,7 @@ CREATE TABLE audit (
 CREATE TABLE audit_default PARTITION OF audit DEFAULT;
 CREATE INDEX audit_by_project ON audit (project, id);
 CREATE INDEX audit_by_xid ON audit (xid, id);
+CREATE INDEX audit_floors ON audit (project, id) WHERE route = 'audit.floor';
 
 -- One link per row and project: hash = SHA-256 of the previous hash and the row.
 CREATE TABLE audit_chain (
@@ -596,7 +597,7 @@ CREATE TABLE audit_cursor (
 );
 INSERT INTO audit_cursor DEFAULT VALUES;
 
--- Old rows are dropped with their partition.
+-- Old rows are dropped with their partition, once an entry 'audit.floor' in each chain records up to where. Their links stay.
 CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'the audit log is append-only';

@@ -1,6 +1,6 @@
 //! Entries of the audit log and the hash chain over them.
 
-use brokkr_api::audit::{AuditEntry, AuditKind, RefusalReason};
+use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, RefusalReason};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use sha2::{Digest as _, Sha256};
@@ -27,6 +27,20 @@ pub struct AuditRecord {
 }
 
 impl AuditRecord {
+    /// Returns the entry that records the floor of a chain: up to this link, entries may be missing.
+    #[must_use]
+    pub fn floor(last: &AuditHead, audit_id: i64) -> Self {
+        Self {
+            project: last.project.clone(),
+            principal: "broker".to_owned(),
+            route: FLOOR.to_owned(),
+            path: last.number.to_string(),
+            reason: format!("entries up to {audit_id} are dropped at the end of their retention"),
+            after: Some(last.hash),
+            ..Self::by_operator("", "")
+        }
+    }
+
     /// Returns the entry for a command of the broker that works on the database directly.
     #[must_use]
     pub fn by_operator(name: &str, command: &str) -> Self {
@@ -48,6 +62,19 @@ impl AuditRecord {
             after: None,
         }
     }
+}
+
+/// The route of entries that record the floor of a chain. No request has it.
+pub const FLOOR: &str = "audit.floor";
+
+/// Returns the floor that the entry records: the last link whose entry may be missing.
+#[must_use]
+pub fn floor_of(entry: &AuditEntry) -> Option<AuditHead> {
+    if entry.route != FLOOR {
+        return None;
+    }
+    let (project, number) = (entry.project.clone(), entry.path.parse().ok()?);
+    entry.after.map(|hash| AuditHead { project, number, hash })
 }
 
 /// The predecessor of the first link of a chain.
@@ -152,5 +179,21 @@ mod tests {
         });
         assert!(!links.contains(&moved));
         assert_ne!(link(Checksum([9; 32]), &entry()), link(ROOT, &entry()));
+    }
+
+    #[test]
+    fn only_the_entry_of_a_floor_is_one() {
+        assert_eq!(floor_of(&entry()), None);
+        let head = AuditHead { project: "shop".into(), number: 7, hash: Checksum([3; 32]) };
+        let record = AuditRecord::floor(&head, 90);
+        let recorded = AuditEntry {
+            project: record.project,
+            route: record.route,
+            path: record.path,
+            after: record.after,
+            ..entry()
+        };
+        assert_eq!(floor_of(&recorded), Some(head));
+        assert_eq!(floor_of(&AuditEntry { after: None, ..recorded }), None);
     }
 }

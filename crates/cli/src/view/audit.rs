@@ -63,11 +63,15 @@ impl Show for AuditVerdict {
     fn text(&self, _: &RenderOptions) -> String {
         let project = clean(&self.project);
         let links = entries(self.links);
+        let dropped = self.floor.as_ref().map(|floor| {
+            format!("\n  retention dropped the entries up to {}", floor.number)
+        });
         let last = self.last.as_ref().map(|last| format!("; the last is {}:{}", last.number, last.hash));
         match &self.broken {
             None => format!(
-                "{GOOD}✔{GOOD:#} the audit chain of {project} is valid: {links}{}",
-                last.unwrap_or_default()
+                "{GOOD}✔{GOOD:#} the audit chain of {project} is valid: {links}{}{}",
+                last.unwrap_or_default(),
+                dropped.unwrap_or_default()
             ),
             Some(broken) => format!(
                 "{BAD}✖{BAD:#} the audit chain of {project} is invalid at entry {}: {}\n  {links} before it{}",
@@ -135,6 +139,7 @@ mod tests {
         let good = AuditVerdict {
             project: "shop".into(),
             links: 12,
+            floor: None,
             last: Some(last.clone()),
             broken: None,
             next: None,
