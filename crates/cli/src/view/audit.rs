@@ -24,7 +24,7 @@ impl Listed for AuditEntry {
             .plain("FROM", |entry| &entry.address)
             .wide("PRINCIPAL", |entry| &entry.principal)
             .wide("REQUEST", |entry| &entry.request_id)
-            .wide("REASON", |entry| if entry.reason.is_empty() { "-" } else { &entry.reason })
+            .wide("REASON", |entry| if entry.reason.is_empty() { "-" } else { entry.reason.as_str() })
     }
 
     fn name(&self) -> String {
