@@ -179,6 +179,12 @@ struct Truth {
 }
 
 impl Truth {
+    /// Returns a new installation, in which the project `default` is not restricted.
+    fn new() -> Self {
+        let unrestricted = [PROJECTS[0].to_owned()].into();
+        Self { grants: AllGrants { grants: Vec::new(), unrestricted }, ..Self::default() }
+    }
+
     /// Stores a batch and returns the changes as the tail reads them: changed rows, and held stacks that are
     /// not in the snapshot.
     fn store(&mut self, snapshot: &Snapshot, batch: Batch) -> Changes {
@@ -264,7 +270,8 @@ proptest! {
     fn changes_lead_to_the_state_of_a_reload_and_affect_every_agent_with_another_envelope(
         batches in prop::collection::vec(several(), 1..12)
     ) {
-        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
+        let mut truth = Truth::new();
+        let mut snapshot = truth.reloaded();
         for batch in batches {
             let before = envelopes(&snapshot);
             let changes = truth.store(&snapshot, batch);
@@ -284,7 +291,8 @@ proptest! {
     fn a_change_affects_exactly_the_agents_with_another_envelope_or_permission(
         batches in prop::collection::vec(one_change(), 1..20)
     ) {
-        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
+        let mut truth = Truth::new();
+        let mut snapshot = truth.reloaded();
         for batch in batches {
             let (before, rights) = (truth.envelopes(), poll_permissions(&truth));
             let changes = truth.store(&snapshot, batch);
@@ -305,7 +313,8 @@ proptest! {
         selectors in prop::collection::vec(a_selector(), 0..3),
         new_grants in grants(),
     ) {
-        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
+        let mut truth = Truth::new();
+        let mut snapshot = truth.reloaded();
         for batch in batches {
             let changes = truth.store(&snapshot, batch);
             snapshot.apply(changes);
