@@ -47,7 +47,8 @@ pub struct AuditEntry {
     pub at: Timestamp,
     pub project: String,
     pub kind: AuditKind,
-    /// `token:ID`, `agent:ID`, `nobody` for a request with only a join token, or `operator` for a command of the broker.
+    /// `token:ID`, `agent:ID`, `nobody` for a request with only a join token, `operator` for a command of the broker,
+    /// or `broker` for what it records by itself, such as the floor of the chain.
     pub principal: String,
     /// The name of the token.
     pub name: String,
@@ -62,9 +63,12 @@ pub struct AuditEntry {
     pub request_id: String,
     /// Why a refused attempt was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<RefusalReason>,
+    pub refusal: Option<RefusalReason>,
     /// How often the caller was refused on this route for this reason since the entry before; 1 for everything else.
     pub count: u64,
+    /// The reason that the caller gave for the change, if the route asks for one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
     /// Digests of the resource before and after the change, if there is something to compare.
     pub before: Option<Checksum>,
     pub after: Option<Checksum>,
@@ -84,6 +88,9 @@ pub struct AuditVerdict {
     pub project: String,
     /// The number of verified links.
     pub links: i64,
+    /// The last link whose entry retention has dropped, or is about to drop; recorded in the chain itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<AuditHead>,
     /// The last verified link, to compare with a copy kept elsewhere.
     pub last: Option<AuditHead>,
     /// The first invalid link.

@@ -67,6 +67,10 @@ pub enum ErrorCode {
     BRK2019,
     /// Too many streams are open.
     BRK2020,
+    /// The stack is not deleted.
+    BRK2021,
+    /// The agent still has access or stacks.
+    BRK2022,
     /// The URL of the webhook is not allowed.
     BRK2016,
     /// The broker has no key to encrypt secrets with.
@@ -109,6 +113,7 @@ impl ErrorCode {
             Self::BRK2009 => 409,
             Self::BRK2019 => 410,
             Self::BRK2020 => 429,
+            Self::BRK2021 | Self::BRK2022 => 409,
             Self::BRK2016 => 422,
             Self::BRK2017 | Self::BRK2018 => 409,
             Self::BRK2006 => 413,
@@ -151,6 +156,8 @@ impl ErrorCode {
             Self::BRK2009 => "change removes stacks from agents",
             Self::BRK2019 => "content is no longer stored",
             Self::BRK2020 => "too many open streams",
+            Self::BRK2021 => "stack is not deleted",
+            Self::BRK2022 => "agent is still in use",
             Self::BRK2016 => "webhook URL not allowed",
             Self::BRK2017 => "no encryption key configured",
             Self::BRK2018 => "too many webhooks",
@@ -206,6 +213,10 @@ impl ErrorCode {
             }
             Self::BRK2019 => "submit it again from its source; the history still has the checksum",
             Self::BRK2020 => "close a stream, or connect to another replica",
+            Self::BRK2021 => "delete the stack first, with `brokkr stack delete`",
+            Self::BRK2022 => {
+                "retire it with `brokkr agent retire`, or abandon it with `brokkr agent abandon`"
+            }
             Self::BRK2016 => {
                 "use an https URL that is reachable from the internet, or ask the operator to allow this one"
             }

@@ -24,16 +24,22 @@ pub struct Quotas {
 pub struct Project {
     pub name: Name,
     pub created_at: Timestamp,
+    /// Whether the project may do only what its grants allow. Always so, except for the project `default` before its
+    /// first grant.
+    pub restricted: bool,
     pub allowed: Quotas,
     pub used: Quotas,
 }
 
-/// Creates a project, or changes the given quotas.
+/// Creates a project, or changes what is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutProject {
     #[serde(default)]
     pub allowed: PutQuotas,
+    /// `true` restricts the project to its grants; `false` lifts this, only for the project `default` without grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restricted: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -43,3 +43,20 @@ pub struct StackTargets {
     #[serde(default)]
     pub selectors: Vec<Selector>,
 }
+
+/// Deletes the stored contents of a deleted stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PurgeStack {
+    /// Recorded in the audit log; at most 500 bytes.
+    pub reason: String,
+}
+
+/// A stack whose contents were deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PurgedStack {
+    pub stack_id: StackId,
+    pub stack_name: String,
+    /// The number of versions whose content was deleted now.
+    pub versions: u64,
+}

@@ -50,16 +50,19 @@ INSERT INTO task_claims (name) VALUES ('silent_agents'), ('retention');
 
 -- Projects, quotas and grants ----------------------------------------------------------------------------------------
 
+-- A restricted project may do only what its grants allow. The project `default` is not restricted before its first grant;
+-- only an admin lifts the restriction: deleting the last grant does not.
 CREATE TABLE projects (
     name                     text PRIMARY KEY,
     created_at               timestamptz NOT NULL DEFAULT now(),
+    restricted               boolean NOT NULL DEFAULT true,
     max_stacks               bigint NOT NULL DEFAULT 10000,
     max_submissions_per_hour bigint NOT NULL DEFAULT 10000000,
     max_stored_bytes         bigint NOT NULL DEFAULT 1099511627776,
     max_tokens               bigint NOT NULL DEFAULT 1000,
     max_webhooks             bigint NOT NULL DEFAULT 100
 );
-INSERT INTO projects (name) VALUES ('default');
+INSERT INTO projects (name, restricted) VALUES ('default', false);
 
 -- The usage of a project is the sum over its shards. A transaction adds to the shard of its own backend, so that two
 -- submissions of one project do not wait for each other.
@@ -91,7 +94,7 @@ CREATE FUNCTION project_usage_add(
         hour = excluded.hour
 $$;
 
--- What a project may do on which agents. Without a row the project `default` may do everything, any other nothing.
+-- What a project may do on which agents. Without a row, a restricted project may do nothing.
 CREATE TABLE grants (
     id         uuid PRIMARY KEY,
     name       text COLLATE "C" NOT NULL UNIQUE,
@@ -276,6 +279,8 @@ CREATE TABLE stack_targets (
     FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
 );
 
+CREATE INDEX stack_targets_by_agent ON stack_targets (agent_id);
+
 CREATE TABLE stack_selectors (
     project    text NOT NULL,
     stack_id   uuid NOT NULL,
@@ -288,7 +293,7 @@ CREATE TABLE stack_selectors (
 -- One sequence over the whole installation. Gaps are normal; the row lock of a stack orders its ids.
 CREATE SEQUENCE deployment_object_sequence AS bigint;
 
--- Retention empties `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
+-- Retention and a purge empty `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
 -- clusters (`keeps_resources`): agents remove Brokkr's metadata instead of deleting them. `message` says why a version was
 -- submitted, `git_commit` from which commit.
 CREATE TABLE deployment_objects (
@@ -313,7 +318,7 @@ CREATE TABLE deployment_objects (
 );
 CREATE INDEX deployment_objects_by_age ON deployment_objects (created_at) WHERE content_dropped_at IS NULL;
 
--- Immutable, except that retention may empty the content of an object that is not the newest of its stack.
+-- Immutable, except that retention or a purge may empty the content of an object that is not the newest of its stack.
 CREATE FUNCTION deployment_objects_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     allowed deployment_objects := OLD;
@@ -338,6 +343,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         PERFORM project_usage_add(NEW.project, stored_bytes => octet_length(NEW.content), submissions => 1);
     ELSE
+        -- A deleted object, or one of which the content was dropped.
         PERFORM project_usage_add(OLD.project, stored_bytes => -octet_length(OLD.content));
     END IF;
     RETURN NULL;
@@ -345,6 +351,9 @@ END
 $$;
 CREATE TRIGGER deployment_objects_count AFTER INSERT OR DELETE ON deployment_objects
     FOR EACH ROW EXECUTE FUNCTION deployment_objects_count();
+CREATE TRIGGER deployment_objects_count_dropped AFTER UPDATE ON deployment_objects
+    FOR EACH ROW WHEN (OLD.content_dropped_at IS NULL AND NEW.content_dropped_at IS NOT NULL)
+    EXECUTE FUNCTION deployment_objects_count();
 
 -- Contents that a rollback has barred: the same bytes are refused on that stack until the bar is removed.
 CREATE TABLE barred_contents (
@@ -455,6 +464,7 @@ CREATE TABLE stack_status (
 ) WITH (fillfactor = 85);
 CREATE INDEX stack_status_by_reason ON stack_status (project, reason_key, stack_id, agent_name)
     WHERE reason_key IS NOT NULL;
+CREATE INDEX stack_status_by_agent ON stack_status (agent_id);
 CREATE INDEX stack_status_by_transition ON stack_status (project, stack_id, transition, agent_name);
 
 CREATE TABLE reasons (
@@ -542,8 +552,8 @@ CREATE TRIGGER stack_status_count_deleted AFTER DELETE ON stack_status
 
 -- Audit log ----------------------------------------------------------------------------------------------------------
 
--- Append-only. Repeated attempts of a caller that are refused for the same `reason` share a row with a `count`. The hash
--- chain over the rows is computed afterwards, so that writers do not wait for each other.
+-- Append-only. Repeated attempts of a caller that are refused for the same `refusal` share a row with a `count`. `reason` is
+-- the text that an admin gave for a change. Partitioned by month, for retention. The hash chain over the rows is computed afterwards, so that writers do not wait for each other.
 CREATE SEQUENCE audit_id AS bigint;
 CREATE TABLE audit (
     id         bigint NOT NULL DEFAULT nextval('audit_id'),
@@ -559,8 +569,9 @@ CREATE TABLE audit (
     address    text NOT NULL,
     status     integer NOT NULL,
     request_id text NOT NULL,
-    reason     text NOT NULL DEFAULT '',
+    refusal    text NOT NULL DEFAULT '',
     count      bigint NOT NULL DEFAULT 1,
+    reason     text NOT NULL DEFAULT '',
     before     bytea,
     after      bytea,
     PRIMARY KEY (id, at)
@@ -568,6 +579,7 @@ CREATE TABLE audit (
 CREATE TABLE audit_default PARTITION OF audit DEFAULT;
 CREATE INDEX audit_by_project ON audit (project, id);
 CREATE INDEX audit_by_xid ON audit (xid, id);
+CREATE INDEX audit_floors ON audit (project, id) WHERE route = 'audit.floor';
 
 -- One link per row and project: hash = SHA-256 of the previous hash and the row.
 CREATE TABLE audit_chain (
@@ -591,7 +603,7 @@ CREATE TABLE audit_cursor (
 );
 INSERT INTO audit_cursor DEFAULT VALUES;
 
--- Old rows are dropped with their partition.
+-- Old rows are dropped with their partition, once an entry 'audit.floor' in each chain records up to where. Their links stay.
 CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'the audit log is append-only';

@@ -239,12 +239,15 @@ impl ServeArgs {
     }
 }
 
-/// How long events and the content of versions are kept.
+/// How long events, audit entries and the content of versions are kept.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct RetentionArgs {
     /// Days to keep events.
     #[arg(long, env = "BROKKR_EVENT_DAYS", default_value_t = 30, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub event_days: u32,
+    /// Days to keep audit entries. Entries are dropped by whole months, so they are kept for up to a month longer.
+    #[arg(long, env = "BROKKR_AUDIT_DAYS", default_value_t = 400, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(31..=36500))]
+    pub audit_days: u32,
     /// Days to keep the content of earlier versions. Content that an agent may still have is always kept.
     #[arg(long, env = "BROKKR_CONTENT_DAYS", default_value_t = 180, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36500))]
     pub content_days: u32,
@@ -256,14 +259,14 @@ pub struct RetentionArgs {
 impl RetentionArgs {
     #[must_use]
     pub fn retention(self) -> Retention {
-        let Self { event_days, content_days, content_versions } = self;
-        Retention { event_days, content_days, content_versions }
+        let Self { event_days, audit_days, content_days, content_versions } = self;
+        Retention { event_days, audit_days, content_days, content_versions }
     }
 }
 
 impl Default for RetentionArgs {
     fn default() -> Self {
-        let Retention { event_days, content_days, content_versions } = Retention::default();
-        Self { event_days, content_days, content_versions }
+        let Retention { event_days, audit_days, content_days, content_versions } = Retention::default();
+        Self { event_days, audit_days, content_days, content_versions }
     }
 }

@@ -136,15 +136,18 @@ impl Index {
 
     /// Applies changes, and wakes the agents whose envelope changed, or whose permission to poll.
     pub fn apply(&self, changes: Changes, freshness: Freshness) {
+        let deleted = changes.deleted_agents.clone();
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         let slots = snapshot.apply(changes);
         let affected = Affected { snapshot: &snapshot, slots };
         self.envelopes().forget(&affected);
+        self.envelopes().forget_deleted(&deleted);
         self.set_freshness(freshness);
         let slots = affected.slots;
         // Woken polls read the snapshot at once, while others are still being woken.
         let snapshot = RwLockWriteGuard::downgrade(snapshot);
-        let woken = self.waiters().wake(&Affected { snapshot: &snapshot, slots });
+        let woken = self.waiters().wake(&Affected { snapshot: &snapshot, slots })
+            + self.waiters().wake_deleted(&deleted);
         self.woken.fetch_add(woken, Ordering::Relaxed);
     }
 

@@ -99,6 +99,7 @@ pub fn table() -> Vec<Route> {
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}/targets",            routes!(agents::targets::list_targets)),
         route(AgentOr(Viewer),     "GET /api/v1/agents/{agent}",                    routes!(agents::get_agent)),
         route(Token(Admin),        "PATCH /api/v1/agents/{agent}",                  routes!(agents::patch_agent)).body(LARGE),
+        route(Token(Admin),        "DELETE /api/v1/agents/{agent}",                 routes!(agents::retirement::delete_agent)),
         route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::keys::rotate_key)).body(TINY),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::request_key_rotation)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::keys::revoke_keys)),
@@ -112,6 +113,7 @@ pub fn table() -> Vec<Route> {
         route(Token(Deployer),     "PUT /api/v1/stacks/{stack}",                    routes!(stacks::put_stack)).body(LARGE),
         route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}",                 routes!(stacks::delete_stack)),
         route(Token(Deployer),     "PUT /api/v1/stacks/{stack}/targets",            routes!(stacks::targets::put_targets)).body(LARGE),
+        route(Token(Admin),        "POST /api/v1/stacks/{stack}/purge",             routes!(stacks::purge::purge_stack)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status",             routes!(stacks::status::stack_status)),
 
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit_deployment_object)).body(SUBMISSION),

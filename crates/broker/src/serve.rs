@@ -16,7 +16,6 @@ use crate::access::Access;
 use crate::access::assertion::Assertions;
 use crate::access::budgets::ReportBudgets;
 use crate::access::limits::RateLimits;
-use crate::access::positions::Positions;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;

@@ -6,6 +6,7 @@ pub mod agent_retirement;
 pub mod agents;
 pub mod api_tokens;
 pub mod audit;
+pub mod audit_partitions;
 pub mod barred_contents;
 mod connection;
 pub mod content_retention;

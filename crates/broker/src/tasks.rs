@@ -15,6 +15,7 @@
 //! | `webhooks`      | sends messages that are due: after local commits, and on time                     |
 
 pub mod audit_chain;
+pub mod audit_retention;
 pub mod cleanup;
 pub mod event_tail;
 pub mod outbox_tail;

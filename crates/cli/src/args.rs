@@ -23,10 +23,10 @@ mod stack;
 mod token;
 mod webhook;
 
-pub use admin::{AdminCommand, Settle, SupportBundle};
+pub use admin::{AdminCommand, Purge, Settle, SupportBundle};
 pub use agent::{
-    Abandon, AgentCommand, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin, Retire,
-    Revoke, Rotate,
+    Abandon, AgentCommand, DeleteAgent, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview,
+    Rejoin, Retire, Revoke, Rotate,
 };
 pub use audit::{AuditCommand, AuditList};
 pub use context::{Complete, Completion, ContextCommand, Login, Man, Shell, Version};
@@ -34,7 +34,7 @@ pub use deliver::{Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, Wai
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};
-pub use project::{ProjectCommand, ProjectQuotas};
+pub use project::{ProjectCommand, ProjectQuotas, SetProject};
 pub use stack::{Approve, DeleteStack, History, ListStacks, Manifest, Retarget, StackCommand, Unbar};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};

@@ -75,6 +75,11 @@ impl Client {
         self.send(self.write(Method::POST, &["agents", agent, "abandonment"]).json(&wanted)?).await?.json()
     }
 
+    /// Deletes an agent that was retired or abandoned, by name or id.
+    pub async fn delete_agent(&self, agent: &str) -> Result<()> {
+        self.send(self.write(Method::DELETE, &["agents", agent])).await.map(|_| ())
+    }
+
     pub async fn agents(&self, page: &PageQuery) -> Result<Page<Agent>> {
         self.page(&["agents"], &[], page).await
     }

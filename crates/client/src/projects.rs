@@ -3,6 +3,7 @@
 use brokkr_api::projects::{Project, PutProject};
 use http::Method;
 
+use crate::page::expecting;
 use crate::{Client, Result};
 
 impl Client {
@@ -15,9 +16,11 @@ impl Client {
         self.send(self.read(&["projects", project])).await?.json()
     }
 
-    /// Creates the project if there is none of that name, or changes the given quotas.
-    pub async fn put_project(&self, project: &str, put: &PutProject) -> Result<Project> {
-        self.send(self.write(Method::PUT, &["projects", project]).json(put)?).await?.json()
+    /// Creates the project if there is none of that name, or changes what is given. `expect` confirms the number
+    /// of (stack, agent) pairs that a restriction freezes.
+    pub async fn put_project(&self, project: &str, put: &PutProject, expect: Option<u64>) -> Result<Project> {
+        let request = self.write(Method::PUT, &["projects", project]).query(&expecting(expect));
+        self.send(request.json(put)?).await?.json()
     }
 
     /// Deletes a project. The broker refuses this if the project ever had a stack, or has valid tokens,

@@ -3,7 +3,7 @@
 use brokkr_api::Selector;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::page::Page;
-use brokkr_api::stacks::{PutStack, Stack, StackTargets};
+use brokkr_api::stacks::{PurgeStack, PurgedStack, PutStack, Stack, StackTargets};
 use brokkr_api::status::{StackStatus, State};
 use http::Method;
 
@@ -49,6 +49,12 @@ impl Client {
     /// Lists deleted stacks that agents still have, oldest first.
     pub async fn stacks_owed_all(&self) -> Result<Vec<Stack>> {
         self.all(&["stacks"], &[("deleted", "true".to_owned())]).await
+    }
+
+    /// Deletes the stored contents of a deleted stack. Only admins may do this.
+    pub async fn purge_stack(&self, stack: &str, reason: &str) -> Result<PurgedStack> {
+        let wanted = PurgeStack { reason: reason.to_owned() };
+        self.send(self.write(Method::POST, &["stacks", stack, "purge"]).json(&wanted)?).await?.json()
     }
 
     /// Replaces all targets of the stack.

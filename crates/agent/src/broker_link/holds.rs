@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 
-use brokkr_api::Position;
 use brokkr_api::agents::{HeldStack, Holds};
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::{AgentId, Checksum, StackId};
 use brokkr_api::protocol::{Session, holds_digest};
-use brokkr_api::PositionToken;
+use brokkr_api::{PositionToken, SequenceId};
 use brokkr_client::{Client as Broker, ClientError};
 use tokio::sync::{Mutex, watch};
 

@@ -31,8 +31,9 @@ impl AuditRecord {
             address: origin.address.map(|address| address.to_string()).unwrap_or_default(),
             status: status.as_u16(),
             request_id: origin.request_id.clone(),
-            reason: None,
+            refusal: None,
             count: 1,
+            reason: String::new(),
             before: None,
             after: None,
         }
@@ -40,7 +41,7 @@ impl AuditRecord {
 
     /// Returns the entry for a refused attempt.
     #[must_use]
-    pub fn refused(caller: &Caller, origin: &Origin, status: StatusCode, reason: RefusalReason) -> Self {
-        Self { reason: Some(reason), ..Self::new(AuditKind::Refused, Some(caller), origin, status) }
+    pub fn refused(caller: &Caller, origin: &Origin, status: StatusCode, refusal: RefusalReason) -> Self {
+        Self { refusal: Some(refusal), ..Self::new(AuditKind::Refused, Some(caller), origin, status) }
     }
 }

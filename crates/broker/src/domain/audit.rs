@@ -1,6 +1,6 @@
 //! Entries of the audit log and the hash chain over them.
 
-use brokkr_api::audit::{AuditEntry, AuditKind, RefusalReason};
+use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, RefusalReason};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use sha2::{Digest as _, Sha256};
@@ -18,13 +18,29 @@ pub struct AuditRecord {
     pub address: String,
     pub status: u16,
     pub request_id: String,
-    pub reason: Option<RefusalReason>,
+    pub refusal: Option<RefusalReason>,
     pub count: u64,
+    /// The reason that the caller gave.
+    pub reason: String,
     pub before: Option<Checksum>,
     pub after: Option<Checksum>,
 }
 
 impl AuditRecord {
+    /// Returns the entry that records the floor of a chain: up to this link, entries may be missing.
+    #[must_use]
+    pub fn floor(last: &AuditHead, audit_id: i64) -> Self {
+        Self {
+            project: last.project.clone(),
+            principal: "broker".to_owned(),
+            route: FLOOR.to_owned(),
+            path: last.number.to_string(),
+            reason: format!("entries up to {audit_id} are dropped at the end of their retention"),
+            after: Some(last.hash),
+            ..Self::by_operator("", "")
+        }
+    }
+
     /// Returns the entry for a command of the broker that works on the database directly.
     #[must_use]
     pub fn by_operator(name: &str, command: &str) -> Self {
@@ -39,12 +55,26 @@ impl AuditRecord {
             address: String::new(),
             status: 200,
             request_id: String::new(),
-            reason: None,
+            refusal: None,
             count: 1,
+            reason: String::new(),
             before: None,
             after: None,
         }
     }
+}
+
+/// The route of entries that record the floor of a chain. No request has it.
+pub const FLOOR: &str = "audit.floor";
+
+/// Returns the floor that the entry records: the last link whose entry may be missing.
+#[must_use]
+pub fn floor_of(entry: &AuditEntry) -> Option<AuditHead> {
+    if entry.route != FLOOR {
+        return None;
+    }
+    let (project, number) = (entry.project.clone(), entry.path.parse().ok()?);
+    entry.after.map(|hash| AuditHead { project, number, hash })
 }
 
 /// The predecessor of the first link of a chain.
@@ -62,7 +92,7 @@ pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
     hash.update(entry.status.to_be_bytes());
     hash.update(entry.count.to_be_bytes());
     let kind = entry.kind.to_string();
-    let reason = entry.reason.map(|reason| reason.to_string()).unwrap_or_default();
+    let refusal = entry.refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
     for text in [
         &entry.project,
         &kind,
@@ -73,7 +103,8 @@ pub fn link(previous: Checksum, entry: &AuditEntry) -> Checksum {
         &entry.path,
         &entry.address,
         &entry.request_id,
-        &reason,
+        &refusal,
+        &entry.reason,
     ] {
         hash.update((text.len() as u64).to_be_bytes());
         hash.update(text.as_bytes());
@@ -103,8 +134,9 @@ mod tests {
             address: "192.0.2.1".into(),
             status: 200,
             request_id: "r".into(),
-            reason: None,
+            refusal: None,
             count: 1,
+            reason: String::new(),
             before: None,
             after: Some(Checksum([1; 32])),
         }
@@ -117,7 +149,7 @@ mod tests {
             change(&mut entry);
             link(ROOT, &entry)
         };
-        let changes: [&dyn Fn(&mut AuditEntry); 17] = [
+        let changes: [&dyn Fn(&mut AuditEntry); 18] = [
             &|_| {},
             &|entry| entry.id = 8,
             &|entry| entry.at = jiff::Timestamp::UNIX_EPOCH,
@@ -131,7 +163,8 @@ mod tests {
             &|entry| entry.address = String::new(),
             &|entry| entry.status = 201,
             &|entry| entry.request_id = "s".into(),
-            &|entry| entry.reason = Some(RefusalReason::NotTargeted),
+            &|entry| entry.refusal = Some(RefusalReason::NotTargeted),
+            &|entry| entry.reason = "asked by legal".into(),
             &|entry| entry.count = 2,
             &|entry| entry.before = Some(Checksum([1; 32])),
             &|entry| entry.after = None,
@@ -146,5 +179,21 @@ mod tests {
         });
         assert!(!links.contains(&moved));
         assert_ne!(link(Checksum([9; 32]), &entry()), link(ROOT, &entry()));
+    }
+
+    #[test]
+    fn only_the_entry_of_a_floor_is_one() {
+        assert_eq!(floor_of(&entry()), None);
+        let head = AuditHead { project: "shop".into(), number: 7, hash: Checksum([3; 32]) };
+        let record = AuditRecord::floor(&head, 90);
+        let recorded = AuditEntry {
+            project: record.project,
+            route: record.route,
+            path: record.path,
+            after: record.after,
+            ..entry()
+        };
+        assert_eq!(floor_of(&recorded), Some(head));
+        assert_eq!(floor_of(&AuditEntry { after: None, ..recorded }), None);
     }
 }

@@ -160,7 +160,10 @@ mod tests {
             resources: 1,
             published_at: second(100),
         };
-        StackFacts::new("default".into(), StackId::generate(), name.into()).with_newest(Some(object))
+        let mut stack =
+            StackFacts::new("default".into(), StackId::generate(), name.into()).with_newest(Some(object));
+        stack.grants = Arc::new(ProjectGrants::Unlimited);
+        stack
     }
 
     fn explicitly(mut stack: StackFacts, agent: &AgentFacts, since: i64) -> StackFacts {
@@ -263,7 +266,7 @@ mod tests {
                 account: Some((*account).to_owned()),
             }),
         });
-        stack.grants = Arc::new(ProjectGrants::new(&stack.project, grants.collect()));
+        stack.grants = Arc::new(ProjectGrants::new(true, grants.collect()));
         stack
     }
 

@@ -86,9 +86,10 @@ pub struct StackFacts {
 }
 
 impl StackFacts {
+    /// Returns a stack without grants: the snapshot sets those of its project.
     #[must_use]
     pub fn new(project: String, id: StackId, name: String) -> Self {
-        let grants = Arc::new(ProjectGrants::new(&project, Vec::new()));
+        let grants = Arc::new(ProjectGrants::new(true, Vec::new()));
         let (targets, selectors) = (Vec::new(), Vec::new());
         let approvals = Vec::new();
         Self { project, id, name, deleted: false, targets, selectors, grants, approvals, newest: None }

@@ -1,14 +1,14 @@
 //! Decides what projects may do on agents. No other part of the broker decides this; the agent checks it
 //! again before it writes to its cluster.
 //!
-//! The project `default` may do everything as long as it has no grant; every other project without a grant
-//! may do nothing. If several grants of a project cover an agent, the oldest determines the account that the
+//! The project `default` may do everything before its first grant. From then on, like every other project, it is
+//! restricted: it may do only what its grants allow, and without a grant nothing. If several grants of a project cover an agent, the oldest determines the account that the
 //! agent acts as. Grants with the same account add up; those with another account are ignored on that agent.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brokkr_api::envelope::Grant;
-use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::{GrantId, Selector};
 
 use super::facts::AgentFacts;
@@ -23,10 +23,18 @@ pub struct GrantFacts {
     pub allows: Arc<Grant>,
 }
 
+/// All grants of the installation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllGrants {
+    pub grants: Vec<GrantFacts>,
+    /// Projects that are not restricted to their grants. A project that is missing here may do less, never more.
+    pub unrestricted: BTreeSet<String>,
+}
+
 /// All grants of one project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProjectGrants {
-    /// The project `default` has no grant: the agent's own role is the limit.
+    /// The project is not restricted: the agent's own role is the limit.
     Unlimited,
     /// Ordered by id.
     Listed(Vec<GrantFacts>),
@@ -43,8 +51,8 @@ pub enum Right {
 
 impl ProjectGrants {
     #[must_use]
-    pub fn new(project: &str, mut grants: Vec<GrantFacts>) -> Self {
-        if grants.is_empty() && project == DEFAULT_PROJECT {
+    pub fn new(restricted: bool, mut grants: Vec<GrantFacts>) -> Self {
+        if grants.is_empty() && !restricted {
             return Self::Unlimited;
         }
         grants.sort_by_key(|grant| grant.id);
@@ -90,5 +98,24 @@ impl Right {
             Self::Granted(grant) => Some(Arc::unwrap_or_clone(grant)),
             Self::Nothing => Some(Grant::default()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restricted_project_without_a_grant_may_do_nothing() {
+        assert_eq!(ProjectGrants::new(false, Vec::new()), ProjectGrants::Unlimited);
+        assert_eq!(ProjectGrants::new(true, Vec::new()), ProjectGrants::Listed(Vec::new()));
+    }
+
+    #[test]
+    fn a_grant_limits_even_a_project_that_is_not_restricted() {
+        let allows = Arc::new(Grant::default());
+        let selector = "*".parse().unwrap();
+        let grant = GrantFacts { id: GrantId::generate(), project: "default".into(), selector, allows };
+        assert_eq!(ProjectGrants::new(false, vec![grant.clone()]), ProjectGrants::Listed(vec![grant]));
     }
 }

@@ -105,6 +105,9 @@ pub async fn patch_agent(
 ) -> ApiResult {
     let patch: AgentPatch = change.json()?;
     check_metadata(patch.labels.as_ref(), patch.annotations.as_ref())?;
+    if patch.labels.is_some() {
+        broker.index_is_current().await?;
+    }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let (named, missing) = (AgentRef::read(&agent), || ApiError::not_found("agent"));
         let before = agent_fetch(write.conn(), &named).await?.ok_or_else(missing)?;

@@ -21,6 +21,7 @@ use crate::metrics::RefusedBody;
 use crate::state::Broker;
 
 const LONGEST_KEY: usize = 255;
+const LONGEST_REASON: usize = 500;
 
 #[derive(Debug)]
 pub struct Change {
@@ -54,6 +55,15 @@ pub fn check_metadata(labels: Option<&Labels>, annotations: Option<&Labels>) -> 
     let invalid = |error: BadLabel| ApiError::invalid_request(error.to_string());
     labels.map_or(Ok(()), check_labels).map_err(invalid)?;
     annotations.map_or(Ok(()), check_annotations).map_err(invalid)
+}
+
+/// Returns the reason that the caller gave for a change that needs one.
+pub fn check_reason(reason: &str) -> ApiResult<&str> {
+    let reason = reason.trim();
+    if reason.is_empty() || reason.len() > LONGEST_REASON {
+        return Err(ApiError::invalid_request(format!("reason must have 1 to {LONGEST_REASON} bytes")));
+    }
+    Ok(reason)
 }
 
 /// Says where the body is invalid, without quoting it: it may contain a secret, and problems are logged.

@@ -207,7 +207,7 @@ pub async fn deployment_object_content(
 ) -> ApiResult {
     let missing = || ApiError::not_found("deployment object");
     let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
-    let stored = broker.contents.get(&broker.pool, sequence_id).await?.ok_or_else(missing)?;
+    let stored = broker.stored_object(sequence_id).await?.ok_or_else(missing)?;
     match &caller {
         Caller::Token(_) if caller.project() == stored.object.project => {}
         Caller::Token(_) => return Err(missing()),

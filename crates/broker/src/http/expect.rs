@@ -1,4 +1,10 @@
 //! `expect`: a change of labels, selectors or grants that removes stacks from agents has to state how many.
+//!
+//! The number is counted in the index, in the transaction of the change. Before the transaction, handlers wait until the
+//! index is current ([`Broker::index_is_current`]): otherwise a replica that is behind would count too few, or too many.
+//! They must not wait in it, because an open transaction keeps the index from becoming current.
+//!
+//! [`Broker::index_is_current`]: crate::state::Broker::index_is_current
 
 use brokkr_api::ErrorCode;
 use serde::Deserialize;

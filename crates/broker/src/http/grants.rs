@@ -23,6 +23,7 @@ use crate::store::grants::{
     grants_lock_on_conn,
 };
 use crate::store::outbox::OutboxNotification;
+use crate::store::projects::project_restrict_on_conn;
 
 /// The maximum number of grants: every replica reads all of them when one changes.
 const MOST: i64 = 10_000;
@@ -31,7 +32,7 @@ const MOST: i64 = 10_000;
 ///
 /// It names the agents, namespaces, kinds and the account to act as. If several grants of a project cover an agent,
 /// the oldest determines the account, and grants with the same account add up. The project `default` may do
-/// everything until it has a grant. Agents neither change nor delete the resources of stacks that a narrower
+/// everything before its first grant; afterwards it is restricted to its grants, even if the last one is withdrawn. Agents neither change nor delete the resources of stacks that a narrower
 /// grant no longer covers (the stacks are frozen).
 #[utoipa::path(put, path = "/api/v1/grants/{grant}", tag = "grants", request_body = PutGrant,
     params(("grant" = String, Path, description = "Name"), Expect),
@@ -46,6 +47,7 @@ pub async fn put_grant(
     request.check().map_err(|error| ApiError::invalid_request(error.to_string()))?;
     let name: Name = grant.parse().map_err(|error: BadName| ApiError::invalid_request(error.to_string()))?;
     let token = change.caller()?.token()?;
+    broker.index_is_current().await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         grants_lock_on_conn(write.conn()).await?;
         let before = grant_fetch(write.conn(), name.as_str()).await?;
@@ -64,8 +66,10 @@ pub async fn put_grant(
         expect.check(&{
             let snapshot = broker.index.snapshot();
             let grants = with(&snapshot.project_grants(&request.project), id, Some(&request));
-            snapshot.lost_by_grants(&request.project, &ProjectGrants::new(&request.project, grants))
+            snapshot.lost_by_grants(&request.project, &ProjectGrants::new(true, grants))
         })?;
+        // Stays when the grant is deleted: a project must not gain rights because it lost its last grant.
+        project_restrict_on_conn(write.conn(), &request.project, true).await?;
         let grant = grant_put_on_conn(write.conn(), id, name.as_str(), &request, &token.name).await?;
         let grant = grant.ok_or_else(|| ApiError::not_found("project"))?;
         write.notify(&grant.project, OutboxNotification::Grant(grant.id)).await?;
@@ -119,7 +123,8 @@ pub async fn get_grant(
 /// Withdraw a grant.
 ///
 /// Agents neither change nor delete the resources of stacks that no other grant covers (the stacks are
-/// frozen).
+/// frozen). A project without its last grant may do nothing, also the project `default`; an admin can lift
+/// that restriction of `default` (`PUT /api/v1/projects/default`).
 #[utoipa::path(delete, path = "/api/v1/grants/{grant}", tag = "grants",
     params(("grant" = String, Path, description = "Name"), Expect),
     responses((status = 204, description = "Withdrawn")))]
@@ -129,6 +134,7 @@ pub async fn delete_grant(
     QueryParams(expect): QueryParams<Expect>,
     change: Change,
 ) -> ApiResult {
+    broker.index_is_current().await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         grants_lock_on_conn(write.conn()).await?;
         let grant = grant_fetch(write.conn(), &grant).await?;
@@ -137,7 +143,7 @@ pub async fn delete_grant(
         expect.check(&{
             let snapshot = broker.index.snapshot();
             let grants = with(&snapshot.project_grants(&grant.project), grant.id, None);
-            snapshot.lost_by_grants(&grant.project, &ProjectGrants::new(&grant.project, grants))
+            snapshot.lost_by_grants(&grant.project, &ProjectGrants::new(true, grants))
         })?;
         grant_delete_on_conn(write.conn(), grant.id).await?;
         write.notify(&grant.project, OutboxNotification::Grant(grant.id)).await?;

@@ -5,43 +5,87 @@ use axum::extract::{Path, State};
 use brokkr_api::names::{BadName, DEFAULT_PROJECT};
 use brokkr_api::page::Page;
 use brokkr_api::projects::{Project, PutProject};
-use brokkr_api::{ErrorCode, Name};
+use brokkr_api::{ErrorCode, GrantId, Name};
 use http::StatusCode;
 
 use crate::access::Caller;
+use crate::domain::grants::ProjectGrants;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
+use crate::http::expect::Expect;
 use crate::http::paging::{Paging, QueryParams};
-use crate::http::write::{self, ResultStorage};
+use crate::http::write::{self, ResultStorage, Write};
+use crate::state::Broker;
+use crate::store::grants::{grants_lock_on_conn, grants_of_project};
+use crate::store::outbox::OutboxNotification;
 use crate::store::projects::{
     Deleted, project_delete_on_conn, project_fetch, project_list, project_put_on_conn,
+    project_restrict_on_conn,
 };
 
 /// Create a project, or change its quotas.
 ///
-/// Quotas that are not given stay as they are. A quota below the current use removes nothing; it only refuses more.
+/// What is not given stays as it is. A quota below the current use removes nothing; it only refuses more. With
+/// `restricted`, the project `default` is restricted to its grants before it has one, or no longer after it had some. A
+/// restriction that freezes stacks needs `expect`.
 #[utoipa::path(put, path = "/api/v1/projects/{project}", tag = "projects", request_body = PutProject,
-    params(("project" = String, Path, description = "Name")),
+    params(("project" = String, Path, description = "Name"), Expect),
     responses((status = 200, body = Project, description = "Changed"), (status = 201, body = Project, description = "Created")))]
 pub async fn put_project(
     State(broker): BrokerState,
     Path(project): Path<String>,
+    QueryParams(expect): QueryParams<Expect>,
     change: Change,
 ) -> ApiResult {
     let request: PutProject = change.json_or_default()?;
     let name: Name =
         project.parse().map_err(|error: BadName| ApiError::invalid_request(error.to_string()))?;
+    if request.restricted == Some(false) && name.as_str() != DEFAULT_PROJECT {
+        let detail = format!("only the project {DEFAULT_PROJECT} can act without grants");
+        return Err(ApiError::invalid_request(detail));
+    }
+    if request.restricted == Some(true) {
+        broker.index_is_current().await?;
+    }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
             write.audit_before(&before);
         }
         let created = project_put_on_conn(write.conn(), name.as_str(), &request.allowed).await?;
+        if let Some(restricted) = request.restricted {
+            restrict(&broker, &mut write, name.as_str(), restricted, expect).await?;
+        }
         let project = project_fetch(write.conn(), name.as_str()).await?;
         let project: Project = project.ok_or_else(|| ApiError::not_found("project"))?;
         write.finish(if created { StatusCode::CREATED } else { StatusCode::OK }, &project).await
     })
     .await
+}
+
+/// Restricts the project to its grants, or lifts the restriction.
+async fn restrict(
+    broker: &Broker,
+    write: &mut Write,
+    project: &str,
+    restricted: bool,
+    expect: Expect,
+) -> ApiResult<()> {
+    grants_lock_on_conn(write.conn()).await?;
+    let grants = grants_of_project(write.conn(), project).await?;
+    if !restricted && !grants.is_empty() {
+        let detail = format!("the project {project} has grants; delete them first");
+        return Err(ApiError::invalid_request(detail));
+    }
+    if restricted && grants.is_empty() {
+        let nothing = ProjectGrants::new(true, Vec::new());
+        expect.check(&broker.index.snapshot().lost_by_grants(project, &nothing))?;
+    }
+    if project_restrict_on_conn(write.conn(), project, restricted).await? {
+        // Replicas read the restriction together with the grants, whichever grant the notification names.
+        write.notify(project, OutboxNotification::Grant(GrantId::generate())).await?;
+    }
+    Ok(())
 }
 
 /// List the projects that the caller may see, by name.

@@ -1,6 +1,7 @@
 //! Stacks: created, changed, targeted, deleted, and their status.
 
 pub mod list;
+pub mod purge;
 pub mod rollback;
 pub mod status;
 pub mod targets;

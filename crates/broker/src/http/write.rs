@@ -98,6 +98,8 @@ pub struct Write {
     before: Option<Checksum>,
     /// Digest of the resource after the change, if the response does not show it.
     audit_after: Option<Option<Checksum>>,
+    /// The reason that the caller gave for the change.
+    audit_reason: String,
     /// Whether a message to a webhook was stored.
     webhooks_notified: bool,
 }
@@ -148,6 +150,7 @@ impl Write {
             origin: Arc::clone(&change.origin),
             before: None,
             audit_after: None,
+            audit_reason: String::new(),
         }))
     }
 
@@ -174,6 +177,11 @@ impl Write {
         self.audit_after = Some(after);
     }
 
+    /// Records the reason that the caller gave for the change.
+    pub fn audit_reason(&mut self, reason: &str) {
+        reason.clone_into(&mut self.audit_reason);
+    }
+
     /// Returns the audit record. Routine requests of agents are in events, sessions and holds already: of their
     /// changes, only those with digests are recorded.
     fn audit_record(&self, status: StatusCode, body: &[u8]) -> Option<AuditRecord> {
@@ -184,7 +192,7 @@ impl Write {
         let shown = self.storage == ResultStorage::Plain && !body.is_empty();
         let after = self.audit_after.unwrap_or_else(|| shown.then(|| Checksum::of(body)));
         let record = AuditRecord::new(AuditKind::Change, self.caller.as_ref(), &self.origin, status);
-        Some(AuditRecord { before: self.before, after, ..record })
+        Some(AuditRecord { before: self.before, after, reason: self.audit_reason.clone(), ..record })
     }
 
     /// Stores messages to the project's webhooks.

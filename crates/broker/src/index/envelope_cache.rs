@@ -87,6 +87,14 @@ impl EnvelopeCache {
         self.old.forget(affected);
     }
 
+    /// Removes the envelopes of agents that no longer exist.
+    pub fn forget_deleted(&mut self, agents: &[AgentId]) {
+        for agent in agents {
+            self.young.remove(*agent);
+            self.old.remove(*agent);
+        }
+    }
+
     pub fn clear(&mut self) {
         (self.young, self.old) = (Generation::default(), Generation::default());
     }

@@ -120,6 +120,12 @@ impl AgentsByLabel {
         }
     }
 
+    /// Removes an agent that no longer exists.
+    pub fn forget(&mut self, slot: Slot, labels: &LabelSet) {
+        self.remove(slot, labels);
+        self.everyone.remove(slot);
+    }
+
     pub fn everyone(&self) -> &RoaringBitmap {
         &self.everyone
     }

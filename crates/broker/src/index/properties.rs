@@ -17,7 +17,7 @@ use crate::domain::envelope::{encode, envelope};
 use crate::domain::facts::{
     AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
-use crate::domain::grants::{GrantFacts, ProjectGrants};
+use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
 use crate::domain::labels::{Label, LabelSet};
 use crate::domain::targeting::reaches;
 
@@ -129,11 +129,12 @@ prop_compose! {
     }
 }
 
-fn grants() -> impl Strategy<Value = Vec<GrantFacts>> {
-    prop::collection::vec(a_grant(), 0..4).prop_map(|grants| {
+fn grants() -> impl Strategy<Value = AllGrants> {
+    (prop::collection::vec(a_grant(), 0..4), any::<bool>()).prop_map(|(grants, restricted)| {
         let by_id: BTreeMap<GrantId, GrantFacts> =
             grants.into_iter().map(|grant| (grant.id, grant)).collect();
-        by_id.into_values().collect()
+        let unrestricted = if restricted { None } else { Some(PROJECTS[0].to_owned()) };
+        AllGrants { grants: by_id.into_values().collect(), unrestricted: unrestricted.into_iter().collect() }
     })
 }
 
@@ -141,26 +142,32 @@ fn grants() -> impl Strategy<Value = Vec<GrantFacts>> {
 #[derive(Clone, Debug, Default)]
 struct Batch {
     agents: Vec<AgentFacts>,
+    deleted: Vec<AgentId>,
     stacks: Vec<StackFacts>,
-    grants: Option<Vec<GrantFacts>>,
+    grants: Option<AllGrants>,
 }
 
 fn one_change() -> impl Strategy<Value = Batch> {
     prop_oneof![
         4 => an_agent().prop_map(|agent| Batch { agents: vec![agent], ..Batch::default() }),
         4 => a_stack().prop_map(|stack| Batch { stacks: vec![stack], ..Batch::default() }),
+        1 => (0..AGENTS).prop_map(|number| Batch { deleted: vec![agent_id(number)], ..Batch::default() }),
         1 => grants().prop_map(|grants| Batch { grants: Some(grants), ..Batch::default() }),
     ]
 }
 
 fn several() -> impl Strategy<Value = Batch> {
     let agents = prop::collection::vec(an_agent(), 0..3);
+    let deleted = prop::option::weighted(0.2, (0..AGENTS).prop_map(agent_id));
     let stacks = prop::collection::vec(a_stack(), 0..3);
-    (agents, stacks, prop::option::weighted(0.2, grants())).prop_map(|(agents, stacks, grants)| Batch {
-        agents,
-        stacks,
-        grants,
-    })
+    (agents, deleted, stacks, prop::option::weighted(0.2, grants())).prop_map(
+        |(agents, deleted, stacks, grants)| Batch {
+            agents,
+            deleted: deleted.into_iter().collect(),
+            stacks,
+            grants,
+        },
+    )
 }
 
 /// The content of the database.
@@ -168,15 +175,25 @@ fn several() -> impl Strategy<Value = Batch> {
 struct Truth {
     agents: BTreeMap<AgentId, AgentFacts>,
     stacks: BTreeMap<StackId, StackFacts>,
-    grants: Vec<GrantFacts>,
+    grants: AllGrants,
 }
 
 impl Truth {
+    /// Returns a new installation, in which the project `default` is not restricted.
+    fn new() -> Self {
+        let unrestricted = [PROJECTS[0].to_owned()].into();
+        Self { grants: AllGrants { grants: Vec::new(), unrestricted }, ..Self::default() }
+    }
+
     /// Stores a batch and returns the changes as the tail reads them: changed rows, and held stacks that are
     /// not in the snapshot.
     fn store(&mut self, snapshot: &Snapshot, batch: Batch) -> Changes {
         let agents: BTreeMap<_, _> = batch.agents.into_iter().map(|agent| (agent.id, agent)).collect();
         let mut reread: Vec<StackId> = batch.stacks.iter().map(|stack| stack.id).collect();
+        // The tail reads the state after the batch: an agent exists or not.
+        let deleted_agents: Vec<AgentId> =
+            batch.deleted.into_iter().filter(|agent| !agents.contains_key(agent)).collect();
+        deleted_agents.iter().for_each(|agent| drop(self.agents.remove(agent)));
         self.agents.extend(agents.clone());
         self.stacks.extend(batch.stacks.into_iter().map(|stack| (stack.id, stack)));
         self.grants = batch.grants.clone().unwrap_or_else(|| self.grants.clone());
@@ -184,7 +201,7 @@ impl Truth {
         reread.sort_unstable();
         reread.dedup();
         let stacks = reread.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
-        Changes { agents: agents.into_values().collect(), stacks, grants: batch.grants }
+        Changes { agents: agents.into_values().collect(), deleted_agents, stacks, grants: batch.grants }
     }
 
     /// Returns the snapshot that a replica loads at its start.
@@ -192,13 +209,13 @@ impl Truth {
         let held = |stack: &StackFacts| self.agents.values().any(|agent| agent.holds(stack.id));
         let stacks = self.stacks.values().filter(|stack| !stack.deleted || held(stack)).cloned().collect();
         let agents = self.agents.values().cloned().collect();
-        Snapshot::new(Changes { agents, stacks, grants: Some(self.grants.clone()) })
+        Snapshot::new(Changes { agents, stacks, grants: Some(self.grants.clone()), ..Changes::default() })
     }
 
     /// Returns the grants of a project, computed from the plain list.
     fn grants_of(&self, project: &str) -> Arc<ProjectGrants> {
-        let own = self.grants.iter().filter(|grant| grant.project == project).cloned().collect();
-        Arc::new(ProjectGrants::new(project, own))
+        let own = self.grants.grants.iter().filter(|grant| grant.project == project).cloned().collect();
+        Arc::new(ProjectGrants::new(!self.grants.unrestricted.contains(project), own))
     }
 
     /// Returns every stack with the grants of its project.
@@ -253,7 +270,8 @@ proptest! {
     fn changes_lead_to_the_state_of_a_reload_and_affect_every_agent_with_another_envelope(
         batches in prop::collection::vec(several(), 1..12)
     ) {
-        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
+        let mut truth = Truth::new();
+        let mut snapshot = truth.reloaded();
         for batch in batches {
             let before = envelopes(&snapshot);
             let changes = truth.store(&snapshot, batch);
@@ -273,7 +291,8 @@ proptest! {
     fn a_change_affects_exactly_the_agents_with_another_envelope_or_permission(
         batches in prop::collection::vec(one_change(), 1..20)
     ) {
-        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
+        let mut truth = Truth::new();
+        let mut snapshot = truth.reloaded();
         for batch in batches {
             let (before, rights) = (truth.envelopes(), poll_permissions(&truth));
             let changes = truth.store(&snapshot, batch);
@@ -294,7 +313,8 @@ proptest! {
         selectors in prop::collection::vec(a_selector(), 0..3),
         new_grants in grants(),
     ) {
-        let (mut snapshot, mut truth) = (Snapshot::default(), Truth::default());
+        let mut truth = Truth::new();
+        let mut snapshot = truth.reloaded();
         for batch in batches {
             let changes = truth.store(&snapshot, batch);
             snapshot.apply(changes);
@@ -323,8 +343,13 @@ proptest! {
         }
         for project in PROJECTS {
             let mut after = truth.clone();
-            after.grants.retain(|grant| grant.project != project);
-            after.grants.extend(new_grants.iter().filter(|grant| grant.project == project).cloned());
+            let new = new_grants.grants.iter().filter(|grant| grant.project == project).cloned();
+            after.grants.grants.retain(|grant| grant.project != project);
+            after.grants.grants.extend(new);
+            after.grants.unrestricted.retain(|name| name != project);
+            if new_grants.unrestricted.contains(project) {
+                after.grants.unrestricted.insert(project.to_owned());
+            }
             let losses = snapshot.lost_by_grants(project, &after.grants_of(project));
             prop_assert_eq!(losses.pairs, lost(&truth, &after));
         }

@@ -31,20 +31,24 @@ pub use pages::AgentCursor;
 
 use super::labels::{AgentsByLabel, Slot, StacksBySelector};
 use crate::domain::facts::{AgentFacts, StackFacts};
-use crate::domain::grants::{GrantFacts, ProjectGrants};
+use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
 
 /// The current state of everything that changed.
 #[derive(Debug, Default)]
 pub struct Changes {
     pub agents: Vec<AgentFacts>,
+    pub deleted_agents: Vec<AgentId>,
     pub stacks: Vec<StackFacts>,
     /// All grants, if any of them changed.
-    pub grants: Option<Vec<GrantFacts>>,
+    pub grants: Option<AllGrants>,
 }
 
 #[derive(Debug, Default)]
 pub struct Snapshot {
+    /// By slot. The slot of a deleted agent has stale facts and is in no other field but `free`.
     agents: Vec<AgentFacts>,
+    /// Slots for new agents.
+    free: Vec<Slot>,
     slots: HashMap<AgentId, Slot>,
     /// Slots in the order of the agents' names.
     by_name: Vec<Slot>,
@@ -57,6 +61,8 @@ pub struct Snapshot {
     explicit: HashMap<AgentId, BTreeSet<StackId>>,
     holders: HashMap<StackId, RoaringBitmap>,
     grants: HashMap<String, Arc<ProjectGrants>>,
+    /// Projects that are not restricted to their grants.
+    unrestricted: BTreeSet<String>,
 }
 
 impl Snapshot {
@@ -73,7 +79,8 @@ impl Snapshot {
             snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
         by_name.sort_unstable();
         snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
-        snapshot.grants = by_project(changes.grants.unwrap_or_default());
+        let AllGrants { grants, unrestricted } = changes.grants.unwrap_or_default();
+        (snapshot.grants, snapshot.unrestricted) = (by_project(grants), unrestricted);
         changes.stacks.into_iter().for_each(|stack| snapshot.put_stack(stack));
         snapshot
     }
@@ -91,7 +98,7 @@ impl Snapshot {
     }
 
     pub fn agents(&self) -> usize {
-        self.agents.len()
+        self.slots.len()
     }
 
     pub fn stacks(&self) -> usize {
@@ -120,6 +127,9 @@ impl Snapshot {
     pub fn apply(&mut self, changes: Changes) -> RoaringBitmap {
         let mut affected = RoaringBitmap::new();
         let mut released = BTreeSet::new();
+        for agent in changes.deleted_agents {
+            released.extend(self.remove_agent(agent));
+        }
         for agent in changes.agents {
             let before = self.agent(agent.id);
             released.extend(before.iter().flat_map(|before| before.holds.iter().copied()));
@@ -157,21 +167,16 @@ impl Snapshot {
 
     fn put_agent(&mut self, agent: AgentFacts) -> Slot {
         let Some(slot) = self.slot(agent.id) else {
-            let slot = slot(self.agents.len());
             let rank = self.rank_of(&agent.name).unwrap_or_else(|rank| rank);
-            self.agents.push(agent);
+            let slot = self.place(agent);
             self.by_name.insert(rank, slot);
             self.register_agent(slot);
             self.index_agent(slot);
             return slot;
         };
+        self.release_holds(slot);
         let before = &self.agents[slot as usize];
         self.by_label.remove(slot, &before.labels);
-        for stack in &before.holds {
-            if self.holders.get_mut(stack).is_some_and(|set| set.remove(slot) && set.is_empty()) {
-                self.holders.remove(stack);
-            }
-        }
         let renamed = before.name != agent.name;
         if renamed {
             self.by_name.retain(|other| *other != slot);
@@ -183,6 +188,38 @@ impl Snapshot {
         }
         self.index_agent(slot);
         slot
+    }
+
+    /// Stores the facts of a new agent in a slot.
+    fn place(&mut self, agent: AgentFacts) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            self.agents[slot as usize] = agent;
+            return slot;
+        }
+        self.agents.push(agent);
+        slot(self.agents.len() - 1)
+    }
+
+    /// Removes an agent that no longer exists. Returns the stacks that it held.
+    fn remove_agent(&mut self, id: AgentId) -> Vec<StackId> {
+        let Some(slot) = self.slots.remove(&id) else { return Vec::new() };
+        self.release_holds(slot);
+        let before = &mut self.agents[slot as usize];
+        self.by_label.forget(slot, &before.labels);
+        let held = std::mem::take(&mut before.holds);
+        self.by_name.retain(|other| *other != slot);
+        self.active.remove(slot);
+        self.slices[usize::from(fingerprints::slice(&id.0))].remove(slot);
+        self.free.push(slot);
+        held
+    }
+
+    fn release_holds(&mut self, slot: Slot) {
+        for stack in &self.agents[slot as usize].holds {
+            if self.holders.get_mut(stack).is_some_and(|set| set.remove(slot) && set.is_empty()) {
+                self.holders.remove(stack);
+            }
+        }
     }
 
     /// Registers the id and slot of an agent, which never change.
@@ -237,12 +274,14 @@ impl Snapshot {
     }
 
     /// Replaces all grants and returns the affected agents.
-    fn put_grants(&mut self, grants: Vec<GrantFacts>) -> RoaringBitmap {
-        let before = std::mem::replace(&mut self.grants, by_project(grants));
+    fn put_grants(&mut self, all: AllGrants) -> RoaringBitmap {
+        let before = std::mem::replace(&mut self.grants, by_project(all.grants));
+        let unrestricted_before = std::mem::replace(&mut self.unrestricted, all.unrestricted);
         let projects: BTreeSet<String> = before.keys().chain(self.grants.keys()).cloned().collect();
         let mut affected = RoaringBitmap::new();
         for project in projects {
-            let before = before.get(&project).cloned().unwrap_or_else(|| no_grants(&project));
+            let before =
+                before.get(&project).cloned().unwrap_or_else(|| no_grants(&project, &unrestricted_before));
             let after = self.grants_of(&project);
             if before != after {
                 affected |= self.affected_by_grants(&project, &before, &after);
@@ -257,7 +296,7 @@ impl Snapshot {
         if let Some(known) = self.grants.get(project) {
             return Arc::clone(known);
         }
-        let none = no_grants(project);
+        let none = no_grants(project, &self.unrestricted);
         self.grants.insert(project.to_owned(), Arc::clone(&none));
         none
     }
@@ -267,8 +306,8 @@ fn slot(at: usize) -> Slot {
     Slot::try_from(at).expect("there are fewer than four billion agents")
 }
 
-fn no_grants(project: &str) -> Arc<ProjectGrants> {
-    Arc::new(ProjectGrants::new(project, Vec::new()))
+fn no_grants(project: &str, unrestricted: &BTreeSet<String>) -> Arc<ProjectGrants> {
+    Arc::new(ProjectGrants::new(!unrestricted.contains(project), Vec::new()))
 }
 
 fn by_project(grants: Vec<GrantFacts>) -> HashMap<String, Arc<ProjectGrants>> {
@@ -277,8 +316,8 @@ fn by_project(grants: Vec<GrantFacts>) -> HashMap<String, Arc<ProjectGrants>> {
         projects.entry(grant.project.clone()).or_default().push(grant);
     }
     let grants = |(project, grants): (String, Vec<GrantFacts>)| {
-        let grants = Arc::new(ProjectGrants::new(&project, grants));
-        (project, grants)
+        // Whoever has a grant is limited to its grants.
+        (project, Arc::new(ProjectGrants::new(true, grants)))
     };
     projects.into_iter().map(grants).collect()
 }

@@ -74,6 +74,11 @@ impl Waiters {
         affected.iter().filter_map(|agent| self.by_agent.get(&agent)).map(Polls::notify).sum()
     }
 
+    /// Wakes agents that no longer exist, so that their polls end; returns the number of polls.
+    pub fn wake_deleted(&self, agents: &[AgentId]) -> u64 {
+        agents.iter().filter_map(|agent| self.by_agent.get(agent)).map(Polls::notify).sum()
+    }
+
     pub fn wake_all(&self) -> u64 {
         self.by_agent.values().map(Polls::notify).sum()
     }

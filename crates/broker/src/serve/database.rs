@@ -80,6 +80,17 @@ impl Database {
         let cursor = outbox_tail.load().await?;
         let restore = RestoreState::default();
         restore.refresh(&pool).await?;
-        Ok(Self { pool, task_pool, webhook_pool, installation, positions, index, notifier, outbox_tail, cursor, restore })
+        Ok(Self {
+            pool,
+            task_pool,
+            webhook_pool,
+            installation,
+            positions,
+            index,
+            notifier,
+            outbox_tail,
+            cursor,
+            restore,
+        })
     }
 }

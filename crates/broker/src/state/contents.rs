@@ -5,6 +5,7 @@ use std::sync::Arc;
 use brokkr_api::{ErrorCode, SequenceId};
 use sqlx::PgPool;
 
+use super::Broker;
 use crate::error::ApiError;
 use crate::store::StoreError;
 use crate::store::deployment_objects::{StoredObject, deployment_object_fetch_content};
@@ -25,11 +26,11 @@ impl Default for Contents {
     }
 }
 
-/// Refuses an object whose content was deleted by retention. Call it after checking the caller's permission.
+/// Refuses an object whose content was deleted by retention or a purge. Call it after checking the caller's permission.
 pub fn present(stored: &StoredObject) -> Result<(), ApiError> {
     if stored.is_dropped {
         let detail =
-            format!("the content of {} was deleted after its retention period", stored.object.sequence_id);
+            format!("the content of {} was deleted by retention or a purge", stored.object.sequence_id);
         return Err(ApiError::new(ErrorCode::BRK2019, detail));
     }
     Ok(())
@@ -64,6 +65,23 @@ impl Contents {
                 Miss::Failed(error) => Err(Arc::clone(error)),
             },
         }
+    }
+}
+
+impl Broker {
+    /// Returns an object. The contents of a deleted stack may be purged at any time, so they are not served from the
+    /// cache.
+    pub async fn stored_object(
+        &self,
+        sequence_id: SequenceId,
+    ) -> Result<Option<Arc<StoredObject>>, Arc<StoreError>> {
+        let Some(stored) = self.contents.get(&self.pool, sequence_id).await? else { return Ok(None) };
+        let exists = self.index.snapshot().stack(stored.object.stack_id).is_some_and(|stack| !stack.deleted);
+        if exists || stored.is_dropped {
+            return Ok(Some(stored));
+        }
+        self.contents.cache.invalidate(&sequence_id).await;
+        self.contents.get(&self.pool, sequence_id).await
     }
 }
 

@@ -57,6 +57,12 @@ impl Presence {
         lock(&self.refusals).get(&agent).map(|last| last.refused.clone())
     }
 
+    /// Forgets an agent that was deleted.
+    pub fn forget(&self, agent: AgentId) {
+        lock(&self.polls).remove(&agent);
+        lock(&self.refusals).remove(&agent);
+    }
+
     /// Returns how many agents this replica has seen since it started.
     pub fn count(&self) -> usize {
         lock(&self.polls).len()

@@ -20,7 +20,7 @@ struct Key {
     principal: String,
     method: String,
     route: String,
-    reason: Option<RefusalReason>,
+    refusal: Option<RefusalReason>,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Refusals {
             principal: record.principal.clone(),
             method: record.method.clone(),
             route: record.route.clone(),
-            reason: record.reason,
+            refusal: record.refusal,
         };
         let mut folded = self.lock();
         if let Some(known) = folded.get_mut(&key) {
@@ -100,7 +100,7 @@ mod tests {
 
     fn attempt(principal: &str, reason: RefusalReason) -> AuditRecord {
         let record = AuditRecord::by_operator("", "");
-        AuditRecord { principal: principal.to_owned(), reason: Some(reason), ..record }
+        AuditRecord { principal: principal.to_owned(), refusal: Some(reason), ..record }
     }
 
     #[test]

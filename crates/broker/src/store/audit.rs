@@ -21,10 +21,10 @@ pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]
     let xid: Option<i64> = sqlx::query_scalar(
         "WITH written AS (
             INSERT INTO audit (project, kind, principal, name, method, route, path, address, status, request_id,
-                               before, after, reason, count)
+                               before, after, refusal, count, reason)
             SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
                                  $7::text[], $8::text[], $9::int[], $10::text[], $11::bytea[], $12::bytea[],
-                                 $13::text[], $14::bigint[])
+                                 $13::text[], $14::bigint[], $15::text[])
             RETURNING xid)
          SELECT xid::text::bigint FROM written LIMIT 1",
     )
@@ -43,10 +43,11 @@ pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]
     .bind(
         records
             .iter()
-            .map(|record| record.reason.map(|reason| reason.to_string()).unwrap_or_default())
+            .map(|record| record.refusal.map(|refusal| refusal.to_string()).unwrap_or_default())
             .collect::<Vec<_>>(),
     )
     .bind(records.iter().map(|record| record.count.cast_signed()).collect::<Vec<_>>())
+    .bind(column(|record| &record.reason))
     .optional(executor, "write to the audit log")
     .await?;
     Ok(xid.unwrap_or_default().cast_unsigned())
@@ -66,8 +67,9 @@ fn read_entry(row: PgRow) -> Result<AuditEntry, sqlx::Error> {
         address: row.field("address")?,
         status: u16::try_from(row.field::<i32>("status")?).unwrap_or_default(),
         request_id: row.field("request_id")?,
-        reason: row.field::<String>("reason")?.parse().ok(),
+        refusal: row.field::<String>("refusal")?.parse().ok(),
         count: row.field::<i64>("count")?.cast_unsigned(),
+        reason: row.field("reason")?,
         before: row.field::<Option<Vec<u8>>>("before")?.as_deref().and_then(digest),
         after: row.field::<Option<Vec<u8>>>("after")?.as_deref().and_then(digest),
     })
@@ -101,7 +103,7 @@ pub async fn audit_list(
 ) -> Result<Vec<AuditEntry>> {
     sqlx::query(
         "SELECT id, at, project, kind, principal, name, method, route, path, address, status, request_id,
-                reason, count, before, after
+                refusal, count, reason, before, after
          FROM audit
          WHERE project = $1 AND ($2::bigint IS NULL OR id < $2)
            AND ($3::text IS NULL OR principal = $3 OR name = $3)
@@ -129,7 +131,7 @@ pub async fn audit_list(
 pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Result<Vec<(u64, AuditEntry)>> {
     sqlx::query(
         "SELECT a.xid::text::bigint AS transaction, a.id, a.at, a.project, a.kind, a.principal, a.name, a.method,
-                a.route, a.path, a.address, a.status, a.request_id, a.reason, a.count, a.before, a.after
+                a.route, a.path, a.address, a.status, a.request_id, a.refusal, a.count, a.reason, a.before, a.after
          FROM audit a
          WHERE (a.xid, a.id) > (SELECT c.xid, c.id FROM audit_cursor c)
            AND a.xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -235,7 +237,7 @@ pub async fn audit_walk(pool: &PgPool, project: &str, after: i64, limit: i64) ->
     .await?;
     let entries = sqlx::query(
         "SELECT a.id, a.at, a.project, a.kind, a.principal, a.name, a.method, a.route, a.path, a.address, a.status,
-                a.request_id, a.reason, a.count, a.before, a.after
+                a.request_id, a.refusal, a.count, a.reason, a.before, a.after
          FROM audit a JOIN unnest($1::bigint[], $2::timestamptz[]) AS l (id, at) ON a.id = l.id AND a.at = l.at",
     )
     .bind(links.iter().map(|link| link.audit_id).collect::<Vec<_>>())

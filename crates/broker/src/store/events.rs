@@ -151,7 +151,7 @@ macro_rules! events {
     ($($rest:tt)*) => {
         concat!(
             "SELECT e.xid::text::bigint AS xid, e.recorded, e.project, e.id, e.at, e.stack_id,
-                    coalesce(s.name, '') AS stack_name, e.agent_id, coalesce(a.name, '') AS agent_name, e.sequence_id,
+                    coalesce(s.name, '') AS stack_name, e.agent_id, coalesce(a.name, e.agent_id::text) AS agent_name, e.sequence_id,
                     e.transition, e.reason, e.details, e.message, e.objects, e.hops
              FROM events e
              LEFT JOIN stacks s ON s.project = e.project AND s.id = e.stack_id

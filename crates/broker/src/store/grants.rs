@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use super::{Columns as _, Fetch as _, Result, Run as _};
-use crate::domain::grants::GrantFacts;
+use crate::domain::grants::{AllGrants, GrantFacts};
 
 fn read_grant(row: PgRow) -> Result<ProjectGrant, sqlx::Error> {
     Ok(ProjectGrant {
@@ -47,11 +47,11 @@ pub async fn grant_list(pool: &PgPool, after: Option<&str>, limit: usize) -> Res
 }
 
 /// Returns the grants of one project, oldest first.
-pub async fn grants_of_project(pool: &PgPool, project: &str) -> Result<Vec<ProjectGrant>> {
+pub async fn grants_of_project(executor: impl PgExecutor<'_>, project: &str) -> Result<Vec<ProjectGrant>> {
     sqlx::query("SELECT * FROM grants WHERE project = $1 ORDER BY id")
         .bind(project)
         .try_map(read_grant)
-        .all(pool, "list the grants of a project")
+        .all(executor, "list the grants of a project")
         .await
 }
 
@@ -105,7 +105,11 @@ pub async fn grant_delete_on_conn(conn: &mut PgConnection, id: GrantId) -> Resul
 }
 
 /// Returns all grants: there are few, and the rights of a project depend on all of its grants.
-pub async fn facts_of_all_grants_on_conn(conn: &mut PgConnection) -> Result<Vec<GrantFacts>> {
+pub async fn facts_of_all_grants_on_conn(conn: &mut PgConnection) -> Result<AllGrants> {
+    let doing = "read all grants";
     let grants = sqlx::query("SELECT * FROM grants ORDER BY id").try_map(read_grant_facts);
-    grants.all(conn, "read all grants").await
+    let grants = grants.all(&mut *conn, doing).await?;
+    let unrestricted: Vec<String> =
+        sqlx::query_scalar("SELECT name FROM projects WHERE NOT restricted").all(conn, doing).await?;
+    Ok(AllGrants { grants, unrestricted: unrestricted.into_iter().collect() })
 }

@@ -12,6 +12,7 @@ fn read_project(row: PgRow) -> Result<Project, sqlx::Error> {
     Ok(Project {
         name: row.known("name")?,
         created_at: row.time("created_at")?,
+        restricted: row.field("restricted")?,
         allowed: Quotas {
             stacks: count(row.field("max_stacks")?),
             submissions_per_hour: count(row.field("max_submissions_per_hour")?),
@@ -32,7 +33,7 @@ fn read_project(row: PgRow) -> Result<Project, sqlx::Error> {
 macro_rules! project_columns {
     ($rest:literal) => {
         concat!(
-            "SELECT p.name, p.created_at, p.max_stacks, p.max_submissions_per_hour, p.max_stored_bytes,
+            "SELECT p.name, p.created_at, p.restricted, p.max_stacks, p.max_submissions_per_hour, p.max_stored_bytes,
                     p.max_tokens, p.max_webhooks, u.*
              FROM projects p CROSS JOIN LATERAL (
                 SELECT coalesce(sum(stacks), 0)::bigint AS stacks,
@@ -106,6 +107,16 @@ pub async fn project_put_on_conn(conn: &mut PgConnection, name: &str, quotas: &P
     .run(conn, "change the project")
     .await?;
     Ok(created)
+}
+
+/// Restricts the project to its grants, or lifts the restriction. Returns whether that changed something.
+pub async fn project_restrict_on_conn(conn: &mut PgConnection, name: &str, restricted: bool) -> Result<bool> {
+    sqlx::query("UPDATE projects SET restricted = $2 WHERE name = $1 AND restricted <> $2")
+        .bind(name)
+        .bind(restricted)
+        .affected(conn, "restrict the project to its grants")
+        .await
+        .map(|rows| rows == 1)
 }
 
 /// The outcome of deleting a project.

@@ -13,10 +13,11 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::domain::audit::{ROOT, link};
+use crate::domain::audit::{ROOT, floor_of, link};
 use crate::store::audit::{
     ChainLink, audit_chain_on_conn, audit_heads, audit_stray, audit_unchained_on_conn, audit_walk,
 };
+use crate::store::audit_partitions::audit_floor_link;
 use crate::store::leases::{Lease, lease_hold_on_conn, lease_release_on_conn, lease_take_on_conn};
 use crate::store::{Doing as _, StoreError};
 
@@ -113,14 +114,21 @@ async fn log_heads(pool: &PgPool, logged: &mut HashMap<String, i64>) {
 
 /// Verifies the chain of a project from the link after `after` on, for at most `most` links.
 pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Result<AuditVerdict, StoreError> {
-    let mut verdict =
-        AuditVerdict { project: project.to_owned(), links: 0, last: None, broken: None, next: None };
+    let floor = floor(pool, project).await?;
+    let mut verdict = AuditVerdict {
+        project: project.to_owned(),
+        links: 0,
+        floor: floor.clone(),
+        last: None,
+        broken: None,
+        next: None,
+    };
     // The hash of the link before the first one to verify; unknown if that link is gone.
     let mut previous = if after == 0 { Some(ROOT) } else { None };
     if after > 0 {
         previous = audit_walk(pool, project, after - 1, 1).await?.first().map(|link| link.hash);
     }
-    let (mut at, mut seen_entry) = (after, false);
+    let mut at = after;
     while verdict.links < most {
         let links = audit_walk(pool, project, at, BATCH.min(most - verdict.links)).await?;
         if links.is_empty() {
@@ -141,11 +149,13 @@ pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Resu
                 if entry.project != project || previous.map(|hash| link(hash, entry)) != Some(walked.hash) {
                     verdict.broken = broken("the entry was changed after it was added to the chain");
                 }
-                seen_entry = true;
-            } else if seen_entry {
-                // The oldest entries may have been removed. After the first entry that exists, none may be
-                // missing.
+            } else if floor.as_ref().is_none_or(|floor| walked.number > floor.number) {
+                // Retention drops only entries up to the floor.
                 verdict.broken = broken("the entry is missing");
+            }
+            if floor.as_ref().is_some_and(|floor| walked.number == floor.number && walked.hash != floor.hash)
+            {
+                verdict.broken = broken("the link differs from the recorded floor");
             }
             if verdict.broken.is_some() {
                 return Ok(verdict);
@@ -158,6 +168,21 @@ pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Resu
     }
     verdict.next = Some(at);
     Ok(verdict)
+}
+
+/// Returns the floor of a chain: the last link whose entry may be missing. It counts only if the entry that records it is
+/// itself in the chain, unchanged.
+pub async fn floor(pool: &PgPool, project: &str) -> Result<Option<AuditHead>, StoreError> {
+    let Some(number) = audit_floor_link(pool, project).await? else { return Ok(None) };
+    let mut previous = ROOT;
+    for walked in audit_walk(pool, project, (number - 2).max(0), 2).await? {
+        if walked.number == number {
+            let entry = walked.entry.filter(|entry| link(previous, entry) == walked.hash);
+            return Ok(entry.as_ref().and_then(floor_of));
+        }
+        previous = walked.hash;
+    }
+    Ok(None)
 }
 
 /// Checks the end of a chain: it has to reach its head, and every entry has to be in a link.

@@ -8,6 +8,7 @@
 mod load;
 mod verify;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::domain::grants::AllGrants;
 use crate::index::{Changes, Freshness, Index};
 use crate::state::tail_notifier::TailNotifier;
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
@@ -209,7 +211,7 @@ impl OutboxTail {
             match notification {
                 OutboxNotification::Agent(agent) => agents.push(*agent),
                 OutboxNotification::Stack(stack) => stacks.push(*stack),
-                OutboxNotification::Grant(_) => changes.grants = Some(Vec::new()),
+                OutboxNotification::Grant(_) => changes.grants = Some(AllGrants::default()),
             }
         }
         if let Some(grants) = &mut changes.grants {
@@ -217,6 +219,8 @@ impl OutboxTail {
         }
         if !agents.is_empty() {
             changes.agents = facts_of_agents_on_conn(connection, &agents).await?;
+            let exist: HashSet<AgentId> = changes.agents.iter().map(|agent| agent.id).collect();
+            changes.deleted_agents = agents.iter().copied().filter(|agent| !exist.contains(agent)).collect();
             stacks.extend(self.index.snapshot().unknown_holds(&changes.agents));
         }
         if !stacks.is_empty() {

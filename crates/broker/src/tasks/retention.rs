@@ -1,5 +1,5 @@
-//! Creates partitions of the days ahead, drops old ones, and deletes old content. Every replica runs it, and
-//! repeating it does nothing; content is deleted by one replica, once an hour.
+//! Creates partitions of events and audit entries ahead, drops old ones, and deletes old content. Every replica runs it,
+//! and repeating it does nothing; audit entries and content are deleted by one replica, once an hour.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use jiff::{Timestamp, ToSpan as _};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
+use super::audit_retention;
 use crate::domain::retention::Retention;
 use crate::store::StoreError;
 use crate::store::content_retention::content_drop_old;
@@ -42,6 +43,7 @@ pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) {
             tracing::info!(%day, "created an events partition");
         }
     }
+    logged(audit_retention::create_ahead(pool, now).await, "create the audit partitions");
     let oldest = today.saturating_sub(i64::from(retention.event_days).days());
     let partitions = logged(partitions_before(pool, oldest).await, "list old events partitions");
     let mut dropped = 0;
@@ -56,6 +58,7 @@ pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) {
     if logged(task_claim(pool, "retention", DELETE_EVERY).await, "claim the retention task") != Some(true) {
         return;
     }
+    logged(audit_retention::drop_old(pool, retention, now).await, "drop old audit entries");
     let Retention { content_days, content_versions, .. } = retention;
     let versions = logged(content_drop_old(pool, content_days, content_versions).await, "drop old content");
     let holds = logged(holds_delete_ended(pool).await, "delete claims that ended long ago");

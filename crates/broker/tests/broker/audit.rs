@@ -7,8 +7,12 @@ use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind, AuditVerdict, RefusalR
 use brokkr_api::ids::Checksum;
 use brokkr_api::page::Page;
 use brokkr_api::tokens::{Role, WhoAmI};
+use brokkr_broker::domain::retention::Retention;
+use brokkr_broker::store::audit_partitions::audit_partition_create;
 use brokkr_broker::store::leases::{lease_hold_on_conn, lease_release_on_conn, lease_take_on_conn};
+use brokkr_broker::tasks::audit_retention::{create_ahead, drop_old};
 use brokkr_testkit::eventually;
+use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::Connection as _;
@@ -132,7 +136,7 @@ async fn refused_attempts_and_reads_of_secrets_are_logged_at_a_bounded_rate() ->
     assert_eq!(log.iter().map(|entry| entry.count).sum::<u64>(), 600, "{log:?}");
     assert!(log.len() <= 2, "{log:?}");
     assert_eq!((log[0].status, log[0].name.as_str()), (403, "test"));
-    assert_eq!(log[0].reason, Some(RefusalReason::PermissionDenied));
+    assert_eq!(log[0].refusal, Some(RefusalReason::PermissionDenied));
     Ok(())
 }
 
@@ -267,5 +271,124 @@ async fn two_replicas_and_many_writers_make_one_chain_without_a_gap() -> Result<
     let verdict: AuditVerdict = there.get_json("audit/verify").await?;
     assert_eq!((verdict.broken, verdict.links), (None, 60));
     second.stop().await;
+    Ok(())
+}
+
+/// Adds entries of this project with a time of long ago, in the partition of that month.
+async fn add_old(harness: &Harness, project: &str, day: &str, entries: i32) -> Result<()> {
+    audit_partition_create(&harness.server.broker.pool, day.parse()?).await?;
+    let mut connection = harness.database.connect().await?;
+    sqlx::query(
+        "INSERT INTO audit (at, project, kind, principal, name, method, route, path, address, status, request_id)
+         SELECT ($2 || ' 12:00:00+00')::timestamptz, $1, 'change', 'token:1', 'ci', 'PUT', '/', '/', '', 200, ''
+         FROM generate_series(1, $3)",
+    )
+    .bind(project)
+    .bind(day)
+    .bind(entries)
+    .execute(&mut connection)
+    .await?;
+    Ok(())
+}
+
+async fn partitions(connection: &mut sqlx::PgConnection) -> Result<Vec<String>> {
+    let sql = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+               WHERE i.inhparent = 'audit'::regclass ORDER BY 1";
+    Ok(sqlx::query_scalar(sql).fetch_all(connection).await?)
+}
+
+/// P11: retention drops whole months behind a floor, and nothing else may be missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_months_are_dropped_behind_a_floor_that_is_part_of_the_chain() -> Result<()> {
+    let harness = Harness::open().await?;
+    let (pool, now) = (&harness.server.broker.pool, Timestamp::now());
+    let owner = harness.project("shop", Role::Owner).await?;
+    add_old(&harness, "shop", "2020-03-10", 3).await?;
+    chained(&owner, 3).await?;
+    owner.send(Method::PUT, "stacks/web", &json!({})).await?.error_for_status()?;
+    chained(&owner, 4).await?;
+    let verdict = async || owner.get_json::<AuditVerdict>("audit/verify").await;
+    let anchor = owner.get_json::<AuditHead>("audit/head").await?;
+
+    assert_eq!(drop_old(pool, Retention::default(), now).await?, 0, "the floor is not in the chain yet");
+    chained(&owner, 5).await?;
+    assert_eq!(verdict().await?.broken, None);
+    assert_eq!(drop_old(pool, Retention::default(), now).await?, 1);
+    let mut connection = harness.database.connect().await?;
+    assert!(!partitions(&mut connection).await?.contains(&"audit_202003".to_owned()));
+    let after = verdict().await?;
+    assert_eq!((after.broken, after.links, after.floor.map(|floor| floor.number)), (None, 5, Some(3)));
+    let log = entries(&owner, "").await?;
+    let routes: Vec<&str> = log.iter().map(|entry| entry.route.as_str()).collect();
+    assert_eq!(routes, ["audit.floor", "/api/v1/stacks/{stack}"]);
+    let kept: Vec<u8> =
+        sqlx::query_scalar("SELECT hash FROM audit_chain WHERE project = 'shop' AND number = 4")
+            .fetch_one(&mut connection)
+            .await?;
+    assert_eq!(kept, anchor.hash.0, "a head that was stored before can still be verified");
+    assert_eq!(drop_old(pool, Retention::default(), now).await?, 0, "and no floor is added again");
+    assert_eq!(entries(&owner, "").await?.len(), 2);
+
+    // A floor that was changed is none.
+    sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
+    sqlx::query("UPDATE audit SET path = '4' WHERE route = 'audit.floor'").execute(&mut connection).await?;
+    let broken = verdict().await?.broken.context("the floor was changed")?;
+    assert_eq!((broken.number, broken.why.as_str()), (1, "the entry is missing"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_prefix_without_a_floor_is_detected() -> Result<()> {
+    let harness = Harness::open().await?;
+    let owner = harness.project("shop", Role::Owner).await?;
+    add_old(&harness, "shop", "2020-04-10", 2).await?;
+    chained(&owner, 2).await?;
+    owner.send(Method::PUT, "stacks/web", &json!({})).await?.error_for_status()?;
+    chained(&owner, 3).await?;
+    let mut connection = harness.database.connect().await?;
+    sqlx::query("DROP TABLE audit_202004").execute(&mut connection).await?;
+    let verdict: AuditVerdict = owner.get_json("audit/verify").await?;
+    let broken = verdict.broken.context("entries are missing")?;
+    assert_eq!((broken.number, broken.why.as_str()), (1, "the entry is missing"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_in_the_partition_of_their_month_and_move_there_unchanged() -> Result<()> {
+    let harness = Harness::open().await?;
+    let pool = &harness.server.broker.pool;
+    let owner = harness.project("shop", Role::Owner).await?;
+    let mut connection = harness.database.connect().await?;
+    let now: Timestamp = "2031-05-10T12:00:00Z".parse()?;
+    // Before its partition exists, an entry is in the default partition.
+    sqlx::query(
+        "INSERT INTO audit (at, project, kind, principal, name, method, route, path, address, status, request_id)
+         VALUES ('2031-05-10 12:00:00+00', 'shop', 'change', 'token:1', 'ci', 'PUT', '/', '/', '', 200, '')",
+    )
+    .execute(&mut connection)
+    .await?;
+    chained(&owner, 1).await?;
+    let (one, other) = tokio::join!(create_ahead(pool, now), create_ahead(pool, now));
+    one?;
+    other?;
+    let found = partitions(&mut connection).await?;
+    for month in ["audit_203104", "audit_203105", "audit_203106", "audit_203107"] {
+        assert!(found.contains(&month.to_owned()), "{found:?}");
+    }
+    let moved: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM audit_203105").fetch_one(&mut connection).await?;
+    assert_eq!(moved, 1);
+    assert_eq!(owner.get_json::<AuditVerdict>("audit/verify").await?.broken, None);
+    // Also after the move, no partition lets entries be deleted.
+    sqlx::query(
+        "INSERT INTO audit (at, project, kind, principal, name, method, route, path, address, status, request_id)
+         VALUES ('2041-05-10 12:00:00+00', 'shop', 'change', 'token:1', 'ci', 'PUT', '/', '/', '', 200, '')",
+    )
+    .execute(&mut connection)
+    .await?;
+    for delete in ["DELETE FROM audit_default", "DELETE FROM audit_203105"] {
+        let refused = sqlx::query(delete).execute(&mut connection).await;
+        assert!(refused.is_err_and(|error| error.to_string().contains("append-only")), "{delete}");
+    }
     Ok(())
 }

@@ -1,14 +1,18 @@
 //! Grants: a stack reaches only agents that are granted to its project; a withdrawn grant freezes stacks.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent as AgentAnswer, Target};
 use brokkr_api::envelope::{Envelope, Grant};
 use brokkr_api::grants::ProjectGrant;
 use brokkr_api::page::Page;
+use brokkr_api::projects::Project;
 use brokkr_api::selector::{SelectorPreview, StackPreview};
 use brokkr_api::tokens::Role;
 use brokkr_api::{Labels, Problem, StackId};
+use brokkr_testkit::Postgres;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -238,5 +242,100 @@ async fn a_preview_is_read_page_by_page() -> Result<()> {
     let ungranted = harness.project("shop", Role::Viewer).await?;
     let preview: SelectorPreview = ungranted.get_json("selectors/preview?selector=*").await?;
     assert_eq!(preview.agents, 0, "no agent is granted to it");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_the_last_grant_of_the_default_project_freezes_it_until_an_admin_lifts_the_restriction()
+-> Result<()> {
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    harness.submit("web", YAML).await?;
+    agent.hold(&[stack.id]).await?;
+    let restricted = async || -> Result<bool> {
+        Ok(harness.admin.get_json::<Project>("projects/default").await?.restricted)
+    };
+    assert_eq!(envelope(&agent).await?.stacks[0].grant, None, "it may do everything");
+    assert!(!restricted().await?);
+
+    put(&harness, "all", &grant("default", "*", "shop")).await?;
+    assert_eq!(envelope(&agent).await?.stacks[0].grant.as_ref().unwrap().namespaces, ["shop"]);
+    let lift = json!({ "restricted": false });
+    let early = harness.admin.send(Method::PUT, "projects/default", &lift).await?;
+    assert_eq!(refused(early).await?, ErrorCode::BRK2003, "it has a grant");
+
+    let bare = harness.admin.request(Method::DELETE, "grants/all").send().await?;
+    assert_eq!(refused(bare).await?, ErrorCode::BRK2009, "the deletion freezes a stack");
+    let deleted = harness.admin.write(harness.admin.request(Method::DELETE, "grants/all?expect=1")).await?;
+    assert_eq!(deleted.status(), StatusCode::NO_CONTENT);
+    let frozen = envelope(&agent).await?;
+    assert_eq!((frozen.stacks[0].removal, frozen.stacks[0].grant.clone()), (None, Some(Grant::default())));
+    assert!(restricted().await?);
+    // A replica that starts now reads the same.
+    let other = harness.replica().await?;
+    assert!(other.broker.index.snapshot().granted("default").is_empty());
+    other.stop().await;
+
+    let lifted = harness.admin.send(Method::PUT, "projects/default", &lift).await?;
+    assert_eq!(lifted.status(), StatusCode::OK);
+    assert_eq!(envelope(&agent).await?.stacks[0].grant, None);
+    // An admin can also restrict it without a grant; that freezes stacks, too.
+    let restrict = json!({ "restricted": true });
+    let bare = harness.admin.send(Method::PUT, "projects/default", &restrict).await?;
+    assert_eq!(refused(bare).await?, ErrorCode::BRK2009);
+    let confirmed = harness.admin.send(Method::PUT, "projects/default?expect=1", &restrict).await?;
+    assert_eq!(confirmed.status(), StatusCode::OK);
+    assert_eq!(envelope(&agent).await?.stacks[0].grant, Some(Grant::default()));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_other_project_can_act_without_grants() -> Result<()> {
+    let harness = Harness::open().await?;
+    harness.project("shop", Role::Viewer).await?;
+    assert!(harness.admin.get_json::<Project>("projects/shop").await?.restricted);
+    let lift = harness.admin.send(Method::PUT, "projects/shop", &json!({ "restricted": false })).await?;
+    assert_eq!(refused(lift).await?, ErrorCode::BRK2003);
+    Ok(())
+}
+
+/// P14: a replica that is behind does not count the losses of a change.
+#[tokio::test(flavor = "multi_thread")]
+async fn losses_are_counted_only_in_a_current_index() -> Result<()> {
+    // Its own server: the open transaction delays every index.
+    let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
+    harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    put(&harness, "all", &grant("default", "*", "shop")).await?;
+    harness.stack("web", json!({})).await?;
+    harness.server.broker.index_is_current().await?;
+
+    // From here on, the index sees no change: not that the stack now reaches the agent.
+    let mut blocking = harness.database.connect().await?;
+    for sql in ["BEGIN", "SELECT pg_current_xact_id()"] {
+        sqlx::query(sql).execute(&mut blocking).await?;
+    }
+    let admin = harness.admin.without_waiting();
+    let targeted =
+        admin.send(Method::PUT, "stacks/web/targets", &json!({ "selectors": ["env=prod"] })).await?;
+    assert_eq!(targeted.status(), StatusCode::OK);
+    let (nothing, labels) = (json!({}), json!({ "labels": { "env": "test" } }));
+    let requests = async || {
+        tokio::try_join!(
+            admin.send(Method::PUT, "stacks/web/targets", &nothing),
+            admin.send(Method::PATCH, "agents/shop-1", &labels),
+            async { Ok(admin.request(Method::DELETE, "grants/all").send().await?) },
+        )
+    };
+    let (targets, patch, grants) = requests().await?;
+    for response in [targets, patch, grants] {
+        assert_eq!(refused(response).await?, ErrorCode::BRK3002, "it cannot know");
+    }
+    sqlx::query("ROLLBACK").execute(&mut blocking).await?;
+    let (targets, patch, grants) = requests().await?;
+    for response in [targets, patch, grants] {
+        let problem: Problem = response.json().await?;
+        assert_eq!((problem.code, problem.expect), (ErrorCode::BRK2009, Some(1)), "{problem}");
+    }
     Ok(())
 }

@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use brokkr_api::ErrorCode;
 use brokkr_api::agents::{Agent, AgentStatus, RegisteredAgent};
+use brokkr_api::audit::AuditEntry;
 use brokkr_api::envelope::Removal;
+use brokkr_api::events::Event;
 use brokkr_api::page::Page;
+use brokkr_api::report::Transition;
 use brokkr_api::status::StackStatus;
-use brokkr_api::tokens::JoinToken;
+use brokkr_api::tokens::{JoinToken, Role};
 use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::{Harness, Key, YAML, read, register};
+use crate::harness::{Harness, Key, YAML, read, refused, register};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -76,5 +80,62 @@ async fn an_abandoned_agent_blocks_no_removal_is_refused_and_can_rejoin() -> Res
     assert_eq!(read::<RegisteredAgent>(back).await?.agent_id, agent.id);
     let back: Agent = harness.admin.get_json("agents/shop-1").await?;
     assert_eq!((back.status, back.abandoned), (AgentStatus::Active, None));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_has_left_is_deleted_everywhere_and_its_name_is_free() -> Result<()> {
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let mut agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    let stack = harness.stack("web", json!({ "agents": ["shop-1"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    agent.hold(&[stack.id]).await?;
+    agent
+        .send_reports(&[agent.report(stack.id, object.sequence_id, Transition::Failed, 1_700_000_000)])
+        .await?
+        .error_for_status()?;
+    let delete = async || harness.admin.write(harness.admin.request(Method::DELETE, "agents/shop-1")).await;
+    assert_eq!(refused(delete().await?).await?, ErrorCode::BRK2022, "its keys are valid");
+    harness
+        .admin
+        .write(harness.admin.request(Method::DELETE, "agents/shop-1/keys"))
+        .await?
+        .error_for_status()?;
+    assert_eq!(refused(delete().await?).await?, ErrorCode::BRK2022, "it holds a stack");
+    let owner = harness.with_role(Role::Owner).await?;
+    let by_owner = owner.request(Method::DELETE, "agents/shop-1").send().await?;
+    assert_eq!(refused(by_owner).await?, ErrorCode::BRK1002);
+
+    let mut connection = harness.database.connect().await?;
+    // The agent removed the stack before its keys were revoked; its status is still there.
+    sqlx::query("UPDATE agent_holds SET ended_at = now()").execute(&mut connection).await?;
+    assert_eq!(delete().await?.status(), 204);
+    assert_eq!(refused(harness.admin.get("agents/shop-1").await?).await?, ErrorCode::BRK2001);
+    for table in ["agents", "agent_holds", "stack_status", "stack_targets", "agent_events", "join_tokens"] {
+        let rows: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
+            .fetch_one(&mut connection)
+            .await?;
+        assert_eq!(rows, 0, "{table}");
+    }
+    let counted: i64 = sqlx::query_scalar("SELECT coalesce(sum(count), 0)::bigint FROM status_counts")
+        .fetch_one(&mut connection)
+        .await?;
+    assert_eq!(counted, 0, "the counts follow");
+    for broker in [&harness.server.broker, &second.broker] {
+        broker.index_is_current().await?;
+        let snapshot = broker.index.snapshot();
+        assert_eq!((snapshot.agents(), snapshot.agent(agent.id).is_none()), (0, true));
+        assert!(snapshot.stack(stack.id).expect("the stack stays").targets.is_empty());
+    }
+    let events = harness.admin.get_json::<Page<Event>>("events?stack=web").await?.items;
+    assert_eq!(events.iter().map(|event| event.agent_id).collect::<Vec<_>>(), [agent.id], "events stay");
+    let audit = harness.admin.get_json::<Page<AuditEntry>>("audit?kind=change&limit=1").await?.items;
+    assert_eq!((audit[0].method.as_str(), audit[0].route.as_str()), ("DELETE", "/api/v1/agents/{agent}"));
+
+    let successor = harness.agent("shop-1", json!({})).await?;
+    assert_ne!(successor.id, agent.id);
+    assert_eq!(harness.admin.get_json::<Agent>("agents/shop-1").await?.id, successor.id);
+    second.stop().await;
     Ok(())
 }

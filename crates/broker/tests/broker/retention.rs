@@ -2,9 +2,13 @@
 
 use anyhow::Result;
 use brokkr_api::ErrorCode;
+use brokkr_api::audit::AuditEntry;
 use brokkr_api::events::Event;
 use brokkr_api::page::Page;
+use brokkr_api::projects::Project;
 use brokkr_api::report::{ReportReceipt, Transition};
+use brokkr_api::stacks::PurgedStack;
+use brokkr_api::tokens::Role;
 use brokkr_broker::domain::retention::Retention;
 use brokkr_broker::store::content_retention::content_drop_old;
 use brokkr_broker::store::partitions::{events_delete_before, partition_create};
@@ -12,9 +16,10 @@ use brokkr_broker::store::presence::{SeenAgent, presence_mark_silent, presence_s
 use brokkr_broker::tasks::retention;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::harness::{Harness, YAML, read, refused};
+use crate::harness::{Caller, Harness, YAML, read, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_in_the_partition_of_their_day_and_are_dropped_with_it() -> Result<()> {
@@ -152,6 +157,91 @@ async fn only_old_contents_that_no_agent_can_need_are_deleted() -> Result<()> {
     // No agent holds it any more.
     agent.hold(&[]).await?;
     assert_eq!(content_drop_old(pool, 180, 1).await?, 3, "all but the newest, and the last one before it");
+    Ok(())
+}
+
+/// Makes everything of the stack older.
+async fn age(harness: &Harness, days: i32) -> Result<()> {
+    let mut connection = harness.database.connect().await?;
+    for sql in [
+        "ALTER TABLE deployment_objects DISABLE TRIGGER deployment_objects_immutable",
+        "UPDATE deployment_objects SET created_at = created_at - make_interval(days => $1)",
+        "ALTER TABLE deployment_objects ENABLE TRIGGER deployment_objects_immutable",
+        "UPDATE stacks SET deleted_at = deleted_at - make_interval(days => $1)",
+    ] {
+        let query = sqlx::query(sql);
+        let query = if sql.contains("$1") { query.bind(days) } else { query };
+        query.execute(&mut connection).await?;
+    }
+    Ok(())
+}
+
+async fn stored_bytes(harness: &Harness) -> Result<u64> {
+    Ok(harness.admin.get_json::<Project>("projects/default").await?.used.stored_bytes)
+}
+
+/// P10: all contents of a deleted stack are deleted, however few versions it had.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contents_of_a_deleted_stack_are_deleted_once_no_agent_holds_it() -> Result<()> {
+    let harness = Harness::open().await?;
+    let mut agent = harness.agent("shop-1", json!({})).await?;
+    let stack = harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let object = harness.submit("web", YAML).await?;
+    agent.hold(&[stack.id]).await?;
+    let pool = &harness.server.broker.pool;
+    age(&harness, 400).await?;
+    harness.delete("web").await?;
+    assert_eq!(content_drop_old(pool, 180, 20).await?, 0, "it was deleted just now");
+    age(&harness, 181).await?;
+    assert_eq!(content_drop_old(pool, 180, 20).await?, 0, "the agent still holds it");
+    agent.hold(&[]).await?;
+    assert_eq!(stored_bytes(&harness).await?, YAML.len() as u64);
+    assert_eq!(content_drop_old(pool, 180, 20).await?, 1);
+    assert_eq!(stored_bytes(&harness).await?, 0, "the quota is free again");
+    let path = format!("deployment-objects/{}", object.sequence_id);
+    assert_eq!(refused(harness.admin.get(&path).await?).await?, ErrorCode::BRK2019);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_deletes_the_contents_of_a_deleted_stack_at_once_on_every_replica() -> Result<()> {
+    let harness = Harness::open().await?;
+    let second = harness.replica().await?;
+    let elsewhere = harness.admin.at(second.address);
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    let mut objects = Vec::new();
+    for number in 0..3 {
+        objects.push(harness.submit("web", &format!("{YAML}  labels:\n    version: v{number}\n")).await?);
+    }
+    let path = |at: usize| format!("deployment-objects/{}", objects[at].sequence_id);
+    // Both replicas have it in memory.
+    for caller in [&harness.admin, &elsewhere] {
+        assert_eq!(caller.get(&path(1)).await?.status(), StatusCode::OK);
+    }
+    let purge = async |caller: &Caller, reason: &str| {
+        caller.send(Method::POST, "stacks/web/purge", &json!({ "reason": reason })).await
+    };
+    assert_eq!(refused(purge(&harness.admin, "law").await?).await?, ErrorCode::BRK2021, "it is not deleted");
+    harness.delete("web").await?;
+    assert_eq!(refused(purge(&harness.admin, " ").await?).await?, ErrorCode::BRK2003, "no reason");
+    let owner = harness.with_role(Role::Owner).await?;
+    assert_eq!(refused(purge(&owner, "law").await?).await?, ErrorCode::BRK1002);
+
+    let purged: PurgedStack = read(purge(&harness.admin, "contained personal data").await?).await?;
+    assert_eq!((purged.stack_name.as_str(), purged.versions), ("web", 3));
+    for at in 0..3 {
+        assert_eq!(refused(harness.admin.get(&path(at)).await?).await?, ErrorCode::BRK2019);
+    }
+    second.broker.index_is_current().await?;
+    assert_eq!(refused(elsewhere.get(&path(1)).await?).await?, ErrorCode::BRK2019);
+    assert_eq!(stored_bytes(&harness).await?, 0);
+    let again: PurgedStack = read(purge(&harness.admin, "again").await?).await?;
+    assert_eq!(again.versions, 0);
+    let what = "audit?what=/api/v1/stacks/%7Bstack%7D/purge&kind=change";
+    let entries = harness.admin.get_json::<Page<AuditEntry>>(what).await?.items;
+    let reasons: Vec<&str> = entries.iter().map(|entry| entry.reason.as_str()).collect();
+    assert_eq!(reasons, ["again", "contained personal data"]);
+    second.stop().await;
     Ok(())
 }
 

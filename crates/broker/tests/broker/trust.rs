@@ -27,7 +27,7 @@ async fn audited(harness: &Harness, agent: &Agent, reason: RefusalReason) -> Res
             Ok(page) => page,
             Err(error) => return Attempt::NotYet(error.to_string()),
         };
-        match page.items.into_iter().find(|entry| entry.reason == Some(reason)) {
+        match page.items.into_iter().find(|entry| entry.refusal == Some(reason)) {
             Some(entry) => Attempt::Done(entry),
             None => Attempt::NotYet("no such entry".to_owned()),
         }

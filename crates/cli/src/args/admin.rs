@@ -24,6 +24,7 @@ pub enum AdminCommand {
     /// List stacks that agents have although they are no targets of them
     Unconfirmed,
     Settle(Settle),
+    Purge(Purge),
 }
 
 /// Write an archive with diagnostic data for support
@@ -68,6 +69,24 @@ pub struct Settle {
     pub stack: Name,
     #[command(flatten)]
     pub choice: SettleChoice,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Delete the stored contents of a deleted stack
+///
+/// Without this command, they are deleted when their retention ends. The history stays, without contents. Backups of the
+/// database still have the contents. This cannot be undone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr admin purge web --reason 'contained personal data'")]
+pub struct Purge {
+    /// Id, or name if no other stack has the name
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Reason, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
     /// Skip the confirmation
     #[arg(short, long)]
     pub yes: bool,

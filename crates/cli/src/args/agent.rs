@@ -41,6 +41,7 @@ pub enum AgentCommand {
     Revoke(Revoke),
     Retire(Retire),
     Abandon(Abandon),
+    Delete(DeleteAgent),
 }
 
 /// Install an agent into a cluster and wait until it is connected
@@ -88,6 +89,21 @@ pub struct Join {
     /// Stop waiting for the agent after this time
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = super::duration)]
     pub timeout: Duration,
+}
+
+/// Delete an agent that was retired or abandoned
+///
+/// Its name can be used again. Events and audit entries stay. To retire an agent, use `brokkr agent retire`; if its cluster is
+/// lost, `brokkr agent abandon`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr agent delete shop-1 --yes")]
+pub struct DeleteAgent {
+    /// Name or id
+    #[arg(value_parser = super::agent)]
+    pub agent: Name,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 /// List agents

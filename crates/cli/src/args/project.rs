@@ -16,10 +16,7 @@ pub enum ProjectCommand {
     },
     /// Create a project
     Create(ProjectQuotas),
-    /// Change the quotas of a project
-    ///
-    /// A quota below the current usage deletes nothing; it only blocks further use.
-    Set(ProjectQuotas),
+    Set(SetProject),
     /// Delete a project that never had a stack
     ///
     /// It is refused while the project has valid tokens, webhooks or grants.
@@ -31,6 +28,26 @@ pub enum ProjectCommand {
         #[arg(short, long)]
         yes: bool,
     },
+}
+
+/// Change a project
+///
+/// A quota below the current usage deletes nothing; it only blocks further use.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr project set default --restricted=false")]
+pub struct SetProject {
+    #[command(flatten)]
+    pub quotas: ProjectQuotas,
+    /// Restrict the project to its grants, or lift that (only for the project default without grants)
+    ///
+    /// The first grant of a project restricts it. Deleting its last grant does not lift the restriction.
+    #[arg(long, value_name = "true|false")]
+    pub restricted: Option<bool>,
+    /// Confirm the number of (stack, agent) pairs that the restriction freezes
+    ///
+    /// Without it, such a change is refused, and the error message shows the number.
+    #[arg(long, value_name = "NUMBER", value_parser = super::number::<u64>)]
+    pub expect: Option<u64>,
 }
 
 #[derive(Debug, clap::Args)]

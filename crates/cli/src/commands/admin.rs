@@ -3,7 +3,7 @@
 use brokkr_api::system::Settlement;
 use brokkr_client::Client;
 
-use crate::args::{AdminCommand, Settle};
+use crate::args::{AdminCommand, Purge, Settle};
 use crate::commands::confirm::confirm;
 use crate::failure::{Result, WhileTrying as _};
 use crate::printer::Printer;
@@ -40,6 +40,7 @@ pub async fn run(args: AdminCommand, client: &Client, printer: Printer) -> Resul
             printer.show(&Unconfirmed(whole(stacks)))
         }
         AdminCommand::Settle(args) => settle(args, client, printer).await,
+        AdminCommand::Purge(args) => purge(args, client, printer).await,
     }
 }
 
@@ -62,4 +63,17 @@ async fn settle(args: Settle, client: &Client, printer: Printer) -> Result {
     }
     let settled = client.settle(stack, &settlement).await.while_trying(&action)?;
     printer.done(&settled, format!("stack/{stack}"), || view::admin::settled(stack, settlement, &settled))
+}
+
+async fn purge(args: Purge, client: &Client, printer: Printer) -> Result {
+    let stack = args.stack.as_str();
+    if !args.yes {
+        confirm(&format!("purging {stack}"), stack, printer).await?;
+    }
+    let purged =
+        client.purge_stack(stack, &args.reason).await.while_trying(&format!("purge the stack {stack}"))?;
+    printer.done(&purged, format!("stack/{stack}"), || {
+        let versions = usize::try_from(purged.versions).unwrap_or(usize::MAX);
+        format!("stack {stack} is purged: the content of {} is deleted", count(versions, "version"))
+    })
 }

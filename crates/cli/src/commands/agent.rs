@@ -39,6 +39,7 @@ pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Resul
         AgentCommand::Revoke(args) => revoke(args, client, printer).await,
         AgentCommand::Retire(args) => leave::retire(args, client, printer).await,
         AgentCommand::Abandon(args) => leave::abandon(args, client, printer).await,
+        AgentCommand::Delete(args) => leave::delete(args, client, printer).await,
     }
 }
 

@@ -1,10 +1,10 @@
 //! `brokkr project …`
 
 use brokkr_api::ErrorCode;
-use brokkr_api::projects::{PutProject, PutQuotas};
+use brokkr_api::projects::PutProject;
 use brokkr_client::Client;
 
-use crate::args::{ProjectCommand, ProjectQuotas};
+use crate::args::{ProjectCommand, ProjectQuotas, SetProject};
 use crate::commands::confirm::confirm;
 use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
@@ -45,8 +45,8 @@ async fn create(args: ProjectQuotas, client: &Client, printer: Printer) -> Resul
         Err(error) if error.code() == Some(ErrorCode::BRK2001) => {}
         Err(error) => return Err(Failure::of_client(&action, error)),
     }
-    let put = PutProject { allowed: args.allowed() };
-    let project = client.put_project(name, &put).await.while_trying(&action)?;
+    let put = PutProject { allowed: args.allowed(), restricted: None };
+    let project = client.put_project(name, &put, None).await.while_trying(&action)?;
     printer.done(&project, format!("project/{name}"), || format!("project {name} is created"))?;
     printer.note(&format!(
         "next: brokkr token create NAME --role owner --project {name}; brokkr grant set NAME --to-project {name} …"
@@ -54,14 +54,14 @@ async fn create(args: ProjectQuotas, client: &Client, printer: Printer) -> Resul
     Ok(())
 }
 
-async fn set(args: ProjectQuotas, client: &Client, printer: Printer) -> Result {
-    let name = args.name.as_str();
+async fn set(args: SetProject, client: &Client, printer: Printer) -> Result {
+    let name = args.quotas.name.as_str();
     let action = format!("change the project {name}");
-    let allowed = args.allowed();
-    if allowed == PutQuotas::default() {
-        return Err(Failure::new(Exit::Usage, "no quota was given").next("brokkr project set --help"));
+    let put = PutProject { allowed: args.quotas.allowed(), restricted: args.restricted };
+    if put == PutProject::default() {
+        return Err(Failure::new(Exit::Usage, "no change was given").next("brokkr project set --help"));
     }
     client.project(name).await.while_trying(&action)?;
-    let project = client.put_project(name, &PutProject { allowed }).await.while_trying(&action)?;
+    let project = client.put_project(name, &put, args.expect).await.while_trying(&action)?;
     printer.show(&project)
 }

@@ -20,10 +20,11 @@ impl Listed for AuditEntry {
             .plain("METHOD", |entry| &entry.method)
             .sentence("PATH", |entry| &entry.path)
             .plain("STATUS", |entry| entry.status)
-            .plain("REASON", reason)
+            .plain("REFUSAL", refusal)
             .plain("FROM", |entry| &entry.address)
             .wide("PRINCIPAL", |entry| &entry.principal)
             .wide("REQUEST", |entry| &entry.request_id)
+            .wide("REASON", |entry| if entry.reason.is_empty() { "-" } else { entry.reason.as_str() })
     }
 
     fn name(&self) -> String {
@@ -32,8 +33,8 @@ impl Listed for AuditEntry {
 }
 
 /// Returns why the attempt was refused, and how often.
-fn reason(entry: &AuditEntry) -> String {
-    match (entry.reason, entry.count) {
+fn refusal(entry: &AuditEntry) -> String {
+    match (entry.refusal, entry.count) {
         (None, _) => "-".to_owned(),
         (Some(reason), 1) => reason.to_string(),
         (Some(reason), count) => format!("{reason} ({count} times)"),
@@ -62,11 +63,16 @@ impl Show for AuditVerdict {
     fn text(&self, _: &RenderOptions) -> String {
         let project = clean(&self.project);
         let links = entries(self.links);
+        let dropped = self
+            .floor
+            .as_ref()
+            .map(|floor| format!("\n  retention dropped the entries up to {}", floor.number));
         let last = self.last.as_ref().map(|last| format!("; the last is {}:{}", last.number, last.hash));
         match &self.broken {
             None => format!(
-                "{GOOD}✔{GOOD:#} the audit chain of {project} is valid: {links}{}",
-                last.unwrap_or_default()
+                "{GOOD}✔{GOOD:#} the audit chain of {project} is valid: {links}{}{}",
+                last.unwrap_or_default(),
+                dropped.unwrap_or_default()
             ),
             Some(broken) => format!(
                 "{BAD}✖{BAD:#} the audit chain of {project} is invalid at entry {}: {}\n  {links} before it{}",
@@ -110,8 +116,9 @@ mod tests {
             address: "192.0.2.7".into(),
             status: 201,
             request_id: "req-1".into(),
-            reason: None,
+            refusal: None,
             count: 1,
+            reason: String::new(),
             before: None,
             after: None,
         };
@@ -120,7 +127,7 @@ mod tests {
             name: String::new(),
             principal: "agent:0190b5a4-0000-7000-8000-000000000002".into(),
             status: 404,
-            reason: Some(RefusalReason::NotReleased),
+            refusal: Some(RefusalReason::NotReleased),
             count: 12,
             ..entry.clone()
         };
@@ -133,6 +140,7 @@ mod tests {
         let good = AuditVerdict {
             project: "shop".into(),
             links: 12,
+            floor: None,
             last: Some(last.clone()),
             broken: None,
             next: None,

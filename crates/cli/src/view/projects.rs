@@ -37,6 +37,10 @@ impl Show for Project {
         fields([
             ("name", self.name.to_string()),
             ("created", when(self.created_at, options.now)),
+            (
+                "rights",
+                if self.restricted { "restricted to its grants" } else { "not restricted" }.to_owned(),
+            ),
             ("stacks", of(used.stacks, allowed.stacks)),
             ("tokens", of(used.tokens, allowed.tokens)),
             ("webhooks", of(used.webhooks, allowed.webhooks)),
@@ -87,6 +91,7 @@ mod tests {
         let project = Project {
             name: "shop".parse().unwrap(),
             created_at: ago(200_000),
+            restricted: true,
             allowed: quotas(1000, 10 << 30),
             used: quotas(37, 3_565_158),
         };

@@ -8,7 +8,7 @@ use crate::sample::{SHA, STACK_ID, TIME, agent, page};
 
 fn project() -> Value {
     let quotas = json!({"stacks": 100, "submissions_per_hour": 600, "stored_bytes": 1_048_576, "tokens": 10, "webhooks": 5});
-    json!({"name": "shop", "created_at": TIME, "allowed": quotas, "used": quotas})
+    json!({"name": "shop", "created_at": TIME, "restricted": true, "allowed": quotas, "used": quotas})
 }
 
 fn token(id: &str, name: &str, revoked: Value) -> Value {
@@ -36,7 +36,7 @@ fn a_project_is_created_once_and_its_quotas_changed_later() {
     ran.says("next: brokkr token create");
     assert_eq!(broker.asked()[1].body, br#"{"allowed":{"stacks":100}}"#);
     broker.brokkr(&["project", "create", "shop"]).exits(6).says("the project shop already exists");
-    broker.brokkr(&["project", "set", "shop"]).exits(2).says("no quota was given");
+    broker.brokkr(&["project", "set", "shop"]).exits(2).says("no change was given");
     broker.brokkr(&["project", "set", "shop", "--tokens", "10"]).exits(0).prints("tokens:       10 of 10");
     broker.brokkr(&["project", "list"]).exits(0).prints("shop      100/100   10/10");
     broker.brokkr(&["project", "list", "-o", "name"]).exits(0).prints_exactly("project/shop\n");
@@ -258,4 +258,29 @@ fn an_agent_is_joined_with_a_token_from_stdin() {
         .exits(0)
         .prints(r#"token: "brj_secret""#)
         .prints("kind: Deployment");
+}
+
+#[test]
+fn a_deleted_stack_is_purged_with_a_reason() {
+    let purged = json!({"stack_id": STACK_ID, "stack_name": "web", "versions": 3});
+    let broker = FakeBroker::start().on("POST /api/v1/stacks/web/purge", 200, purged);
+    broker.brokkr(&["admin", "purge", "web", "--yes"]).exits(2).says("--reason");
+    broker.brokkr(&["admin", "purge", "web", "--reason", "law"]).exits(2).says("use --yes in scripts");
+    broker
+        .brokkr(&["admin", "purge", "web", "--reason", "law", "--yes"])
+        .exits(0)
+        .prints("the content of 3 versions is deleted");
+    assert_eq!(broker.asked()[0].body, br#"{"reason":"law"}"#);
+}
+
+#[test]
+fn an_agent_that_has_left_is_deleted_by_its_id() {
+    let delete = format!("DELETE /api/v1/agents/{STACK_ID}");
+    let broker = FakeBroker::start()
+        .on("GET /api/v1/agents/shop-1", 200, agent("shop-1"))
+        .refuses(&delete, ErrorCode::BRK2022, "its keys are not revoked")
+        .on(&delete, 204, json!(null));
+    broker.brokkr(&["agent", "delete", "shop-1"]).exits(2).says("use --yes in scripts");
+    broker.brokkr(&["agent", "delete", "shop-1", "--yes"]).exits(6).says("its keys are not revoked");
+    broker.brokkr(&["agent", "delete", "shop-1", "--yes"]).exits(0).prints("agent shop-1 is deleted");
 }

@@ -1,5 +1,7 @@
 //! A table of cases: what is known, and the hop and cause that follow from it.
 
+use std::sync::Arc;
+
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::grants::ProjectGrant;
 use brokkr_api::ids::Checksum;
@@ -10,6 +12,7 @@ use brokkr_api::{AgentId, StackId};
 use jiff::Timestamp;
 
 use super::super::facts::{ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts};
+use super::super::grants::ProjectGrants;
 use super::super::labels::Label;
 use super::misses::NEAR_MISSES;
 use super::*;
@@ -46,6 +49,7 @@ fn stack(selectors: &[&str]) -> StackFacts {
     };
     let mut stack =
         StackFacts::new("default".into(), StackId::generate(), "web".into()).with_newest(Some(object));
+    stack.grants = Arc::new(ProjectGrants::Unlimited);
     stack.selectors = selectors
         .iter()
         .map(|text| SelectorTarget { selector: text.parse().unwrap(), since: second(1) })

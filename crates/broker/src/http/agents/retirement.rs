@@ -1,20 +1,26 @@
 //! Agents that leave: retired with their resources removed, or abandoned because their cluster does not come
-//! back.
+//! back, and then deleted.
 
 use axum::extract::{Path, State};
+use brokkr_api::ErrorCode;
 use brokkr_api::agents::{AbandonAgent, Agent};
+use brokkr_api::names::DEFAULT_PROJECT;
+use sqlx::PgConnection;
 
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::agents::keys::unusable_key;
 use crate::http::agents::{find, finish};
-use crate::http::change::Change;
+use crate::http::change::{Change, check_reason};
 use crate::http::write::{self, ResultStorage, Write};
+use crate::store::Doing as _;
 use crate::store::agent_keys::agent_keys_revoke_on_conn;
-use crate::store::agent_retirement::{agent_abandon_on_conn, agent_untarget_on_conn};
+use crate::store::agent_retirement::{
+    agent_abandon_on_conn, agent_delete_on_conn, agent_in_use_on_conn, agent_reports_delete_on_conn,
+    agent_untarget_on_conn,
+};
+use crate::store::agents::{AgentRef, agent_fetch};
 use crate::store::outbox::OutboxNotification;
-
-const LONGEST_REASON: usize = 500;
 
 /// Retire an agent.
 ///
@@ -48,14 +54,12 @@ pub async fn abandon_agent(
     change: Change,
 ) -> ApiResult {
     let request: AbandonAgent = change.json()?;
-    let reason = request.reason.trim();
-    if reason.is_empty() || reason.len() > LONGEST_REASON {
-        return Err(ApiError::invalid_request(format!("reason must have 1 to {LONGEST_REASON} bytes")));
-    }
+    let reason = check_reason(&request.reason)?;
     let by = change.caller()?.token()?.name.clone();
     let unusable = unusable_key()?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &agent).await?;
+        write.audit_reason(reason);
         agent_keys_revoke_on_conn(write.conn(), found.id, &unusable).await?;
         untarget(&mut write, &found).await?;
         agent_abandon_on_conn(write.conn(), found.id, &by, reason).await?;
@@ -63,6 +67,56 @@ pub async fn abandon_agent(
         finish(write, &found).await
     })
     .await
+}
+
+/// Delete an agent that has left.
+///
+/// Its keys must be revoked, and it must hold no stack: see retirement and abandonment. Its status, targets and join
+/// tokens are deleted, and its name can be used again. Events and audit entries stay.
+#[utoipa::path(delete, path = "/api/v1/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path, description = "Name or id")), responses((status = 204, description = "Deleted")))]
+pub async fn delete_agent(
+    State(broker): BrokerState,
+    Path(agent): Path<String>,
+    change: Change,
+) -> ApiResult {
+    if let Some(first) = write::first_result(&broker, &change, ResultStorage::Plain).await? {
+        return Ok(first);
+    }
+    let found = agent_fetch(&broker.pool, &AgentRef::read(&agent)).await?;
+    let found = found.ok_or_else(|| ApiError::not_found("agent"))?;
+    {
+        // Nearly all rows, before the transaction, so that it is short. If the agent joins again meanwhile, it only has to
+        // report again.
+        let mut connection = broker.pool.acquire().await.doing("delete the agent")?;
+        check_unused(&mut connection, &found).await?;
+        agent_reports_delete_on_conn(&mut connection, found.id).await?;
+    }
+    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        let found = find(&mut write, &found.id.to_string()).await?;
+        check_unused(write.conn(), &found).await?;
+        untarget(&mut write, &found).await?;
+        for (project, stack) in agent_delete_on_conn(write.conn(), found.id).await? {
+            write.notify(&project, OutboxNotification::Stack(stack)).await?;
+        }
+        write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(found.id)).await?;
+        tracing::info!(agent_id = %found.id, agent = %found.name, "agent deleted");
+        let response = write.finish_empty().await?;
+        broker.presence.forget(found.id);
+        Ok(response)
+    })
+    .await
+}
+
+/// Locks the agent and refuses one that may still poll, or that holds stacks.
+async fn check_unused(connection: &mut PgConnection, agent: &Agent) -> ApiResult<()> {
+    match agent_in_use_on_conn(connection, agent.id).await? {
+        Some(why) => {
+            let detail = format!("the agent {} cannot be deleted: {why}", agent.name);
+            Err(ApiError::new(ErrorCode::BRK2022, detail))
+        }
+        None => Ok(()),
+    }
 }
 
 async fn untarget(write: &mut Write, agent: &Agent) -> ApiResult<()> {

@@ -147,7 +147,7 @@ async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
     wanted.dedup();
     let mut objects = Vec::with_capacity(wanted.len());
     for sequence_id in wanted {
-        let stored = broker.contents.get(&broker.pool, sequence_id).await?;
+        let stored = broker.stored_object(sequence_id).await?;
         let stored = stored.ok_or_else(|| ApiError::new(ErrorCode::BRK9001, "an object has no content"))?;
         let content = String::from_utf8_lossy(&stored.content).into_owned();
         objects.push(TargetObject { object: stored.object.clone(), content });

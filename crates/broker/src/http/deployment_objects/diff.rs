@@ -62,7 +62,7 @@ async fn version(
     stack: StackId,
     sequence_id: SequenceId,
 ) -> ApiResult<Arc<StoredObject>> {
-    let stored = broker.contents.get(&broker.pool, sequence_id).await?;
+    let stored = broker.stored_object(sequence_id).await?;
     let own = stored.filter(|stored| stored.object.project == project && stored.object.stack_id == stack);
     let own = own.ok_or_else(|| ApiError::not_found("deployment object"))?;
     present(&own)?;

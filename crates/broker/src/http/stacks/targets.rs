@@ -21,6 +21,7 @@ use crate::index::Losses;
 use crate::state::Broker;
 use crate::store::outbox::OutboxNotification;
 use crate::store::stack_targets::{stack_targets_replace_on_conn, stack_targets_resolve_on_conn};
+use crate::store::stacks::{StackRef, stack_fetch};
 
 /// The maximum number of explicit agents and selectors of a stack.
 const MOST: usize = 10_000;
@@ -43,6 +44,7 @@ pub async fn put_targets(
         )));
     }
     let project = change.caller()?.project();
+    wait_for_count(&broker, project, &stack, &request.selectors).await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack_itself(&mut write, &change, &locked).await?;
@@ -55,6 +57,21 @@ pub async fn put_targets(
         write.finish(StatusCode::OK, &stack).await
     })
     .await
+}
+
+/// Waits until the index is current, if the stack loses a selector: only then are losses counted.
+async fn wait_for_count(
+    broker: &Broker,
+    project: &str,
+    stack: &str,
+    selectors: &[Selector],
+) -> ApiResult<()> {
+    let stack = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await?;
+    let before = stack.map(|stack| stack.targets.selectors).unwrap_or_default();
+    if before.iter().all(|selector| selectors.contains(selector)) {
+        return Ok(());
+    }
+    broker.index_is_current().await
 }
 
 /// Resolves the named agents. The caller has to see each of them, unless the stack named it before.

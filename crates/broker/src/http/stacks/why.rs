@@ -23,6 +23,7 @@ use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::stacks::find_stack;
+use crate::index::Snapshot;
 use crate::state::Broker;
 use crate::store::StoreError;
 use crate::store::deployment_objects::deployment_object_rollable;
@@ -50,7 +51,10 @@ pub async fn stack_why(
     let seen = seen(&broker, &agent).await?;
     let reports = stack_status_fetch(&broker.pool, &stack.project, stack.id, &[agent.id]).await?;
     let past = pasts(&broker, &stack.project, agent.id, &[stack.id]).await?;
-    let facts = broker.index.snapshot().stack(stack.id).cloned().unwrap_or_else(|| deleted_facts(&stack));
+    let facts = {
+        let snapshot = broker.index.snapshot();
+        snapshot.stack(stack.id).cloned().unwrap_or_else(|| deleted_facts(&snapshot, &stack))
+    };
     let (report, past) = (reports.get(&agent.id), past.of(stack.id));
     let mut explained = explain(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
     // Only admins may see and change grants.
@@ -164,8 +168,9 @@ pub async fn pasts(
 }
 
 /// Returns facts for a stack that is not in the index: deleted, and held by no agent.
-fn deleted_facts(stack: &Stack) -> StackFacts {
+fn deleted_facts(snapshot: &Snapshot, stack: &Stack) -> StackFacts {
     let mut facts = StackFacts::new(stack.project.clone(), stack.id, stack.name.to_string());
+    facts.grants = snapshot.project_grants(&stack.project);
     facts.deleted = stack.deleted_at.is_some();
     facts
 }

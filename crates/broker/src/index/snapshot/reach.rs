@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 
 use super::{Snapshot, by_project, no_grants};
 use crate::domain::facts::{AgentFacts, StackFacts};
-use crate::domain::grants::{GrantFacts, ProjectGrants};
+use crate::domain::grants::{AllGrants, ProjectGrants};
 
 impl Snapshot {
     /// Returns exactly the agents that the selector matches.
@@ -34,12 +34,7 @@ impl Snapshot {
     /// Returns the agents with this text in their names.
     #[must_use]
     pub fn named_like(&self, part: &str) -> RoaringBitmap {
-        self.agents
-            .iter()
-            .zip(0..)
-            .filter(|(agent, _)| agent.name.contains(part))
-            .map(|(_, slot)| slot)
-            .collect()
+        self.by_label.everyone().iter().filter(|slot| self.at(*slot).name.contains(part)).collect()
     }
 
     #[must_use]
@@ -73,17 +68,18 @@ impl Snapshot {
     /// Returns the grants of a project.
     #[must_use]
     pub fn project_grants(&self, project: &str) -> Arc<ProjectGrants> {
-        self.grants.get(project).cloned().unwrap_or_else(|| no_grants(project))
+        self.grants.get(project).cloned().unwrap_or_else(|| no_grants(project, &self.unrestricted))
     }
 
     /// Returns whether the snapshot has exactly these grants.
     #[must_use]
-    pub fn has_grants(&self, grants: Vec<GrantFacts>) -> bool {
+    pub fn has_grants(&self, all: AllGrants) -> bool {
         let is_listed =
             |grants: &ProjectGrants| matches!(grants, ProjectGrants::Listed(list) if !list.is_empty());
-        let expected = by_project(grants);
+        let expected = by_project(all.grants);
         let here = self.grants.iter().filter(|(_, grants)| is_listed(grants));
-        here.clone().count() == expected.len()
+        self.unrestricted == all.unrestricted
+            && here.clone().count() == expected.len()
             && here.into_iter().all(|(project, grants)| expected.get(project) == Some(grants))
     }
 

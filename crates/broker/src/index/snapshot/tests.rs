@@ -46,13 +46,23 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
     stack
 }
 
+/// The grants of a new installation.
+fn no_grants() -> AllGrants {
+    AllGrants { grants: Vec::new(), unrestricted: ["default".to_owned()].into() }
+}
+
 /// Changes `rounds` stacks one by one, and prints the average time of a change and of an affected envelope.
 fn measure(agents: usize, stacks: usize, rounds: usize) {
     let facts: Vec<StackFacts> = (0..stacks).map(|number| stack(number, number as i64)).collect();
     let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
     let fleet = (0..agents).map(agent).collect();
     let started = Instant::now();
-    let mut snapshot = Snapshot::new(Changes { agents: fleet, stacks: facts, grants: None });
+    let mut snapshot = Snapshot::new(Changes {
+        agents: fleet,
+        stacks: facts,
+        grants: Some(no_grants()),
+        ..Changes::default()
+    });
     let loaded = started.elapsed();
     let started = Instant::now();
     let mut affected = RoaringBitmap::new();
@@ -99,7 +109,10 @@ fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
     let stacks = vec![stack(17, 1)];
     let mut newer = stack(17, 2);
     newer.id = stacks[0].id;
-    index.replace(Snapshot::new(Changes { agents, stacks, grants: None }), seen);
+    index.replace(
+        Snapshot::new(Changes { agents, stacks, grants: Some(no_grants()), ..Changes::default() }),
+        seen,
+    );
     let waiting: Vec<Waiting> = ids.iter().map(|agent| index.wait(*agent)).collect();
     assert_eq!((index.waiting(), index.woken()), (50_000, 0));
     index.apply(Changes { stacks: vec![newer], ..Changes::default() }, seen);
@@ -112,4 +125,37 @@ fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
     assert_eq!(index.woken(), 11);
     drop(waiting);
     assert_eq!(index.waiting(), 0);
+}
+
+#[test]
+fn a_deleted_agent_is_in_no_list_and_its_slot_is_used_again() {
+    let seen = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
+    let index = Arc::new(Index::new(InstallationId::generate()));
+    let agents: Vec<AgentFacts> = (0..3).map(agent).collect();
+    let (gone, name) = (agents[1].id, agents[1].name.clone());
+    let stacks = vec![stack(1, 1)];
+    index.replace(
+        Snapshot::new(Changes { agents, stacks, grants: Some(no_grants()), ..Changes::default() }),
+        seen,
+    );
+    assert!(index.envelope(gone).is_some());
+    let waiting = index.wait(gone);
+    index.apply(Changes { deleted_agents: vec![gone], ..Changes::default() }, seen);
+    assert_eq!(index.woken(), 1, "its poll ends");
+    assert!(index.envelope(gone).is_none(), "not even from the cache");
+    {
+        let snapshot = index.snapshot();
+        assert!(snapshot.agent(gone).is_none() && snapshot.agent_named(&name).is_none());
+        assert_eq!((snapshot.agents(), snapshot.everyone().len()), (2, 2));
+        assert_eq!(snapshot.named_like("").len(), 2);
+        assert_eq!(snapshot.with_status(AgentStatus::Active).len(), 2);
+    }
+    drop(waiting);
+    let mut successor = agent(1);
+    successor.id = AgentId::generate();
+    let id = successor.id;
+    index.apply(Changes { agents: vec![successor], ..Changes::default() }, seen);
+    let snapshot = index.snapshot();
+    assert_eq!((snapshot.agents(), snapshot.agents.len()), (3, 3));
+    assert_eq!(snapshot.agent_named(&name).map(|agent| agent.id), Some(id));
 }

@@ -1,4 +1,4 @@
-//! `brokkr agent retire` and `abandon`.
+//! `brokkr agent retire`, `abandon` and `delete`.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use brokkr_client::Client;
 use brokkr_install::workload::SELECTOR;
 
 use super::read;
-use crate::args::{Abandon, Retire};
+use crate::args::{Abandon, DeleteAgent, Retire};
 use crate::commands::confirm::confirm;
 use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
@@ -79,6 +79,19 @@ pub async fn abandon(args: Abandon, client: &Client, printer: Printer) -> Result
     let agent = abandoned.while_trying(&format!("abandon the agent {name}"))?;
     printer.done(&agent, format!("agent/{name}"), || {
         format!("agent {name} is abandoned: its keys are revoked, and deletions no longer wait for it")
+    })
+}
+
+pub async fn delete(args: DeleteAgent, client: &Client, printer: Printer) -> Result {
+    let agent = read(&args.agent, client).await?;
+    let (id, name) = (agent.id.to_string(), agent.name.as_str());
+    if !args.yes {
+        confirm(&format!("deleting the agent {name}"), name, printer).await?;
+    }
+    client.delete_agent(&id).await.while_trying(&format!("delete the agent {name}"))?;
+    let document = serde_json::json!({"id": id, "name": name, "deleted": true});
+    printer.done(&document, format!("agent/{name}"), || {
+        format!("agent {name} is deleted; its events and audit entries stay")
     })
 }
 

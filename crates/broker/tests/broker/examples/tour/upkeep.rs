@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use brokkr_api::audit::AuditHead;
+use brokkr_api::protocol::header;
 use brokkr_api::tokens::NewApiToken;
 use brokkr_broker::store::presence::{SeenAgent, presence_store};
 use brokkr_testkit::eventually;
@@ -21,10 +22,13 @@ pub async fn walk(tour: &Tour, owner: &Caller, us: &Agent) -> Result<()> {
 
     tour.post(&tour.ops, "agents/us-1/retirement", json!({})).await?;
     tour.post(&tour.ops, "agents/us-1/abandonment", json!({ "reason": "the shop has closed" })).await?;
+    tour.delete(&tour.ops, "agents/us-1").await?;
 
     owner.send(Method::PUT, "stacks/banner", &json!({})).await?.error_for_status()?;
     submit(owner, "banner", &manifest("banner", "1.0.0")).await?;
     tour.delete(owner, "stacks/banner").await?;
+    let purge = tour.ops.request(Method::POST, "stacks/banner/purge").header(header::PROJECT, "shop");
+    tour.recorder.ask(purge.json(&json!({ "reason": "contained the address of a customer" }))).await?;
 
     chained(tour, owner).await?;
     let what = "POST%20/api/v1/stacks/%7Bstack%7D/deployment-objects";

@@ -1,0 +1,80 @@
+//! Creates the partitions of the audit log ahead of need, and drops those that are older than its retention.
+//!
+//! A partition is dropped only after each chain has a floor: an entry of the chain with the number and hash of the last
+//! link that loses its entry. So `verify` can tell retention from a prefix that someone deleted.
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
+use sqlx::PgPool;
+
+use super::audit_chain::floor;
+use crate::domain::audit::AuditRecord;
+use crate::domain::retention::Retention;
+use crate::store::StoreError;
+use crate::store::audit::audit_insert;
+use crate::store::audit_partitions::{
+    audit_floor_is_recorded, audit_partition_create, audit_partition_drop, audit_partition_is_chained,
+    audit_partition_last_links, audit_partitions_before,
+};
+
+/// Months created ahead: this may fail for two months before an entry falls into the default partition.
+const MONTHS_AHEAD: i64 = 2;
+/// Entries written at once.
+const SLICE: usize = 1000;
+
+/// Creates the partitions of the last month, of this one and of those ahead. Every replica does it.
+pub async fn create_ahead(pool: &PgPool, now: Timestamp) -> Result<(), StoreError> {
+    let this = now.to_zoned(TimeZone::UTC).date().first_of_month();
+    for ahead in -1..=MONTHS_AHEAD {
+        let month = this.saturating_add(ahead.months());
+        if audit_partition_create(pool, month).await? {
+            tracing::info!(%month, "created an audit partition");
+        }
+    }
+    Ok(())
+}
+
+/// Drops the partitions of months that ended before the retention, oldest first. Returns how many.
+///
+/// The first run on a partition only records the floors. It is dropped by a later run, when they are in the chain.
+pub async fn drop_old(pool: &PgPool, retention: Retention, now: Timestamp) -> Result<u64, StoreError> {
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let oldest = today.saturating_sub(i64::from(retention.audit_days).days());
+    let mut dropped = 0;
+    for partition in audit_partitions_before(pool, oldest).await? {
+        if !is_below_floors(pool, &partition).await? {
+            // Later partitions wait, too: only a prefix may be missing.
+            break;
+        }
+        audit_partition_drop(pool, &partition).await?;
+        tracing::info!(partition, before = %oldest, "dropped old audit entries");
+        dropped += 1;
+    }
+    Ok(dropped)
+}
+
+/// Returns whether every chain has a floor at or above its entries in the partition; records those that are missing.
+async fn is_below_floors(pool: &PgPool, partition: &str) -> Result<bool, StoreError> {
+    if !audit_partition_is_chained(pool, partition).await? {
+        tracing::warn!(
+            partition,
+            "not dropping an audit partition: it has entries that are not in the chain"
+        );
+        return Ok(false);
+    }
+    let (mut complete, mut missing) = (true, Vec::new());
+    for last in audit_partition_last_links(pool, partition).await? {
+        let known = floor(pool, &last.head.project).await?;
+        if known.is_some_and(|known| known.number >= last.head.number) {
+            continue;
+        }
+        complete = false;
+        if !audit_floor_is_recorded(pool, &last.head).await? {
+            missing.push(AuditRecord::floor(&last.head, last.audit_id));
+        }
+    }
+    for slice in missing.chunks(SLICE) {
+        audit_insert(pool, slice).await?;
+    }
+    Ok(complete)
+}
