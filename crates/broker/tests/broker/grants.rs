@@ -308,7 +308,7 @@ async fn losses_are_counted_only_in_a_current_index() -> Result<()> {
     harness.agent("shop-1", json!({ "env": "prod" })).await?;
     put(&harness, "all", &grant("default", "*", "shop")).await?;
     harness.stack("web", json!({})).await?;
-    harness.server.broker.index_is_current().await?;
+    harness.server.broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
 
     // From here on, the index sees no change: not that the stack now reaches the agent.
     let mut blocking = harness.database.connect().await?;

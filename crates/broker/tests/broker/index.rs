@@ -114,7 +114,7 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
                 wrong_stack.selectors.pop();
                 changes.stacks.push(wrong_stack);
             }
-            _ => changes.grants = Some(Vec::new()),
+            _ => changes.grants = Some(brokkr_broker::domain::grants::AllGrants::default()),
         }
         changes
     };

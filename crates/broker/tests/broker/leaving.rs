@@ -123,7 +123,7 @@ async fn an_agent_that_has_left_is_deleted_everywhere_and_its_name_is_free() -> 
         .await?;
     assert_eq!(counted, 0, "the counts follow");
     for broker in [&harness.server.broker, &second.broker] {
-        broker.index_is_current().await?;
+        broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
         let snapshot = broker.index.snapshot();
         assert_eq!((snapshot.agents(), snapshot.agent(agent.id).is_none()), (0, true));
         assert!(snapshot.stack(stack.id).expect("the stack stays").targets.is_empty());

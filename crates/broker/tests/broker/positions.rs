@@ -28,7 +28,7 @@ async fn audited(caller: &Caller, principal: &str) -> Result<AuditEntry> {
             Err(error) => return Attempt::NotYet(error.to_string()),
         };
         let forged = Some(RefusalReason::ForgedPosition);
-        match page.items.into_iter().find(|entry| entry.reason == forged) {
+        match page.items.into_iter().find(|entry| entry.refusal == forged) {
             Some(entry) => Attempt::Done(entry),
             None => Attempt::NotYet("no such entry".to_owned()),
         }

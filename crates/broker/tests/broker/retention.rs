@@ -232,7 +232,7 @@ async fn a_purge_deletes_the_contents_of_a_deleted_stack_at_once_on_every_replic
     for at in 0..3 {
         assert_eq!(refused(harness.admin.get(&path(at)).await?).await?, ErrorCode::BRK2019);
     }
-    second.broker.index_is_current().await?;
+    second.broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
     assert_eq!(refused(elsewhere.get(&path(1)).await?).await?, ErrorCode::BRK2019);
     assert_eq!(stored_bytes(&harness).await?, 0);
     let again: PurgedStack = read(purge(&harness.admin, "again").await?).await?;
