@@ -211,7 +211,9 @@ impl ErrorCode {
             Self::BRK2019 => "submit it again from its source; the history still has the checksum",
             Self::BRK2020 => "close a stream, or connect to another replica",
             Self::BRK2021 => "delete the stack first, with `brokkr stack delete`",
-            Self::BRK2022 => "retire it with `brokkr agent retire`, or abandon it with `brokkr agent abandon`",
+            Self::BRK2022 => {
+                "retire it with `brokkr agent retire`, or abandon it with `brokkr agent abandon`"
+            }
             Self::BRK2016 => {
                 "use an https URL that is reachable from the internet, or ask the operator to allow this one"
             }
@@ -223,7 +225,9 @@ impl ErrorCode {
             Self::BRK3002 | Self::BRK3003 | Self::BRK3008 => "retry shortly",
             Self::BRK3004 => "the database was restored: an operator must raise the epoch",
             Self::BRK3005 => "an operator must run `brokkr-broker epoch raise`; see `brokkr admin status`",
-            Self::BRK3006 => "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`",
+            Self::BRK3006 => {
+                "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`"
+            }
             Self::BRK3007 => "nothing to do: the agent polls again and gets its current targets",
             Self::BRK9001 => "retry; if the error persists, search the broker's log for the request id",
         }

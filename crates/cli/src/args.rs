@@ -25,8 +25,8 @@ mod webhook;
 
 pub use admin::{AdminCommand, Purge, Settle, SupportBundle};
 pub use agent::{
-    Abandon, AgentCommand, DeleteAgent, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview, Rejoin,
-    Retire, Revoke, Rotate,
+    Abandon, AgentCommand, DeleteAgent, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview,
+    Rejoin, Retire, Revoke, Rotate,
 };
 pub use audit::{AuditCommand, AuditList};
 pub use context::{Complete, Completion, ContextCommand, Login, Man, Shell, Version};

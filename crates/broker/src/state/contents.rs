@@ -76,8 +76,7 @@ impl Broker {
         sequence_id: SequenceId,
     ) -> Result<Option<Arc<StoredObject>>, Arc<StoreError>> {
         let Some(stored) = self.contents.get(&self.pool, sequence_id).await? else { return Ok(None) };
-        let exists =
-            self.index.snapshot().stack(stored.object.stack_id).is_some_and(|stack| !stack.deleted);
+        let exists = self.index.snapshot().stack(stored.object.stack_id).is_some_and(|stack| !stack.deleted);
         if exists || stored.is_dropped {
             return Ok(Some(stored));
         }

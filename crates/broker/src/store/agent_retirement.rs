@@ -78,9 +78,15 @@ pub async fn agent_reports_delete_on_conn(conn: &mut PgConnection, agent: AgentI
     macro_rules! batch {
         ($table:literal, $condition:literal) => {
             concat!(
-                "DELETE FROM ", $table, " WHERE ctid = ANY(ARRAY(
-                    SELECT r.ctid FROM ", $table, " r JOIN agents a ON a.id = r.agent_id
-                    WHERE r.agent_id = $1 AND a.revoked_at IS NOT NULL", $condition, " LIMIT $2))"
+                "DELETE FROM ",
+                $table,
+                " WHERE ctid = ANY(ARRAY(
+                    SELECT r.ctid FROM ",
+                $table,
+                " r JOIN agents a ON a.id = r.agent_id
+                    WHERE r.agent_id = $1 AND a.revoked_at IS NOT NULL",
+                $condition,
+                " LIMIT $2))"
             )
         };
     }

@@ -63,11 +63,12 @@ pub async fn event_insert_on_conn(
 
 /// Returns which of these events are stored already, whatever their times.
 pub async fn event_find_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<HashSet<EventId>> {
-    let known: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM events WHERE project = ANY($1) AND id = ANY($2)")
-        .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
-        .bind(filed.iter().map(|filed| filed.report.id.0).collect::<Vec<_>>())
-        .all(conn, "find events that are stored already")
-        .await?;
+    let known: Vec<Uuid> =
+        sqlx::query_scalar("SELECT id FROM events WHERE project = ANY($1) AND id = ANY($2)")
+            .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
+            .bind(filed.iter().map(|filed| filed.report.id.0).collect::<Vec<_>>())
+            .all(conn, "find events that are stored already")
+            .await?;
     Ok(known.into_iter().map(EventId).collect())
 }
 

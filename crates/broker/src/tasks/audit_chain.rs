@@ -153,7 +153,8 @@ pub async fn verify(pool: &PgPool, project: &str, after: i64, most: i64) -> Resu
                 // Retention drops only entries up to the floor.
                 verdict.broken = broken("the entry is missing");
             }
-            if floor.as_ref().is_some_and(|floor| walked.number == floor.number && walked.hash != floor.hash) {
+            if floor.as_ref().is_some_and(|floor| walked.number == floor.number && walked.hash != floor.hash)
+            {
                 verdict.broken = broken("the link differs from the recorded floor");
             }
             if verdict.broken.is_some() {

@@ -56,7 +56,10 @@ pub async fn drop_old(pool: &PgPool, retention: Retention, now: Timestamp) -> Re
 /// Returns whether every chain has a floor at or above its entries in the partition; records those that are missing.
 async fn is_below_floors(pool: &PgPool, partition: &str) -> Result<bool, StoreError> {
     if !audit_partition_is_chained(pool, partition).await? {
-        tracing::warn!(partition, "not dropping an audit partition: it has entries that are not in the chain");
+        tracing::warn!(
+            partition,
+            "not dropping an audit partition: it has entries that are not in the chain"
+        );
         return Ok(false);
     }
     let (mut complete, mut missing) = (true, Vec::new());

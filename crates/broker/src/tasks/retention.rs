@@ -13,9 +13,7 @@ use crate::domain::retention::Retention;
 use crate::store::StoreError;
 use crate::store::content_retention::content_drop_old;
 use crate::store::holds::holds_delete_ended;
-use crate::store::partitions::{
-    events_delete_before, partition_create, partition_drop, partitions_before,
-};
+use crate::store::partitions::{events_delete_before, partition_create, partition_drop, partitions_before};
 use crate::store::status_counts::status_counts_tidy;
 use crate::store::task_claims::task_claim;
 
@@ -50,7 +48,8 @@ pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) {
     let partitions = logged(partitions_before(pool, oldest).await, "list old events partitions");
     let mut dropped = 0;
     for name in partitions.unwrap_or_default() {
-        dropped += usize::from(logged(partition_drop(pool, &name).await, "drop an events partition").is_some());
+        dropped +=
+            usize::from(logged(partition_drop(pool, &name).await, "drop an events partition").is_some());
     }
     let rows = logged(events_delete_before(pool, oldest).await, "delete old events").unwrap_or_default();
     if dropped > 0 || rows > 0 {

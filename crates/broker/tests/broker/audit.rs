@@ -321,9 +321,10 @@ async fn old_months_are_dropped_behind_a_floor_that_is_part_of_the_chain() -> Re
     let log = entries(&owner, "").await?;
     let routes: Vec<&str> = log.iter().map(|entry| entry.route.as_str()).collect();
     assert_eq!(routes, ["audit.floor", "/api/v1/stacks/{stack}"]);
-    let kept: Vec<u8> = sqlx::query_scalar("SELECT hash FROM audit_chain WHERE project = 'shop' AND number = 4")
-        .fetch_one(&mut connection)
-        .await?;
+    let kept: Vec<u8> =
+        sqlx::query_scalar("SELECT hash FROM audit_chain WHERE project = 'shop' AND number = 4")
+            .fetch_one(&mut connection)
+            .await?;
     assert_eq!(kept, anchor.hash.0, "a head that was stored before can still be verified");
     assert_eq!(drop_old(pool, Retention::default(), now).await?, 0, "and no floor is added again");
     assert_eq!(entries(&owner, "").await?.len(), 2);
@@ -374,7 +375,8 @@ async fn entries_are_in_the_partition_of_their_month_and_move_there_unchanged() 
     for month in ["audit_203104", "audit_203105", "audit_203106", "audit_203107"] {
         assert!(found.contains(&month.to_owned()), "{found:?}");
     }
-    let moved: i64 = sqlx::query_scalar("SELECT count(*) FROM audit_203105").fetch_one(&mut connection).await?;
+    let moved: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM audit_203105").fetch_one(&mut connection).await?;
     assert_eq!(moved, 1);
     assert_eq!(owner.get_json::<AuditVerdict>("audit/verify").await?.broken, None);
     // Also after the move, no partition lets entries be deleted.

@@ -316,7 +316,8 @@ async fn losses_are_counted_only_in_a_current_index() -> Result<()> {
         sqlx::query(sql).execute(&mut blocking).await?;
     }
     let admin = harness.admin.without_waiting();
-    let targeted = admin.send(Method::PUT, "stacks/web/targets", &json!({ "selectors": ["env=prod"] })).await?;
+    let targeted =
+        admin.send(Method::PUT, "stacks/web/targets", &json!({ "selectors": ["env=prod"] })).await?;
     assert_eq!(targeted.status(), StatusCode::OK);
     let (nothing, labels) = (json!({}), json!({ "labels": { "env": "test" } }));
     let requests = async || {

@@ -97,7 +97,11 @@ async fn an_agent_that_has_left_is_deleted_everywhere_and_its_name_is_free() -> 
         .error_for_status()?;
     let delete = async || harness.admin.write(harness.admin.request(Method::DELETE, "agents/shop-1")).await;
     assert_eq!(refused(delete().await?).await?, ErrorCode::BRK2022, "its keys are valid");
-    harness.admin.write(harness.admin.request(Method::DELETE, "agents/shop-1/keys")).await?.error_for_status()?;
+    harness
+        .admin
+        .write(harness.admin.request(Method::DELETE, "agents/shop-1/keys"))
+        .await?
+        .error_for_status()?;
     assert_eq!(refused(delete().await?).await?, ErrorCode::BRK2022, "it holds a stack");
     let owner = harness.with_role(Role::Owner).await?;
     let by_owner = owner.request(Method::DELETE, "agents/shop-1").send().await?;

@@ -50,8 +50,10 @@ async fn events_are_in_the_partition_of_their_day_and_are_dropped_with_it() -> R
 
     // When its partition is created, a row of the default partition moves, and a repetition is still a duplicate, also
     // that of the report whose time was replaced.
-    let day_of = |second| Ok::<_, jiff::Error>(Timestamp::from_second(second)?.to_zoned(TimeZone::UTC).date());
-    let (one, other) = tokio::join!(partition_create(pool, day_of(old)?), partition_create(pool, day_of(old)?));
+    let day_of =
+        |second| Ok::<_, jiff::Error>(Timestamp::from_second(second)?.to_zoned(TimeZone::UTC).date());
+    let (one, other) =
+        tokio::join!(partition_create(pool, day_of(old)?), partition_create(pool, day_of(old)?));
     assert!(one? != other?, "created once");
     assert_eq!(default(&mut connection).await?, 0);
     let again: ReportReceipt = read(agent.send_reports(&reports).await?).await?;

@@ -66,10 +66,8 @@ async fn purge(args: Purge, client: &Client, printer: Printer) -> Result {
     if !args.yes {
         confirm(&format!("purging {stack}"), stack, printer).await?;
     }
-    let purged = client
-        .purge_stack(stack, &args.reason)
-        .await
-        .while_trying(&format!("purge the stack {stack}"))?;
+    let purged =
+        client.purge_stack(stack, &args.reason).await.while_trying(&format!("purge the stack {stack}"))?;
     printer.done(&purged, format!("stack/{stack}"), || {
         let versions = usize::try_from(purged.versions).unwrap_or(usize::MAX);
         format!("stack {stack} is purged: the content of {} is deleted", count(versions, "version"))

@@ -63,9 +63,10 @@ impl Show for AuditVerdict {
     fn text(&self, _: &RenderOptions) -> String {
         let project = clean(&self.project);
         let links = entries(self.links);
-        let dropped = self.floor.as_ref().map(|floor| {
-            format!("\n  retention dropped the entries up to {}", floor.number)
-        });
+        let dropped = self
+            .floor
+            .as_ref()
+            .map(|floor| format!("\n  retention dropped the entries up to {}", floor.number));
         let last = self.last.as_ref().map(|last| format!("; the last is {}:{}", last.number, last.hash));
         match &self.broken {
             None => format!(

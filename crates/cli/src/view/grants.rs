@@ -7,7 +7,8 @@ use super::text::{age, fields, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for ProjectGrant {
-    const NONE: &'static str = "no grants; only the project default can use agents, unless it is restricted (docs/grants.md)";
+    const NONE: &'static str =
+        "no grants; only the project default can use agents, unless it is restricted (docs/grants.md)";
 
     fn columns(table: Table<'_, Self>) -> Table<'_, Self> {
         let now = table.now();

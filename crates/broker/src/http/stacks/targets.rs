@@ -20,8 +20,8 @@ use crate::http::write::{self, ResultStorage};
 use crate::index::Losses;
 use crate::state::Broker;
 use crate::store::outbox::OutboxNotification;
-use crate::store::stacks::{StackRef, stack_fetch};
 use crate::store::stack_targets::{stack_targets_replace_on_conn, stack_targets_resolve_on_conn};
+use crate::store::stacks::{StackRef, stack_fetch};
 
 /// The maximum number of explicit agents and selectors of a stack.
 const MOST: usize = 10_000;
@@ -60,7 +60,12 @@ pub async fn put_targets(
 }
 
 /// Waits until the index is current, if the stack loses a selector: only then are losses counted.
-async fn wait_for_count(broker: &Broker, project: &str, stack: &str, selectors: &[Selector]) -> ApiResult<()> {
+async fn wait_for_count(
+    broker: &Broker,
+    project: &str,
+    stack: &str,
+    selectors: &[Selector],
+) -> ApiResult<()> {
     let stack = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await?;
     let before = stack.map(|stack| stack.targets.selectors).unwrap_or_default();
     if before.iter().all(|selector| selectors.contains(selector)) {

@@ -57,7 +57,12 @@ fn measure(agents: usize, stacks: usize, rounds: usize) {
     let changed: Vec<StackFacts> = facts.iter().take(rounds).cloned().collect();
     let fleet = (0..agents).map(agent).collect();
     let started = Instant::now();
-    let mut snapshot = Snapshot::new(Changes { agents: fleet, stacks: facts, grants: Some(no_grants()), ..Changes::default() });
+    let mut snapshot = Snapshot::new(Changes {
+        agents: fleet,
+        stacks: facts,
+        grants: Some(no_grants()),
+        ..Changes::default()
+    });
     let loaded = started.elapsed();
     let started = Instant::now();
     let mut affected = RoaringBitmap::new();
@@ -104,7 +109,10 @@ fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
     let stacks = vec![stack(17, 1)];
     let mut newer = stack(17, 2);
     newer.id = stacks[0].id;
-    index.replace(Snapshot::new(Changes { agents, stacks, grants: Some(no_grants()), ..Changes::default() }), seen);
+    index.replace(
+        Snapshot::new(Changes { agents, stacks, grants: Some(no_grants()), ..Changes::default() }),
+        seen,
+    );
     let waiting: Vec<Waiting> = ids.iter().map(|agent| index.wait(*agent)).collect();
     assert_eq!((index.waiting(), index.woken()), (50_000, 0));
     index.apply(Changes { stacks: vec![newer], ..Changes::default() }, seen);

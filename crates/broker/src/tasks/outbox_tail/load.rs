@@ -48,7 +48,10 @@ impl OutboxTail {
         let read = started.elapsed();
         off_thread(move || {
             let agents = with_holds(agents, holds);
-            index.replace(Snapshot::new(Changes { agents, stacks, grants: Some(grants), ..Changes::default() }), freshness);
+            index.replace(
+                Snapshot::new(Changes { agents, stacks, grants: Some(grants), ..Changes::default() }),
+                freshness,
+            );
         })
         .await;
         let (read, all) = (read.as_millis(), started.elapsed().as_millis());
