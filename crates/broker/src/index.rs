@@ -146,8 +146,8 @@ impl Index {
         let slots = affected.slots;
         // Woken polls read the snapshot at once, while others are still being woken.
         let snapshot = RwLockWriteGuard::downgrade(snapshot);
-        let woken = self.waiters().wake(&Affected { snapshot: &snapshot, slots })
-            + self.waiters().wake_deleted(&deleted);
+        let waiters = self.waiters();
+        let woken = waiters.wake(&Affected { snapshot: &snapshot, slots }) + waiters.wake_deleted(&deleted);
         self.woken.fetch_add(woken, Ordering::Relaxed);
     }
 

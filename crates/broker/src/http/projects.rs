@@ -49,6 +49,10 @@ pub async fn put_project(
         broker.index_is_current().await?;
     }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
+        if request.restricted.is_some() {
+            // Before the project, as for changes of grants: otherwise the two could deadlock.
+            grants_lock_on_conn(write.conn()).await?;
+        }
         if let Some(before) = project_fetch(write.conn(), name.as_str()).await? {
             write.audit_before(&before);
         }
@@ -63,7 +67,7 @@ pub async fn put_project(
     .await
 }
 
-/// Restricts the project to its grants, or lifts the restriction.
+/// Restricts the project to its grants, or lifts the restriction. The grants have to be locked.
 async fn restrict(
     broker: &Broker,
     write: &mut Write,
@@ -71,7 +75,6 @@ async fn restrict(
     restricted: bool,
     expect: Expect,
 ) -> ApiResult<()> {
-    grants_lock_on_conn(write.conn()).await?;
     let grants = grants_of_project(write.conn(), project).await?;
     if !restricted && !grants.is_empty() {
         let detail = format!("the project {project} has grants; delete them first");

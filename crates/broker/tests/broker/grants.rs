@@ -16,7 +16,7 @@ use brokkr_testkit::Postgres;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Caller, Harness, YAML, read, refused};
+use crate::harness::{Agent, Caller, Harness, YAML, current, read, refused};
 
 fn grant(project: &str, selector: &str, namespace: &str) -> Value {
     json!({
@@ -308,7 +308,7 @@ async fn losses_are_counted_only_in_a_current_index() -> Result<()> {
     harness.agent("shop-1", json!({ "env": "prod" })).await?;
     put(&harness, "all", &grant("default", "*", "shop")).await?;
     harness.stack("web", json!({})).await?;
-    harness.server.broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    current(&harness.server.broker).await?;
 
     // From here on, the index sees no change: not that the stack now reaches the agent.
     let mut blocking = harness.database.connect().await?;
@@ -324,7 +324,7 @@ async fn losses_are_counted_only_in_a_current_index() -> Result<()> {
         tokio::try_join!(
             admin.send(Method::PUT, "stacks/web/targets", &nothing),
             admin.send(Method::PATCH, "agents/shop-1", &labels),
-            async { Ok(admin.request(Method::DELETE, "grants/all").send().await?) },
+            async { anyhow::Ok(admin.request(Method::DELETE, "grants/all").send().await?) },
         )
     };
     let (targets, patch, grants) = requests().await?;

@@ -154,6 +154,11 @@ impl Harness {
     }
 }
 
+/// Waits until the index of a replica has everything that is committed.
+pub async fn current(broker: &Broker) -> Result<()> {
+    broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))
+}
+
 async fn serve(database: &Database) -> Result<Server> {
     serve_with(database, None).await
 }

@@ -16,7 +16,7 @@ use brokkr_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::{Harness, Key, YAML, read, refused, register};
+use crate::harness::{Harness, Key, YAML, current, read, refused, register};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -123,7 +123,7 @@ async fn an_agent_that_has_left_is_deleted_everywhere_and_its_name_is_free() -> 
         .await?;
     assert_eq!(counted, 0, "the counts follow");
     for broker in [&harness.server.broker, &second.broker] {
-        broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        current(broker).await?;
         let snapshot = broker.index.snapshot();
         assert_eq!((snapshot.agents(), snapshot.agent(agent.id).is_none()), (0, true));
         assert!(snapshot.stack(stack.id).expect("the stack stays").targets.is_empty());

@@ -19,7 +19,7 @@ use jiff::tz::TimeZone;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::harness::{Caller, Harness, YAML, read, refused};
+use crate::harness::{Caller, Harness, YAML, current, read, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_in_the_partition_of_their_day_and_are_dropped_with_it() -> Result<()> {
@@ -232,7 +232,7 @@ async fn a_purge_deletes_the_contents_of_a_deleted_stack_at_once_on_every_replic
     for at in 0..3 {
         assert_eq!(refused(harness.admin.get(&path(at)).await?).await?, ErrorCode::BRK2019);
     }
-    second.broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    current(&second.broker).await?;
     assert_eq!(refused(elsewhere.get(&path(1)).await?).await?, ErrorCode::BRK2019);
     assert_eq!(stored_bytes(&harness).await?, 0);
     let again: PurgedStack = read(purge(&harness.admin, "again").await?).await?;
