@@ -313,9 +313,9 @@ mod tests {
     /// Help lines start with a verb in the imperative; this is the vocabulary.
     const VERBS: &[&str] = &[
         "Abandon", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete", "Deploy",
-        "Disable", "Enable", "End", "Explain", "Install", "List", "Log", "Manage", "Pause", "Preview",
-        "Print", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke", "Roll", "Rotate", "Send",
-        "Set", "Settle", "Show", "Switch", "Unbar", "Verify", "View", "Wait", "Write",
+        "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage", "Pause",
+        "Preview", "Print", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke", "Roll", "Rotate",
+        "Send", "Set", "Settle", "Show", "Switch", "Unbar", "Verify", "View", "Wait", "Write",
     ];
 
     #[test]

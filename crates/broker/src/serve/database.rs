@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use brokkr_api::InstallationId;
+use jiff::Timestamp;
 use sqlx::PgPool;
 
 use super::ServeError;
@@ -17,6 +18,7 @@ use crate::state::tail_notifier::TailNotifier;
 use crate::store::installation::{installation_fetch, installation_position_key};
 use crate::store::schema::schema_check;
 use crate::store::{connect, pools_transactions};
+use crate::tasks::audit_retention::create_ahead;
 use crate::tasks::outbox_tail::{Cursor, OutboxTail};
 
 /// Tasks have their own connections, so that requests cannot delay them.
@@ -72,6 +74,14 @@ impl Database {
         schema_check(&pool).await?;
         let task_pool = connect(url, TASK_CONNECTIONS).await?;
         let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
+        // Before anyone writes: an entry on its way to the default partition is refused if the partition of its month
+        // appears meanwhile.
+        if let Err(error) = create_ahead(&task_pool, Timestamp::now()).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "failed to create partitions of the audit log; retrying later"
+            );
+        }
         let installation = installation_fetch(&pool).await?;
         let positions = Positions::new(installation, &installation_position_key(&pool).await?);
         let index = Arc::new(Index::new(installation));

@@ -26,6 +26,8 @@ const POOLER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Parses the URL of the database. Connections to other hosts are encrypted, unless the URL says something else.
 pub fn connect_options(url: &str) -> Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url).doing("read the address of the database")?;
+    // PgBouncer refuses this option, and the default of PostgreSQL 12 and newer is exact, too.
+    let options = options.extra_float_digits(None);
     let chosen = std::env::var_os("PGSSLMODE").is_some() || names_ssl_mode(url);
     let encrypted = !chosen && !is_local(&options);
     Ok(if encrypted { options.ssl_mode(PgSslMode::Require) } else { options })

@@ -19,6 +19,8 @@ use crate::harness::{Caller, Harness, Key, YAML, bound, refused, register, serve
 use crate::hostile::{Bystander, Socket, p99, tls};
 
 const SOON: Duration = Duration::from_secs(30);
+/// Routes that answer without reading a body.
+const WITHOUT_BODY: [&str; 1] = ["POST /api/v1/webhooks/{webhook}/test"];
 const REGISTER: &str = "POST /api/v1/agents/register";
 
 /// A request of which the body is sent by hand.
@@ -88,6 +90,10 @@ async fn every_route_refuses_a_body_above_its_limit_before_it_is_sent() -> Resul
         let credential = credential.as_deref();
         let mut large = RawRequest::begin(address, &request, credential, route.body.0 + 1, b"").await?;
         let answer = large.answer(SOON).await?.with_context(|| format!("{}: no response", route.name))?;
+        if WITHOUT_BODY.contains(&route.name) {
+            assert!(answer.starts_with("http/1.1 404"), "it was read: {answer}");
+            continue;
+        }
         assert!(answer.starts_with("http/1.1 413"), "{}: {answer}", route.name);
         let mut allowed = RawRequest::begin(address, &request, credential, route.body.0, b"").await?;
         // It is waited for: the broker has not refused it by its length.

@@ -57,7 +57,7 @@ impl Pooler {
         let process = Process::start(launch, scratch.path()).context("install the package pgbouncer")?;
         let pooler = Self { _process: process, port, _scratch: scratch };
         let options: PgConnectOptions = pooler.url("postgres").parse()?;
-        let options = options.disable_statement_logging();
+        let options = options.disable_statement_logging().extra_float_digits(None);
         let answers = async || PgConnection::connect_with(&options).await.is_ok();
         pooler._process.ready_when(START_DEADLINE, answers).await?;
         Ok(pooler)

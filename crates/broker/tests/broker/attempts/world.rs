@@ -160,7 +160,7 @@ impl World {
              UNION ALL SELECT 'hold ' || to_jsonb(h)::text FROM agent_holds h WHERE agent_id <> ALL($2) AND stack_id = ANY($1)
              UNION ALL SELECT 'agent ' || a.name || a.status || a.labels::text FROM agents a WHERE id <> ALL($2)
              UNION ALL SELECT 'message ' || to_jsonb(d)::text FROM webhook_deliveries d
-             UNION ALL SELECT 'on hold ' || coalesce(held_because, '') FROM installation WHERE held_since IS NOT NULL
+             UNION ALL SELECT 'on hold ' || coalesce(held_cause::text, '') FROM installation WHERE held_since IS NOT NULL
              ORDER BY 1",
         )
         .bind(quiet)
