@@ -439,6 +439,15 @@ CREATE INDEX events_by_project ON events (project, xid, recorded);
 CREATE INDEX events_by_stack ON events (project, stack_id, recorded);
 CREATE INDEX events_by_agent ON events (project, agent_id, recorded);
 
+-- Reports from the future that were stored with the time of their arrival. A copy that arrives when its own time is no longer
+-- in the future, or at a replica with another clock, does not conflict with the stored event.
+CREATE TABLE clamped_reports (
+    project     text NOT NULL,
+    id          uuid NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, id)
+);
+
 -- The last report of an agent about a stack. `conditions` have their own time: a repair reports them without changing the
 -- state. `reason_key` groups errors of the fleet. `applied_sequence_id` is the newest object known to be written.
 CREATE TABLE stack_status (

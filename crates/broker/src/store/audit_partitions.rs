@@ -67,14 +67,15 @@ pub async fn audit_partitions_before(pool: &PgPool, day: Date) -> Result<Vec<Str
     .await
 }
 
-/// Returns whether every entry of the partition is in the chain.
-pub async fn audit_partition_is_chained(pool: &PgPool, partition: &str) -> Result<bool> {
+/// Returns the number of entries of the partition; none if some are not in the chain.
+pub async fn audit_partition_chained(pool: &PgPool, partition: &str) -> Result<Option<i64>> {
     // The name comes from the catalog and matches a pattern.
     let sql = AssertSqlSafe(format!(
-        "SELECT NOT EXISTS (SELECT FROM {partition} a
-                            WHERE NOT EXISTS (SELECT FROM audit_chain l WHERE l.audit_id = a.id))"
+        "SELECT count(*), count(*) FILTER (WHERE NOT EXISTS (SELECT FROM audit_chain l WHERE l.audit_id = a.id))
+         FROM {partition} a"
     ));
-    sqlx::query_scalar(sql).one(pool, "find unchained audit entries").await
+    let (all, unchained): (i64, i64) = sqlx::query_as(sql).one(pool, "find unchained audit entries").await?;
+    Ok((unchained == 0).then_some(all))
 }
 
 /// The last link of a project with an entry in a partition.
@@ -122,12 +123,21 @@ pub async fn audit_floor_link(pool: &PgPool, project: &str) -> Result<Option<i64
     .await
 }
 
-/// Drops a partition.
-pub async fn audit_partition_drop(pool: &PgPool, partition: &str) -> Result<()> {
+/// Drops a partition with exactly this many entries; otherwise some arrived after they were counted, and it stays.
+/// Returns whether it was dropped.
+pub async fn audit_partition_drop(pool: &PgPool, partition: &str, entries: i64) -> Result<bool> {
     let mut transaction = pool.begin().await.doing(DROPPING)?;
     sqlx::query("SELECT set_config('lock_timeout', '2s', true)").run(&mut *transaction, DROPPING).await?;
-    sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS {partition}")))
+    sqlx::query(AssertSqlSafe(format!("LOCK TABLE {partition} IN ACCESS EXCLUSIVE MODE")))
         .run(&mut *transaction, DROPPING)
         .await?;
-    transaction.commit().await.doing(DROPPING)
+    let now: i64 = sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {partition}")))
+        .one(&mut *transaction, DROPPING)
+        .await?;
+    if now != entries {
+        return Ok(false);
+    }
+    sqlx::query(AssertSqlSafe(format!("DROP TABLE {partition}"))).run(&mut *transaction, DROPPING).await?;
+    transaction.commit().await.doing(DROPPING)?;
+    Ok(true)
 }

@@ -42,6 +42,7 @@ pub async fn event_insert_on_conn(
          FROM unnest($1::text[], $3::uuid[], $4::timestamptz[], $5::uuid[], $6::bigint[], $7::text[], $8::text[],
                      $9::jsonb[], $10::text[], $11::jsonb[], $12::jsonb[])
               AS r (project, id, at, stack_id, sequence_id, transition, reason, details, message, objects, hops)
+         WHERE NOT EXISTS (SELECT FROM clamped_reports c WHERE c.project = r.project AND c.id = r.id)
          ON CONFLICT DO NOTHING RETURNING id",
     )
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
@@ -70,6 +71,17 @@ pub async fn event_find_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Re
             .all(conn, "find events that are stored already")
             .await?;
     Ok(known.into_iter().map(EventId).collect())
+}
+
+/// Remembers events that were stored with another time than their own: a copy may not conflict with them.
+pub async fn event_remember_clamped_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO clamped_reports (project, id) SELECT * FROM unnest($1::text[], $2::uuid[]) ON CONFLICT DO NOTHING",
+    )
+    .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
+    .bind(filed.iter().map(|filed| filed.report.id.0).collect::<Vec<_>>())
+    .run(conn, "remember events with a replaced time")
+    .await
 }
 
 /// The position of an event: its transaction, and its number. Transactions do not end in the order in which

@@ -2,6 +2,7 @@
 
 use brokkr_api::system::{Hold, HoldCause, RaisedEpoch};
 use brokkr_api::{InstallationId, Position, SequenceId};
+use jiff::Timestamp;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
@@ -151,15 +152,15 @@ pub async fn installation_raise_on_conn(
     raised: &Raised,
     by: &str,
     reason: Option<&str>,
-) -> Result<()> {
+) -> Result<Timestamp> {
     // A rollback of the transaction does not undo this; it only leaves another gap in the ids.
     sqlx::query("SELECT setval('deployment_object_sequence', $1)")
         .bind(raised.sequence)
         .run(&mut *conn, "advance the sequence")
         .await?;
-    sqlx::query(
+    let raised_at: jiff_sqlx::Timestamp = sqlx::query_scalar(
         "INSERT INTO epochs (epoch, raised_by, epoch_before, sequence_before, sequence_after, held_because, reason)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING raised_at",
     )
     .bind(raised.epoch)
     .bind(by)
@@ -168,14 +169,15 @@ pub async fn installation_raise_on_conn(
     .bind(raised.sequence)
     .bind(before.hold.as_ref().map(|hold| &hold.because))
     .bind(reason)
-    .run(&mut *conn, "record the raised epoch")
+    .one(&mut *conn, "record the raised epoch")
     .await?;
     sqlx::query(
         "UPDATE installation SET epoch = $1, held_since = NULL, held_cause = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
     .run(conn, "raise the epoch")
-    .await
+    .await?;
+    Ok(raised_at.to_jiff())
 }
 
 /// Returns the last ten raises, newest first.

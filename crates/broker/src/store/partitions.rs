@@ -78,7 +78,7 @@ pub async fn partition_drop(pool: &PgPool, name: &str) -> Result<()> {
     transaction.commit().await.doing("drop an events partition")
 }
 
-/// Deletes the rows of the default partition and of `agent_events` that were recorded before this day. Returns how many.
+/// Deletes the rows of the default partition, of `agent_events` and of `clamped_reports` that were recorded before this day. Returns how many.
 pub async fn events_delete_before(pool: &PgPool, day: Date) -> Result<u64> {
     let mut rows = 0;
     for sql in [
@@ -86,6 +86,8 @@ pub async fn events_delete_before(pool: &PgPool, day: Date) -> Result<u64> {
             SELECT ctid FROM events_default WHERE recorded_at < ($1 || ' 00:00:00+00')::timestamptz LIMIT $2))",
         "DELETE FROM agent_events WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM agent_events WHERE at < ($1 || ' 00:00:00+00')::timestamptz LIMIT $2))",
+        "DELETE FROM clamped_reports WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM clamped_reports WHERE recorded_at < ($1 || ' 00:00:00+00')::timestamptz LIMIT $2))",
     ] {
         loop {
             let slice = sqlx::query(sql).bind(day.to_string()).bind(SLICE);

@@ -13,7 +13,7 @@ use crate::domain::retention::Retention;
 use crate::store::StoreError;
 use crate::store::audit::audit_insert;
 use crate::store::audit_partitions::{
-    audit_floor_is_recorded, audit_partition_create, audit_partition_drop, audit_partition_is_chained,
+    audit_floor_is_recorded, audit_partition_chained, audit_partition_create, audit_partition_drop,
     audit_partition_last_links, audit_partitions_before,
 };
 
@@ -42,26 +42,27 @@ pub async fn drop_old(pool: &PgPool, retention: Retention, now: Timestamp) -> Re
     let oldest = today.saturating_sub(i64::from(retention.audit_days).days());
     let mut dropped = 0;
     for partition in audit_partitions_before(pool, oldest).await? {
-        if !is_below_floors(pool, &partition).await? {
-            // Later partitions wait, too: only a prefix may be missing.
+        // If it cannot be dropped, later ones wait, too: only a prefix may be missing.
+        let Some(entries) = below_floors(pool, &partition).await? else { break };
+        if !audit_partition_drop(pool, &partition, entries).await? {
             break;
         }
-        audit_partition_drop(pool, &partition).await?;
         tracing::info!(partition, before = %oldest, "dropped old audit entries");
         dropped += 1;
     }
     Ok(dropped)
 }
 
-/// Returns whether every chain has a floor at or above its entries in the partition; records those that are missing.
-async fn is_below_floors(pool: &PgPool, partition: &str) -> Result<bool, StoreError> {
-    if !audit_partition_is_chained(pool, partition).await? {
+/// Returns the number of entries in the partition if every chain has a floor at or above its own; otherwise records the
+/// floors that are missing.
+async fn below_floors(pool: &PgPool, partition: &str) -> Result<Option<i64>, StoreError> {
+    let Some(entries) = audit_partition_chained(pool, partition).await? else {
         tracing::warn!(
             partition,
             "not dropping an audit partition: it has entries that are not in the chain"
         );
-        return Ok(false);
-    }
+        return Ok(None);
+    };
     let (mut complete, mut missing) = (true, Vec::new());
     for last in audit_partition_last_links(pool, partition).await? {
         let known = floor(pool, &last.head.project).await?;
@@ -76,5 +77,5 @@ async fn is_below_floors(pool: &PgPool, partition: &str) -> Result<bool, StoreEr
     for slice in missing.chunks(SLICE) {
         audit_insert(pool, slice).await?;
     }
-    Ok(complete)
+    Ok(complete.then_some(entries))
 }

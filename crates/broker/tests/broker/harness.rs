@@ -27,8 +27,8 @@ use brokkr_api::{
     TokenId,
 };
 use brokkr_broker::access::secret::{Secret, SecretKind};
-use brokkr_broker::args::ServeArgs;
 use brokkr_broker::args::webhooks::WebhookArgs;
+use brokkr_broker::args::{RetentionArgs, ServeArgs};
 use brokkr_broker::serve::Server;
 use brokkr_broker::state::Broker;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
@@ -176,7 +176,10 @@ pub async fn serve_all(
     let (tls_cert, tls_key) = tls.unzip();
     // Fails if it is already installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let args = ServeArgs { tls_cert, tls_key, webhooks, ..ServeArgs::on_loopback(&database.url()) };
+    // Tests drop old audit entries themselves.
+    let retention = RetentionArgs { audit_days: 36_500, ..RetentionArgs::default() };
+    let args =
+        ServeArgs { tls_cert, tls_key, webhooks, retention, ..ServeArgs::on_loopback(&database.url()) };
     Ok(Server::start(args).await?)
 }
 

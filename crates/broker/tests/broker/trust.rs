@@ -154,6 +154,19 @@ async fn j1_reports_are_stored_only_for_stacks_and_versions_that_were_released_t
     assert_eq!(receipt.accepted, [future.id]);
     let again: ReportReceipt = read(agent.send_reports(&[future.clone()]).await?).await?;
     assert_eq!(again.duplicates, [future.id], "it is still stored once");
+    // A copy that arrives when its time is no longer in the future: as if this one had arrived an hour ago.
+    let early = agent.report(mine.id, object.sequence_id, Transition::Failed, 1_770_000_000);
+    let mut connection = harness.database.connect().await?;
+    for sql in [
+        "INSERT INTO clamped_reports (project, id) VALUES ('default', $1)",
+        "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops)
+         SELECT project, $1, at, stack_id, agent_id, sequence_id, transition, reason, message, objects, hops
+         FROM events LIMIT 1",
+    ] {
+        sqlx::query(sql).bind(early.id.0).execute(&mut connection).await?;
+    }
+    let copied: ReportReceipt = read(agent.send_reports(&[early.clone()]).await?).await?;
+    assert_eq!(copied.duplicates, [early.id]);
     let now = Timestamp::now().as_second() + 1;
     agent.send_reports(&[agent.report(mine.id, object.sequence_id, Transition::Healthy, now)]).await?;
     let statuses: Page<StackStatus> = harness.admin.get_json("stacks/mine/status").await?;

@@ -161,7 +161,10 @@ impl FakeAgent {
             let outcome = match sent.await {
                 Ok(Ok(receipt)) => {
                     let durable = receipt.accepted.into_iter().chain(receipt.duplicates).collect();
-                    Outcome::Acknowledged(Acknowledgement::Receipt { durable })
+                    let is_refused = |report: &&Report| receipt.refused.contains(&report.id);
+                    let refused = reports.iter().filter(is_refused);
+                    let refused = refused.map(|report| (report.id, report.stack_id)).collect();
+                    Outcome::Acknowledged(Acknowledgement::Receipt { durable, refused })
                 }
                 Ok(Err(error @ ClientError::Problem { .. })) if !error.is_transient() => {
                     Outcome::Refused(error.to_string())

@@ -33,9 +33,19 @@ pub enum Change {
 /// The content of a successful response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acknowledgement {
-    Object { stack: StackId, sequence: SequenceId, content: Checksum },
-    Targets { stack: StackId },
-    Receipt { durable: Vec<EventId> },
+    Object {
+        stack: StackId,
+        sequence: SequenceId,
+        content: Checksum,
+    },
+    Targets {
+        stack: StackId,
+    },
+    /// Refused reports come with the stack that they are about.
+    Receipt {
+        durable: Vec<EventId>,
+        refused: Vec<(EventId, StackId)>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -51,7 +51,10 @@ fn story() -> Story {
             replica: 1,
             began: 40,
             ended: 45,
-            outcome: Outcome::Acknowledged(Acknowledgement::Receipt { durable: vec![report] }),
+            outcome: Outcome::Acknowledged(Acknowledgement::Receipt {
+                durable: vec![report],
+                refused: Vec::new(),
+            }),
         }],
     });
     let seen = |number| ServedState { agent, replica: 0, stacks: vec![(stack, SequenceId(number))] };

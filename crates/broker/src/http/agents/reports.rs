@@ -18,7 +18,9 @@ use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::write::{self, ResultStorage};
 use crate::state::Broker;
-use crate::store::events::{event_find_on_conn, event_insert_on_conn, event_lock_agent_on_conn};
+use crate::store::events::{
+    event_find_on_conn, event_insert_on_conn, event_lock_agent_on_conn, event_remember_clamped_on_conn,
+};
 use crate::store::holds::{holds_raise_on_conn, holds_recorded};
 use crate::store::reasons::reason_insert_on_conn;
 use crate::store::stack_status::{stack_status_store_conditions_on_conn, stack_status_store_on_conn};
@@ -55,6 +57,9 @@ pub async fn report(State(broker): BrokerState, change: Change) -> ApiResult {
         };
         let unknown: Vec<&Filed> = filed.iter().filter(|filed| !known.contains(&filed.report.id)).collect();
         let new = event_insert_on_conn(write.conn(), agent, &unknown).await?;
+        if !clamped.is_empty() {
+            event_remember_clamped_on_conn(write.conn(), &clamped).await?;
+        }
         if !applied.is_empty() {
             holds_raise_on_conn(write.conn(), agent, &applied).await?;
         }

@@ -5,18 +5,14 @@ use axum::middleware::Next;
 use brokkr_api::SequenceId;
 use brokkr_api::system::{LiftHold, RaisedEpoch};
 use http::StatusCode;
-use jiff::Timestamp;
 
 use crate::access::Caller;
 use crate::domain::hold::{is_allowed_on_hold, raise};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
-use crate::http::change::Change;
+use crate::http::change::{Change, check_reason};
 use crate::http::write::{self, ResultStorage};
 use crate::store::installation::{installation_before_raise_on_conn, installation_raise_on_conn};
-
-/// The longest reason, in characters.
-const LONGEST_REASON: usize = 1024;
 
 /// Lift the hold: confirm that the restored database is the right one.
 ///
@@ -27,24 +23,21 @@ const LONGEST_REASON: usize = 1024;
 pub async fn lift_hold(State(broker): BrokerState, change: Change) -> ApiResult {
     let LiftHold { reason } = change.json()?;
     let by = change.caller()?.token()?.name.as_str();
-    let reason = reason.trim();
-    if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
-        let detail = format!("the reason must have 1 to {LONGEST_REASON} characters");
-        return Err(ApiError::invalid_request(detail));
-    }
+    let reason = check_reason(&reason)?;
     let answered = write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         // Locks the installation: of two requests at once, the second finds no hold.
         let before = installation_before_raise_on_conn(write.conn()).await?;
         let Some(hold) = before.hold.clone() else {
             return Err(ApiError::invalid_request("the broker is not on hold"));
         };
+        write.audit_reason(reason);
         let raised = raise(before.database, before.now, before.claims.iter().map(|(_, sequence)| *sequence));
-        installation_raise_on_conn(write.conn(), &before, &raised, by, Some(reason)).await?;
+        let raised_at = installation_raise_on_conn(write.conn(), &before, &raised, by, Some(reason)).await?;
         tracing::warn!(by, reason, epoch = raised.epoch, because = hold.because, "hold lifted");
         let lifted = RaisedEpoch {
             epoch: raised.epoch,
             epoch_before: before.database.epoch,
-            raised_at: Timestamp::from_second(before.now).unwrap_or_else(|_| Timestamp::now()),
+            raised_at,
             raised_by: by.to_owned(),
             reason: Some(reason.to_owned()),
             held_because: Some(hold.because),
