@@ -168,7 +168,7 @@ impl Client {
         match check_position(before.position, position.position, Timestamp::now().as_second()) {
             Ok(()) => *written = Some(before.later(position)),
             Err(error) => {
-                tracing::warn!(reason = error.reason(), "ignored the position of a response: {error}")
+                tracing::warn!(reason = error.reason(), "ignored the position of a response: {error}");
             }
         }
     }

@@ -142,10 +142,7 @@ mod tests {
                 RotateKey { public_key: "short".to_owned(), ..good.clone() },
                 BadProof::MalformedKey("public_key"),
             ),
-            (
-                RotateKey { old_public_key: String::new(), ..good.clone() },
-                BadProof::MalformedKey("old_public_key"),
-            ),
+            (RotateKey { old_public_key: String::new(), ..good }, BadProof::MalformedKey("old_public_key")),
         ];
         for (request, bad) in tampered {
             assert_eq!(verify_key_change(installation, agent, &request), Err(bad), "{request:?}");
@@ -170,10 +167,7 @@ mod tests {
                 BadProof::Registration,
             ),
             (RegisterAgent { signature: String::new(), ..good.clone() }, BadProof::Registration),
-            (
-                RegisterAgent { public_key: "short".to_owned(), ..good.clone() },
-                BadProof::MalformedKey("public_key"),
-            ),
+            (RegisterAgent { public_key: "short".to_owned(), ..good }, BadProof::MalformedKey("public_key")),
         ] {
             assert_eq!(verify_registration(&request), Err(bad), "{request:?}");
         }

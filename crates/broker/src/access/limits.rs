@@ -106,6 +106,7 @@ pub struct RateLimits {
     /// Addresses that fail too often.
     blocked: moka::future::Cache<IpAddr, ()>,
     lookups: Semaphore,
+    waits: Semaphore,
 }
 
 impl RateLimits {
@@ -115,7 +116,14 @@ impl RateLimits {
         let addresses = moka::future::Cache::builder().max_capacity(CAPACITY).time_to_idle(EVICTED_AFTER);
         let blocked = moka::future::Cache::builder().max_capacity(CAPACITY).time_to_live(BLOCKED_FOR).build();
         let (principals, addresses) = (cache.build(), addresses.build());
-        Self { enabled, principals, addresses, blocked, lookups: Semaphore::new(LOOKUPS) }
+        Self {
+            enabled,
+            principals,
+            addresses,
+            blocked,
+            lookups: Semaphore::new(LOOKUPS),
+            waits: Semaphore::new(LOOKUPS),
+        }
     }
 
     /// Counts a request of an authenticated caller.
@@ -149,8 +157,22 @@ impl RateLimits {
     /// Waits until a credential that this replica does not know may be looked up in the database. The lookup ends
     /// when the permit is dropped.
     pub async fn admit_lookup(&self, address: Option<IpAddr>) -> Result<SemaphorePermit<'_>, ApiError> {
+        self.admit(&self.lookups, address).await
+    }
+
+    /// Waits until an agent that this replica does not know may wait for a current index. Apart from lookups, which are
+    /// short: whoever invents agents must not keep others from being looked up.
+    pub async fn admit_wait(&self, address: Option<IpAddr>) -> Result<SemaphorePermit<'_>, ApiError> {
+        self.admit(&self.waits, address).await
+    }
+
+    async fn admit<'a>(
+        &self,
+        permits: &'a Semaphore,
+        address: Option<IpAddr>,
+    ) -> Result<SemaphorePermit<'a>, ApiError> {
         self.check_address(address).await?;
-        let permit = tokio::time::timeout(LOOKUP_WAIT, self.lookups.acquire()).await;
+        let permit = tokio::time::timeout(LOOKUP_WAIT, permits.acquire()).await;
         let Ok(Ok(permit)) = permit else {
             let detail = "too many credentials are being looked up; this request was not processed";
             return Err(ApiError::new(ErrorCode::BRK3008, detail).retry_after(1));

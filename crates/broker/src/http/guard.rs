@@ -195,9 +195,14 @@ async fn agent(
     if matches!(verdict, Err(BadAssertion::UnknownAgent(_))) {
         // P15: the agent may have joined at another replica a moment ago. Only the database can say that it does not
         // exist; an address that fails too often does not wait for that.
-        let permit = broker.access.limits.admit_lookup(origin.address).await?;
-        broker.index_is_current().await?;
+        let permit = broker.access.limits.admit_wait(origin.address).await?;
+        let current = broker.index_is_current().await;
         drop(permit);
+        if current.is_err() {
+            // It cost a place for seconds, whoever it is.
+            broker.access.limits.count_failure(origin.address).await?;
+        }
+        current?;
         verdict = verify(broker, credential, purpose, origin).await;
     }
     if let Some((claimed, because)) = verdict.as_ref().err().and_then(BadAssertion::claims) {

@@ -27,7 +27,6 @@ struct SignedBody {
 }
 
 /// Returns the body, with an error at its end if its digest is not `signed`.
-#[must_use]
 pub fn expect(body: Body, signed: Checksum) -> Body {
     Body::new(SignedBody { body, hash: Some(Sha256::new()), signed })
 }

@@ -247,8 +247,17 @@ async fn delete(write: &mut Write, id: StackId, by: &str) -> ApiResult<Settled> 
 
 /// Reads the stack's project and name. They come from an agent and are checked like any other input.
 async fn reported(write: &mut Write, id: StackId) -> ApiResult<ReportedStack> {
-    let reported = restore_reported_on_conn(write.conn(), id).await?;
-    let reported = reported
+    let mut all = restore_reported_on_conn(write.conn(), id).await?;
+    // One lying agent must not choose the project of a stack that others have.
+    if let [one, other, ..] = all.as_slice() {
+        let names = format!("{}/{} and {}/{}", one.project, one.stack_name, other.project, other.stack_name);
+        return Err(unfit(&format!(
+            "agents disagree about project and name of this stack: {names}; revoke the agent that is wrong, then let it \
+             rejoin or abandon it"
+        )));
+    }
+    let reported = all
+        .pop()
         .ok_or_else(|| unfit("no agent reported the name of this stack; upgrade one of the agents"))?;
     for name in [&reported.project, &reported.stack_name] {
         if name.parse::<Name>().is_err() {

@@ -69,7 +69,7 @@ impl Refusals {
     /// due.
     pub fn take(&self, limit: usize, now: Instant, all: bool) -> Vec<AuditRecord> {
         let mut folded = self.lock();
-        folded.retain(|_, entry| entry.count > 0 || !entry.written.is_some_and(|at| now - at >= FOLD));
+        folded.retain(|_, entry| entry.count > 0 || entry.written.is_none_or(|at| now - at < FOLD));
         let due = folded.values_mut().filter(|entry| entry.is_due(now) || (all && entry.count > 0));
         due.take(limit)
             .map(|entry| {

@@ -135,6 +135,7 @@ pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Res
          FROM audit a
          WHERE (a.xid, a.id) > (SELECT c.xid, c.id FROM audit_cursor c)
            AND a.xid < pg_snapshot_xmin(pg_current_snapshot())
+           AND NOT EXISTS (SELECT FROM audit_chain l WHERE l.audit_id = a.id)
          ORDER BY a.xid, a.id LIMIT $1",
     )
     .bind(limit)

@@ -128,7 +128,8 @@ pub async fn audit_floor_link(pool: &PgPool, project: &str) -> Result<Option<i64
 pub async fn audit_partition_drop(pool: &PgPool, partition: &str, entries: i64) -> Result<bool> {
     let mut transaction = pool.begin().await.doing(DROPPING)?;
     sqlx::query("SELECT set_config('lock_timeout', '2s', true)").run(&mut *transaction, DROPPING).await?;
-    sqlx::query(AssertSqlSafe(format!("LOCK TABLE {partition} IN ACCESS EXCLUSIVE MODE")))
+    // Blocks writers, but no readers: they lock the whole log first, and so does the drop.
+    sqlx::query(AssertSqlSafe(format!("LOCK TABLE {partition} IN SHARE MODE")))
         .run(&mut *transaction, DROPPING)
         .await?;
     let now: i64 = sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {partition}")))

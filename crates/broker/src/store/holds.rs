@@ -130,15 +130,22 @@ pub async fn holds_recorded(
 
 /// Deletes claims that ended long ago. Returns how many.
 pub async fn holds_delete_ended(pool: &PgPool) -> Result<u64> {
-    sqlx::query(
-        "DELETE FROM agent_holds WHERE (agent_id, stack_id) IN (
-            SELECT agent_id, stack_id FROM agent_holds
-            WHERE ended_at < now() - make_interval(days => $1) LIMIT $2)",
-    )
-    .bind(ENDED_DAYS)
-    .bind(SLICE)
-    .affected(pool, "delete claims that ended long ago")
-    .await
+    let mut deleted = 0;
+    loop {
+        let slice = sqlx::query(
+            "DELETE FROM agent_holds WHERE (agent_id, stack_id) IN (
+                SELECT agent_id, stack_id FROM agent_holds
+                WHERE ended_at < now() - make_interval(days => $1) LIMIT $2)",
+        )
+        .bind(ENDED_DAYS)
+        .bind(SLICE)
+        .affected(pool, "delete claims that ended long ago")
+        .await?;
+        deleted += slice;
+        if slice < SLICE.unsigned_abs() {
+            return Ok(deleted);
+        }
+    }
 }
 
 /// Stores the versions that the agent reported of the stacks that it claims to hold.

@@ -45,7 +45,10 @@ pub async fn idempotency_key_claim_on_conn(
 pub async fn idempotency_key_find(pool: &PgPool, owner: &KeyOwner<'_>) -> Result<Option<StoredResult>> {
     type Row = (Vec<u8>, Option<i16>, Option<Vec<u8>>, i64);
     let row: Option<Row> = sqlx::query_as(
-        "SELECT request_digest, status, body, xid::text::bigint FROM idempotency_keys
+        // After a dump and restore, transaction ids begin again: a position above them must never be issued.
+        "SELECT request_digest, status, body,
+                least(xid::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)
+         FROM idempotency_keys
          WHERE project = $1 AND principal = $2 AND key = $3",
     )
     .bind(owner.project)

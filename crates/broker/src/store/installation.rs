@@ -175,9 +175,17 @@ pub async fn installation_raise_on_conn(
         "UPDATE installation SET epoch = $1, held_since = NULL, held_cause = NULL, holds_request = holds_request + 1",
     )
     .bind(raised.epoch)
-    .run(conn, "raise the epoch")
+    .run(&mut *conn, "raise the epoch")
     .await?;
+    restart_audit_cursor_on_conn(conn).await?;
     Ok(raised_at.to_jiff())
+}
+
+/// Lets the audit chain continue after a dump and restore: transaction ids begin again, below the last chained one.
+async fn restart_audit_cursor_on_conn(conn: &mut PgConnection) -> Result<()> {
+    sqlx::query("UPDATE audit_cursor SET xid = '0', id = 0 WHERE xid >= pg_current_xact_id()")
+        .run(conn, "restart the cursor of the audit chain")
+        .await
 }
 
 /// Returns the last ten raises, newest first.

@@ -216,20 +216,16 @@ pub struct ReportedStack {
     pub stack_name: String,
 }
 
-/// Reads project and name of the stack, as reported by the agent that has the newest version of it.
-pub async fn restore_reported_on_conn(
-    conn: &mut PgConnection,
-    stack: StackId,
-) -> Result<Option<ReportedStack>> {
-    let row: Option<(String, String)> = sqlx::query_as(
-        "SELECT reported_project, stack_name FROM agent_holds
-         WHERE stack_id = $1 AND sequence_id IS NOT NULL AND ended_at IS NULL
-         ORDER BY sequence_id DESC LIMIT 1",
+/// Reads project and name of the stack, as its agents reported them: more than one if they disagree.
+pub async fn restore_reported_on_conn(conn: &mut PgConnection, stack: StackId) -> Result<Vec<ReportedStack>> {
+    let rows: Vec<(String, String)> = sqlx::query_as(
+        "SELECT DISTINCT reported_project, stack_name FROM agent_holds
+         WHERE stack_id = $1 AND sequence_id IS NOT NULL AND ended_at IS NULL ORDER BY 1, 2 LIMIT 3",
     )
     .bind(stack.0)
-    .optional(conn, "read what agents reported about the stack")
+    .all(conn, "read what agents reported about the stack")
     .await?;
-    Ok(row.map(|(project, stack_name)| ReportedStack { project, stack_name }))
+    Ok(rows.into_iter().map(|(project, stack_name)| ReportedStack { project, stack_name }).collect())
 }
 
 /// Creates, under its old id, a stack that the database lost: without content and targets, and as a deleted

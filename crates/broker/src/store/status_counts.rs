@@ -136,6 +136,8 @@ pub async fn error_group_list(
 /// The shard that the counts of groups without agents are moved to.
 const FIRST_SHARD: i16 = 0;
 const LAST_SHARD: i16 = 15;
+/// Groups that are compacted together.
+const GROUPS: usize = 5000;
 
 /// The keys of counts that add up to zero, in columns.
 #[derive(Default)]
@@ -153,13 +155,16 @@ struct EmptyGroups {
 /// are moved to the first shard, one shard at a time, where they add up to a single zero. Writers choose a free shard, and
 /// only two are locked at a time, so nobody waits.
 pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64> {
-    let groups = empty_groups(pool).await?;
     let mut deleted = 0;
-    if !groups.projects.is_empty() {
+    loop {
+        let groups = empty_groups(pool).await?;
         for shard in FIRST_SHARD + 1..=LAST_SHARD {
             deleted += merge_shard(pool, &groups, shard).await?;
         }
         deleted += delete_zeros(pool, &groups).await?;
+        if groups.projects.len() < GROUPS {
+            break;
+        }
     }
     // A day is far longer than any transaction that has inserted a reason and not counted it yet.
     sqlx::query(
@@ -174,8 +179,9 @@ pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64> {
 async fn empty_groups(pool: &PgPool) -> Result<EmptyGroups> {
     let rows: Vec<(String, Uuid, i64, String, Vec<u8>)> = sqlx::query_as(
         "SELECT project, stack_id, sequence_id, transition, reason_key FROM status_counts
-         GROUP BY 1, 2, 3, 4, 5 HAVING sum(count) = 0 LIMIT 5000",
+         GROUP BY 1, 2, 3, 4, 5 HAVING sum(count) = 0 LIMIT $1",
     )
+    .bind(i64::try_from(GROUPS).unwrap_or(i64::MAX))
     .all(pool, "find empty counts")
     .await?;
     let mut groups = EmptyGroups::default();

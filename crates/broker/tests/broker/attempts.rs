@@ -151,12 +151,15 @@ fn attempt(world: &World, number: usize, route: &Route, situation: Situation) ->
         request = request.header(header::HOLDS, digest.to_string());
     }
     if situation == Situation::WrongMac {
-        let forged = "9999999999.999999999999.AAAAAAAAAAAAAAAAAAAAAA";
+        let forged = "1799999999.999999999999.00112233445566778899aabbccddeeff";
         request = request.header(header::POSITION, forged);
     }
     if method != "GET" {
         request = match situation {
-            Situation::Oversized => request.body(vec![b' '; route.body.0 + 1]),
+            Situation::Oversized => {
+                let body = body(world, route.name, situation)?.to_string();
+                request.body(format!("{body}{}", " ".repeat(route.body.0)))
+            }
             _ => request.json(&body(world, route.name, situation)?),
         };
         request = caller.signed(request)?;

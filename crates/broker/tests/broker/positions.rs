@@ -217,7 +217,7 @@ async fn an_admin_sees_why_the_broker_is_on_hold_and_lifts_it_with_a_reason() ->
             Ok(answer) if answer.status == StatusCode::OK => {
                 let now = answer.position.map(|now| now.position.epoch);
                 assert_eq!(now, Some(lifted.epoch));
-                return Attempt::Done(());
+                Attempt::Done(())
             }
             Ok(answer) if answer.status == StatusCode::PRECONDITION_REQUIRED => {
                 let reported = agent.have(&[]).await;

@@ -150,9 +150,9 @@ async fn j1_reports_are_stored_only_for_stacks_and_versions_that_were_released_t
 
     // A report from the future does not hide later ones.
     let future = agent.report(mine.id, object.sequence_id, Transition::Failed, 4_000_000_000);
-    let receipt: ReportReceipt = read(agent.send_reports(&[future.clone()]).await?).await?;
+    let receipt: ReportReceipt = read(agent.send_reports(std::slice::from_ref(&future)).await?).await?;
     assert_eq!(receipt.accepted, [future.id]);
-    let again: ReportReceipt = read(agent.send_reports(&[future.clone()]).await?).await?;
+    let again: ReportReceipt = read(agent.send_reports(std::slice::from_ref(&future)).await?).await?;
     assert_eq!(again.duplicates, [future.id], "it is still stored once");
     // A copy that arrives when its time is no longer in the future: as if this one had arrived an hour ago.
     let early = agent.report(mine.id, object.sequence_id, Transition::Failed, 1_770_000_000);
@@ -165,7 +165,7 @@ async fn j1_reports_are_stored_only_for_stacks_and_versions_that_were_released_t
     ] {
         sqlx::query(sql).bind(early.id.0).execute(&mut connection).await?;
     }
-    let copied: ReportReceipt = read(agent.send_reports(&[early.clone()]).await?).await?;
+    let copied: ReportReceipt = read(agent.send_reports(std::slice::from_ref(&early)).await?).await?;
     assert_eq!(copied.duplicates, [early.id]);
     let now = Timestamp::now().as_second() + 1;
     agent.send_reports(&[agent.report(mine.id, object.sequence_id, Transition::Healthy, now)]).await?;
@@ -177,7 +177,7 @@ async fn j1_reports_are_stored_only_for_stacks_and_versions_that_were_released_t
     let marker = harness.delete("mine").await?;
     agent.hold(&[]).await?;
     let removed = agent.report(mine.id, marker.sequence_id, Transition::Removed, now + 1);
-    let receipt: ReportReceipt = read(agent.send_reports(&[removed.clone()]).await?).await?;
+    let receipt: ReportReceipt = read(agent.send_reports(std::slice::from_ref(&removed)).await?).await?;
     assert_eq!(receipt.accepted, [removed.id]);
     Ok(())
 }

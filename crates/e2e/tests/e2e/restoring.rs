@@ -196,6 +196,7 @@ async fn a4_a9_e4_a_restored_database_rolls_no_agent_back_and_every_lost_stack_c
     // The author's files, as they were before the restore.
     let folder = Scratch::new("restoring")?;
     folder.write("web.yaml", rehearsal.manifest("web", 1, &[("one", "2"), ("two", "2")]))?;
+    folder.write("late.yaml", &late)?;
     folder.write("fresh.yaml", rehearsal.manifest("fresh", 1, &[("fresh", "1")]))?;
 
     // The commands of the page, one by one.

@@ -62,22 +62,30 @@ pub async fn list_agents(
     let after = query.after.as_deref().map(|text| AgentCursor::read(sort, text));
     let after =
         after.map(|after| after.ok_or_else(|| ApiError::invalid_request("invalid `after`"))).transpose()?;
-    let matching =
-        matching(&broker.index.snapshot(), &caller, &query, selector(query.selector.as_deref())?.as_ref());
+    let selector = selector(query.selector.as_deref())?;
     let cursor =
         |agent: &Agent| if sort.is_by_name() { agent.name.to_string() } else { agent.id.to_string() };
     let Some(presence) = query.presence else {
-        let ids = page(&broker.index.snapshot(), &matching, sort, after.as_ref(), limit);
+        let (ids, total) = {
+            // One snapshot: a later one may use the slot of a deleted agent for another one.
+            let snapshot = broker.index.snapshot();
+            let matching = matching(&snapshot, &caller, &query, selector.as_ref());
+            (page(&snapshot, &matching, sort, after.as_ref(), limit), matching.len())
+        };
         let agents = agent_list_of(&broker.pool, &ids).await?;
         let agents = agents.into_iter().map(|agent| broker.presence.shown(agent)).collect();
         let page = Page::cut(agents, limit, cursor);
-        return Ok(Json(Page { total: query.count.then(|| matching.len()), ..page }));
+        return Ok(Json(Page { total: query.count.then_some(total), ..page }));
     };
     let pool = &broker.pool;
     let read = |after: Option<String>, chunk| async move {
         agent_list_present(pool, presence, sort, after.as_deref(), chunk).await
     };
-    let is_match = |id| broker.index.snapshot().contains(&matching, id);
+    let matching = {
+        let snapshot = broker.index.snapshot();
+        snapshot.ids(&matching(&snapshot, &caller, &query, selector.as_ref()))
+    };
+    let is_match = |id| matching.binary_search(&id).is_ok();
     let to_item = |agent: Agent| {
         let agent = broker.presence.shown(agent);
         (agent.presence == presence && is_match(agent.id)).then_some(agent)

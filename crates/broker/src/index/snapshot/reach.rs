@@ -37,9 +37,12 @@ impl Snapshot {
         self.by_label.everyone().iter().filter(|slot| self.at(*slot).name.contains(part)).collect()
     }
 
+    /// Returns the ids of these agents, in ascending order. Unlike slots, they stay valid when agents are deleted.
     #[must_use]
-    pub fn contains(&self, agents: &RoaringBitmap, agent: AgentId) -> bool {
-        self.slot(agent).is_some_and(|slot| agents.contains(slot))
+    pub fn ids(&self, agents: &RoaringBitmap) -> Vec<AgentId> {
+        let mut ids: Vec<AgentId> = agents.iter().map(|slot| self.at(slot).id).collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// Returns every agent that the stack reaches.
