@@ -562,7 +562,8 @@ CREATE TRIGGER stack_status_count_deleted AFTER DELETE ON stack_status
 -- Audit log ----------------------------------------------------------------------------------------------------------
 
 -- Append-only. Repeated attempts of a caller that are refused for the same `refusal` share a row with a `count`. `reason` is
--- the text that an admin gave for a change. Partitioned by month, for retention. The hash chain over the rows is computed afterwards, so that writers do not wait for each other.
+-- the text that an admin gave for a change. Partitioned by month, for retention. The hash chain over the rows is computed
+-- afterwards, so that writers do not wait for each other.
 CREATE SEQUENCE audit_id AS bigint;
 CREATE TABLE audit (
     id         bigint NOT NULL DEFAULT nextval('audit_id'),

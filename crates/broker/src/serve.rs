@@ -39,7 +39,7 @@ use crate::tasks::{
 };
 use database::Database;
 
-/// Connections on which nobody has authenticated get one part of this many.
+/// Connections without an authenticated caller get one part of this many.
 const UNAUTHENTICATED_PARTS: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -97,36 +97,26 @@ impl Server {
         };
         let webhooks = Arc::new(Webhooks::new(args.webhooks.options())?);
         let url = args.database.database_url.expose_secret();
-        let Database {
-            pool,
-            task_pool,
-            webhook_pool,
-            installation,
-            positions,
-            index,
-            notifier,
-            outbox_tail,
-            cursor,
-            restore,
-        } = Database::open(url, args.database_connections).await?;
+        let database = Database::open(url, args.database_connections).await?;
+        let (installation, task_pool) = (database.installation, database.task_pool);
         let refusals = Refusals::default();
 
         let broker = Arc::new(Broker {
             installation,
-            pool,
-            index,
-            tail: notifier,
+            pool: database.pool,
+            index: database.index,
+            tail: database.notifier,
             access: Access {
                 assertions: Assertions::new(installation),
                 tokens: Tokens::default(),
                 limits: RateLimits::new(args.rate_limits),
                 budgets: ReportBudgets::new(args.rate_limits),
-                positions,
+                positions: database.positions,
                 trusted_proxies: args.trusted_proxies,
             },
             refusals: refusals.clone(),
             presence: Presence::default(),
-            restore,
+            restore: database.restore,
             streams: Streams::default(),
             contents: Contents::default(),
             bodies: BodyBudget::new(usize::try_from(args.max_body_bytes).unwrap_or(usize::MAX)),
@@ -139,7 +129,7 @@ impl Server {
 
         let (tasks, stop_tasks) = (TaskTracker::new(), CancellationToken::new());
         let (pool, stop) = (|| task_pool.clone(), || stop_tasks.clone());
-        let tail = tasks.spawn(outbox_tail.run(cursor, stop()));
+        let tail = tasks.spawn(database.outbox_tail.run(database.cursor, stop()));
         tasks.spawn(restore_state::run(broker.restore.clone(), pool(), stop()));
         tasks.spawn(presence::run(broker.presence.clone(), pool(), stop()));
         tasks.spawn(refusals::run(refusals, pool(), stop()));
@@ -148,7 +138,7 @@ impl Server {
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
         tasks.spawn(silent_agents::run(pool(), stop()));
         tasks.spawn(cleanup::run(pool(), stop()));
-        tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), webhook_pool, stop()));
+        tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), database.webhook_pool, stop()));
         let certificates = certificates.map(|certificates| {
             let current = certificates.current();
             tasks.spawn(certificates.follow(stop()));

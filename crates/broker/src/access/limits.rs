@@ -161,7 +161,7 @@ impl RateLimits {
     }
 
     /// Waits until an agent that this replica does not know may wait for a current index. Apart from lookups, which are
-    /// short: whoever invents agents must not keep others from being looked up.
+    /// short: requests with invented agents must not delay the lookups of others.
     pub async fn admit_wait(&self, address: Option<IpAddr>) -> Result<SemaphorePermit<'_>, ApiError> {
         self.admit(&self.waits, address).await
     }

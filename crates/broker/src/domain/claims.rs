@@ -77,7 +77,7 @@ const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// Returns the time to store for a report from the future: the clock of the agent is wrong, or the agent lies. Without
 /// this, one such report would be the newest for ever. `rank` is the report's place in the order of its batch, which stays
-/// the same. A time in the past harms nobody.
+/// the same. A time in the past does no harm.
 #[must_use]
 pub fn clamped(at: Timestamp, now: Timestamp, rank: usize) -> Option<Timestamp> {
     let rank = SignedDuration::from_micros(i64::try_from(rank).unwrap_or_default());

@@ -32,8 +32,9 @@ const MOST: i64 = 10_000;
 ///
 /// It names the agents, namespaces, kinds and the account to act as. If several grants of a project cover an agent,
 /// the oldest determines the account, and grants with the same account add up. The project `default` may do
-/// everything before its first grant; afterwards it is restricted to its grants, even if the last one is withdrawn. Agents neither change nor delete the resources of stacks that a narrower
-/// grant no longer covers (the stacks are frozen).
+/// everything before its first grant; afterwards it is restricted to its grants, even if the last one is withdrawn.
+/// Agents neither change nor delete the resources of stacks that a narrower grant no longer covers (the stacks are
+/// frozen).
 #[utoipa::path(put, path = "/api/v1/grants/{grant}", tag = "grants", request_body = PutGrant,
     params(("grant" = String, Path, description = "Name"), Expect),
     responses((status = 200, body = ProjectGrant, description = "Changed"), (status = 201, body = ProjectGrant, description = "Created")))]

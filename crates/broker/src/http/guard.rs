@@ -199,7 +199,7 @@ async fn agent(
         let current = broker.index_is_current().await;
         drop(permit);
         if current.is_err() {
-            // It cost a place for seconds, whoever it is.
+            // A wait that ends without a result is expensive, so it counts as a failure.
             broker.access.limits.count_failure(origin.address).await?;
         }
         current?;

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_drops_the_envelopes_that_nobody_used_and_keeps_the_others() {
+    fn a_full_cache_drops_the_envelopes_that_were_not_used_and_keeps_the_others() {
         let agents: Vec<AgentId> = (0..30).map(|_| AgentId::generate()).collect();
         let mut cache = EnvelopeCache::new(1000);
         // One agent is served all the time, the others once.

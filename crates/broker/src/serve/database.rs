@@ -1,6 +1,6 @@
 //! Everything that a start needs from the database. It is repeated as a whole until it succeeds: the database may start at
-//! the same time as the broker, fail over in the middle, or be unreachable for an hour, and a process that exits helps
-//! nobody. Only a wrong configuration ends the start.
+//! the same time as the broker, fail over in the middle, or be unreachable for an hour. Only a wrong configuration
+//! ends the start.
 
 use std::sync::Arc;
 use std::time::Duration;

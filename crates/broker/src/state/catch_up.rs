@@ -31,7 +31,7 @@ pub enum Progress {
 
 impl Broker {
     /// Waits until this replica has seen what the caller has seen. A position that the database does not know puts the
-    /// installation on hold if the broker issued it. Any other is made up and refused at once: it affects nobody else.
+    /// installation on hold if the broker issued it. Any other is made up and refused at once, and affects no other caller.
     pub async fn catch_up(&self, caller: &Caller, shown: Option<PositionToken>) -> Result<(), ApiError> {
         let Some(shown) = shown.filter(|shown| shown.position > self.index.position()) else { return Ok(()) };
         let wanted = shown.position;

@@ -127,11 +127,11 @@ impl Streams {
     pub fn skip_to(&self, position: Position) -> bool {
         // Otherwise a stream could open between the two steps, and miss the events in between.
         let _skipping = self.skipping.lock().unwrap_or_else(PoisonError::into_inner);
-        let nobody = self.events.receiver_count() == 0;
-        if nobody {
+        let unused = self.events.receiver_count() == 0;
+        if unused {
             self.advance(position);
         }
-        nobody
+        unused
     }
 
     /// Declares that everything below the position has been published.

@@ -144,6 +144,13 @@ pub async fn audit_unchained_on_conn(conn: &mut PgConnection, limit: i64) -> Res
     .await
 }
 
+/// Lets the chain continue after a dump and restore: transaction ids begin again, below the last chained one.
+pub async fn audit_cursor_restart_on_conn(conn: &mut PgConnection) -> Result<()> {
+    sqlx::query("UPDATE audit_cursor SET xid = '0', id = 0 WHERE xid >= pg_current_xact_id()")
+        .run(conn, "restart the cursor of the audit chain")
+        .await
+}
+
 /// One link of the chain.
 #[derive(Clone, Debug)]
 pub struct ChainLink {

@@ -4,12 +4,12 @@
 
 use brokkr_api::audit::AuditHead;
 use jiff::civil::Date;
-use sqlx::{AssertSqlSafe, Connection as _, PgPool};
+use sqlx::{AssertSqlSafe, PgPool};
 
+use super::partitions::{NewPartition, create};
 use super::{Doing as _, Fetch as _, Result, Run as _, checksum};
 use crate::domain::audit::FLOOR;
 
-const CREATING: &str = "create an audit partition";
 const DROPPING: &str = "drop an audit partition";
 
 fn name(month: Date) -> String {
@@ -18,42 +18,17 @@ fn name(month: Date) -> String {
 
 /// Creates the partition of the month of this day, if it does not exist. Returns whether it was created.
 pub async fn audit_partition_create(pool: &PgPool, day: Date) -> Result<bool> {
-    let (name, first) = (name(day), day.first_of_month());
-    let next = day.last_of_month().tomorrow().unwrap_or(first);
-    let mut conn = pool.acquire().await.doing(CREATING)?;
-    let mut transaction = conn.begin().await.doing(CREATING)?;
-    // Writers must not wait long for this transaction; if it gives up, it is retried soon.
-    sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1112690260)")
-        .run(&mut *transaction, CREATING)
-        .await?;
-    let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-        .bind(&name)
-        .one(&mut *transaction, CREATING)
-        .await?;
-    if exists {
-        return Ok(false);
-    }
-    let range = format!("at >= '{first} 00:00:00+00' AND at < '{next} 00:00:00+00'");
-    // Entries that were written before the partition existed move there unchanged. The trigger is disabled only in this
-    // transaction, which nobody else can write in.
-    let steps = [
-        "LOCK TABLE audit_default IN ACCESS EXCLUSIVE MODE".to_owned(),
-        format!("CREATE TABLE {name} (LIKE audit INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"),
-        "ALTER TABLE audit_default DISABLE TRIGGER audit_append_only".to_owned(),
-        format!(
-            "WITH moved AS (DELETE FROM audit_default WHERE {range} RETURNING *) INSERT INTO {name} SELECT * FROM moved"
-        ),
-        "ALTER TABLE audit_default ENABLE TRIGGER audit_append_only".to_owned(),
-        format!(
-            "ALTER TABLE audit ATTACH PARTITION {name} FOR VALUES FROM ('{first} 00:00:00+00') TO ('{next} 00:00:00+00')"
-        ),
-    ];
-    for step in steps {
-        // The text consists of dates only.
-        sqlx::query(AssertSqlSafe(step)).run(&mut *transaction, CREATING).await?;
-    }
-    transaction.commit().await.doing(CREATING)?;
-    Ok(true)
+    let first = day.first_of_month();
+    let partition = NewPartition {
+        table: "audit",
+        name: name(day),
+        first,
+        next: day.last_of_month().tomorrow().unwrap_or(first),
+        lock: 1_112_690_260,
+        append_only: Some("audit_append_only"),
+        action: "create an audit partition",
+    };
+    create(pool, &partition).await
 }
 
 /// Returns the partitions of the months before the month of this day, oldest first.

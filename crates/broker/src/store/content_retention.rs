@@ -51,7 +51,7 @@ pub async fn content_drop_old(pool: &PgPool, days: u32, versions: u32) -> Result
     }
 }
 
-/// Deletes all content of a deleted stack, whoever holds it: agents need none to remove it. Returns the number of
+/// Deletes all content of a deleted stack, even if agents hold it: they do not need it to remove the stack. Returns the number of
 /// versions.
 pub async fn content_purge_on_conn(conn: &mut PgConnection, stack: &LockedStack) -> Result<u64> {
     let mut purged = 0;

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
+use super::audit::audit_cursor_restart_on_conn;
 use super::{Fetch as _, Result, Run as _};
 use crate::domain::hold::{DatabaseIds, Raised};
 
@@ -177,15 +178,8 @@ pub async fn installation_raise_on_conn(
     .bind(raised.epoch)
     .run(&mut *conn, "raise the epoch")
     .await?;
-    restart_audit_cursor_on_conn(conn).await?;
+    audit_cursor_restart_on_conn(conn).await?;
     Ok(raised_at.to_jiff())
-}
-
-/// Lets the audit chain continue after a dump and restore: transaction ids begin again, below the last chained one.
-async fn restart_audit_cursor_on_conn(conn: &mut PgConnection) -> Result<()> {
-    sqlx::query("UPDATE audit_cursor SET xid = '0', id = 0 WHERE xid >= pg_current_xact_id()")
-        .run(conn, "restart the cursor of the audit chain")
-        .await
 }
 
 /// Returns the last ten raises, newest first.

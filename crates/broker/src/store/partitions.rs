@@ -11,7 +11,6 @@ use sqlx::{AssertSqlSafe, Connection as _, PgPool};
 
 use super::{Doing as _, Fetch as _, Result, Run as _};
 
-const ACTION: &str = "create an events partition";
 /// Rows deleted at once.
 const SLICE: i64 = 5000;
 
@@ -19,40 +18,75 @@ fn name(day: Date) -> String {
     format!("events_{:04}{:02}{:02}", day.year(), day.month(), day.day())
 }
 
-/// Creates the partition of a day, if it does not exist. Returns whether it was created.
-pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool> {
-    let (name, next) = (name(day), day.tomorrow().unwrap_or(day));
-    let mut conn = pool.acquire().await.doing(ACTION)?;
-    let mut transaction = conn.begin().await.doing(ACTION)?;
+/// A partition of a table with a default partition. All names are those of the schema, or made of dates.
+pub(super) struct NewPartition<'a> {
+    pub table: &'a str,
+    pub name: String,
+    /// Up to, but excluding, `next`.
+    pub first: Date,
+    pub next: Date,
+    /// The advisory lock that serializes the creation of partitions of this table.
+    pub lock: i64,
+    /// A trigger that refuses deletions. It is disabled only in this transaction, which no other session can write in.
+    pub append_only: Option<&'a str>,
+    pub action: &'static str,
+}
+
+/// Creates a partition, if it does not exist. Rows that were written before move there unchanged. Returns whether it was
+/// created.
+pub(super) async fn create(pool: &PgPool, partition: &NewPartition<'_>) -> Result<bool> {
+    let NewPartition { table, name, first, next, lock, append_only, action } = partition;
+    let mut conn = pool.acquire().await.doing(action)?;
+    let mut transaction = conn.begin().await.doing(action)?;
     // Writers must not wait long for this transaction; if it gives up, it is retried soon.
-    sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1112690259)")
-        .run(&mut *transaction, ACTION)
+    sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock($1)")
+        .bind(lock)
+        .run(&mut *transaction, action)
         .await?;
     let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-        .bind(&name)
-        .one(&mut *transaction, ACTION)
+        .bind(name)
+        .one(&mut *transaction, action)
         .await?;
     if exists {
         return Ok(false);
     }
-    let range = format!("at >= '{day} 00:00:00+00' AND at < '{next} 00:00:00+00'");
+    let range = format!("at >= '{first} 00:00:00+00' AND at < '{next} 00:00:00+00'");
+    let trigger =
+        |state| append_only.map(|trigger| format!("ALTER TABLE {table}_default {state} TRIGGER {trigger}"));
     // ATTACH does not block writes to the other partitions; CREATE … PARTITION OF would.
     let steps = [
-        "LOCK TABLE events_default IN ACCESS EXCLUSIVE MODE".to_owned(),
-        format!("CREATE TABLE {name} (LIKE events INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"),
-        format!(
-            "WITH moved AS (DELETE FROM events_default WHERE {range} RETURNING *) INSERT INTO {name} SELECT * FROM moved"
-        ),
-        format!(
-            "ALTER TABLE events ATTACH PARTITION {name} FOR VALUES FROM ('{day} 00:00:00+00') TO ('{next} 00:00:00+00')"
-        ),
+        Some(format!("LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE")),
+        Some(format!("CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")),
+        trigger("DISABLE"),
+        Some(format!(
+            "WITH moved AS (DELETE FROM {table}_default WHERE {range} RETURNING *) INSERT INTO {name} SELECT * FROM moved"
+        )),
+        trigger("ENABLE"),
+        Some(format!(
+            "ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{first} 00:00:00+00') TO ('{next} 00:00:00+00')"
+        )),
     ];
-    for step in steps {
-        // The text consists of dates only.
-        sqlx::query(AssertSqlSafe(step)).run(&mut *transaction, ACTION).await?;
+    for step in steps.into_iter().flatten() {
+        sqlx::query(AssertSqlSafe(step)).run(&mut *transaction, action).await?;
     }
-    transaction.commit().await.doing(ACTION)?;
+    transaction.commit().await.doing(action)?;
     Ok(true)
+}
+
+/// Creates the partition of a day, if it does not exist. Returns whether it was created.
+pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool> {
+    let next = day.tomorrow().unwrap_or(day);
+    let (name, action) = (name(day), "create an events partition");
+    let partition = NewPartition {
+        table: "events",
+        name,
+        first: day,
+        next,
+        lock: 1_112_690_259,
+        append_only: None,
+        action,
+    };
+    create(pool, &partition).await
 }
 
 /// Returns the partitions of days before this one, oldest first.

@@ -153,7 +153,7 @@ struct EmptyGroups {
 ///
 /// A shard may only be changed under its lock, and the sum must be right at every moment. So the counts of such a group
 /// are moved to the first shard, one shard at a time, where they add up to a single zero. Writers choose a free shard, and
-/// only two are locked at a time, so nobody waits.
+/// only two are locked at a time, so writers do not wait.
 pub async fn status_counts_tidy(pool: &PgPool) -> Result<u64> {
     let mut deleted = 0;
     loop {

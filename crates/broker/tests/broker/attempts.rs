@@ -168,12 +168,24 @@ fn attempt(world: &World, number: usize, route: &Route, situation: Situation) ->
     Ok(Attempt { name, expected: expected(route.name, situation), request })
 }
 
+/// Returns the code of a refusal that another check could otherwise give first.
+fn code_of(name: &str) -> Option<&'static str> {
+    let codes =
+        [("wrong_mac", "BRK1012"), ("oversized", "BRK2006"), ("revoked", "BRK1001"), ("rejoined", "BRK1001")];
+    codes.into_iter().find_map(|(situation, code)| name.ends_with(situation).then_some(code))
+}
+
 /// Returns why the response is wrong, if it is.
-fn judge(expected: Expected, status: u16, text: &str) -> Option<String> {
+fn judge(name: &str, expected: Expected, status: u16, text: &str) -> Option<String> {
     let receipt: Value = serde_json::from_str(text).unwrap_or_default();
     let accepted = receipt["accepted"].as_array().is_some_and(|ids| !ids.is_empty());
     let in_receipt = receipt["refused"].as_array().is_some_and(|ids| !ids.is_empty()) && !accepted;
     let refused = (400..500).contains(&status) || in_receipt;
+    if let (true, Some(code)) = (expected == Expected::Refused, code_of(name))
+        && !text.contains(code)
+    {
+        return Some(format!("refused with another code than {code}: {text}"));
+    }
     match expected {
         _ if status >= 500 => Some(format!("answered {status}: {text}")),
         Expected::Refused if !refused => Some(format!("accepted with {status}: {text}")),
@@ -203,7 +215,8 @@ async fn j1_j2_no_request_of_an_agent_reaches_what_was_not_released_to_it() -> R
                 let response = request.send().await.with_context(|| attempt.name.clone())?;
                 let (status, text) = (response.status().as_u16(), response.text().await?);
                 violations.extend(
-                    judge(attempt.expected, status, &text).map(|why| format!("{}: {why}", attempt.name)),
+                    judge(&attempt.name, attempt.expected, status, &text)
+                        .map(|why| format!("{}: {why}", attempt.name)),
                 );
                 let leaked = world.leaks(&text);
                 violations.extend((!leaked.is_empty()).then(|| format!("{}: read {leaked:?}", attempt.name)));
