@@ -2,13 +2,13 @@
 #![no_main]
 
 use brokkr_api::protocol::{Session, same_etag};
-use brokkr_api::{Position, SequenceId, StackId};
+use brokkr_api::{PositionToken, SequenceId, StackId};
 use brokkr_broker::http::paging::cursor;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    if let Ok(position) = text.parse::<Position>() {
-        assert_eq!(position.to_string().parse::<Position>().expect("it was written by us"), position);
+    if let Ok(position) = text.parse::<PositionToken>() {
+        assert_eq!(position.to_string().parse::<PositionToken>().expect("it was written by us"), position);
     }
     if let Ok(session) = text.parse::<Session>() {
         assert_eq!(session.to_string().parse::<Session>().expect("it was written by us"), session);

@@ -80,8 +80,8 @@ pub struct Metrics {
 }
 
 /// Why responses are refused: each is shown from the start, so that its first increase is visible.
-const REFUSED: [&str; 4] =
-    ["epoch_in_future", "horizon_too_high", "sequence_too_high", "position_not_issued"];
+const REFUSED: [&str; 5] =
+    ["epoch_in_future", "horizon_too_high", "sequence_too_high", "sequence_id_reused", "position_not_issued"];
 
 impl Default for Metrics {
     fn default() -> Self {

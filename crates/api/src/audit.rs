@@ -37,6 +37,8 @@ pub enum RefusalReason {
     MalformedReport,
     /// An agent sent more reports than its budget, or its project's, allows.
     OverBudget,
+    /// An agent has another content under a sequence id than the broker.
+    OtherContent,
     /// The caller claimed to have seen a position that the broker did not issue.
     ForgedPosition,
 }

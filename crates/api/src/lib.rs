@@ -52,6 +52,6 @@ pub use ids::{
     WebhookId,
 };
 pub use names::{Labels, Name};
-pub use position::{Position, PositionToken};
+pub use position::{HistoryMark, Position, PositionToken};
 pub use problem::{ErrorCode, Problem};
 pub use selector::Selector;

@@ -91,6 +91,8 @@ pub enum ErrorCode {
     BRK3007,
     /// The replica is processing as much as it can.
     BRK3008,
+    /// The broker is not on hold, so there is no hold to lift.
+    BRK3009,
     /// An unexpected error occurred.
     BRK9001,
 }
@@ -109,7 +111,7 @@ impl ErrorCode {
             Self::BRK1004 | Self::BRK1005 | Self::BRK2002 | Self::BRK2008 => 409,
             Self::BRK2011 | Self::BRK2013 | Self::BRK2014 => 409,
             Self::BRK2012 => 412,
-            Self::BRK3006 | Self::BRK3007 => 409,
+            Self::BRK3006 | Self::BRK3007 | Self::BRK3009 => 409,
             Self::BRK2009 => 409,
             Self::BRK2019 => 410,
             Self::BRK2020 => 429,
@@ -168,6 +170,7 @@ impl ErrorCode {
             Self::BRK3006 => "stack cannot be settled this way",
             Self::BRK3007 => "stack does not target this agent",
             Self::BRK3008 => "replica is busy",
+            Self::BRK3009 => "broker is not on hold",
             Self::BRK9001 => "internal error",
         }
     }
@@ -233,6 +236,7 @@ impl ErrorCode {
                 "see `brokkr admin ahead`, `brokkr admin unknown` and `brokkr admin unconfirmed`"
             }
             Self::BRK3007 => "nothing to do: the agent polls again and gets its current targets",
+            Self::BRK3009 => "nothing to do; `brokkr admin status` shows whether the broker is on hold",
             Self::BRK9001 => "retry; if the error persists, search the broker's log for the request id",
         }
     }

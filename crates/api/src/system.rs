@@ -39,6 +39,33 @@ pub struct System {
     /// Number of agents per version, most frequent first, at most 20. Revoked agents are not counted.
     #[serde(default)]
     pub agent_versions: Vec<AgentVersion>,
+    /// None if the broker is older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_role: Option<DatabaseRole>,
+}
+
+/// The database role of the replica that sent this response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DatabaseRole {
+    pub name: String,
+    /// Whether the role can change and drop tables, and so rewrite the audit log: it owns them, is a member of the role that
+    /// does, or is a superuser.
+    pub owns_tables: bool,
+    /// Privileges that the broker needs and the role does not have.
+    pub missing: Vec<MissingPrivilege>,
+}
+
+/// A privilege on a table, a sequence or a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MissingPrivilege {
+    pub object: String,
+    pub privilege: String,
+}
+
+impl fmt::Display for MissingPrivilege {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.privilege, self.object)
+    }
 }
 
 /// Number of agents that reported this version when they last started.
@@ -65,34 +92,56 @@ impl Hold {
     }
 }
 
-/// Why the broker is on hold. `seen` is the position that proves it, `database` the position of the database at that time.
+/// Who has seen something that the database does not contain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Witness {
+    Agent {
+        agent_id: AgentId,
+        agent_name: String,
+    },
+    /// A user with this token.
+    Token {
+        token_id: TokenId,
+        token_name: String,
+        project: String,
+    },
+    /// A running replica of the broker.
+    Replica,
+}
+
+impl fmt::Display for Witness {
+    /// Everyone whose request is refused sees this text, so it does not name the token and its project.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent { agent_id, agent_name } => write!(f, "the agent {agent_name} ({agent_id})"),
+            Self::Token { token_id, .. } => write!(f, "a user of the token {token_id}"),
+            Self::Replica => f.write_str("a running replica"),
+        }
+    }
+}
+
+/// Why the broker is on hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum HoldCause {
-    /// An agent showed a position that the broker issued and the database does not know.
-    AgentAhead { agent_id: AgentId, agent_name: String, seen: Position, database: Position },
-    /// A token showed such a position.
-    TokenAhead { token_id: TokenId, token_name: String, project: String, seen: Position, database: Position },
-    /// A running replica has read more than the database contains now.
-    ReplicaAhead { seen: Position, database: Position },
+    /// A position that the broker issued (`seen`) is above that of the database at that time (`database`).
+    Ahead { witness: Witness, seen: Position, database: Position },
+    /// The database has lost transactions that were already shown at `at`, although its position is as high. A standby
+    /// that had not received them was promoted, or a backup was restored.
+    HistoryLost { witness: Witness, at: Timestamp },
     /// An operator put the broker on hold.
     Operator { reason: String },
 }
 
 impl fmt::Display for HoldCause {
-    /// Everyone whose request is refused sees this text, so it does not name the token and its project.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AgentAhead { agent_id, agent_name, seen, database } => write!(
-                f,
-                "the agent {agent_name} ({agent_id}) has seen position {seen}, but the database is at {database}"
-            ),
-            Self::TokenAhead { token_id, seen, database, .. } => write!(
-                f,
-                "the token {token_id} was used to show position {seen}, but the database is at {database}"
-            ),
-            Self::ReplicaAhead { seen, database } => {
-                write!(f, "a replica has seen position {seen}, but the database is now at {database}")
+            Self::Ahead { witness, seen, database } => {
+                write!(f, "{witness} has seen position {seen}, but the database is at {database}")
+            }
+            Self::HistoryLost { witness, at } => {
+                write!(f, "{witness} has seen the state of {at:.3}, which the database has lost")
             }
             Self::Operator { reason } => f.write_str(reason),
         }

@@ -38,7 +38,7 @@ use figures::Figures;
 /// Measures the selected parts one after the other, each on its own database.
 pub async fn run(args: &BrokerArgs) -> Result<Figures> {
     let files = brokkr_swarm::files::raise()?;
-    let mut figures = Figures::begin(files);
+    let mut figures = Figures::begin(files, format!("{args:?}"));
     let engine = Engine::start().await.context("cannot start PostgreSQL")?;
     for part in BrokerPart::ALL.into_iter().filter(|part| args.only.contains(part)) {
         eprintln!("{part}");
@@ -53,5 +53,8 @@ pub async fn run(args: &BrokerArgs) -> Result<Figures> {
         done.with_context(|| format!("the part {part}"))?;
     }
     figures.end();
+    if let Some(folder) = &args.store {
+        figures.store(folder)?;
+    }
     Ok(figures)
 }

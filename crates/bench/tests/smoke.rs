@@ -32,13 +32,22 @@ async fn a_small_bench_of_the_agent_completes_with_all_numbers() -> Result<()> {
 async fn a_small_bench_of_the_broker_completes_and_a_poll_costs_no_statement() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let arguments = "bench broker --only polls,submissions,reports,waiting,million --rounds 1 --turn 1s --agents 50 \
-                     --waiting 50 --connections 8 --batch 5 --fleet 1000 --stacks 20";
+                     --waiting 50 --connections 8 --reporters 20 --batch 5 --fleet 1000 --stacks 20";
     let Command::Broker(args) = Command::try_parse_from(arguments.split_whitespace())? else {
         unreachable!("it says broker");
     };
     let figures = Box::pin(brokkr_bench::broker::run(&args)).await?.to_json();
-    for key in ["poll_cpu_ratio", "submit_ratio", "submit_ratio_1", "report_ratio", "restart_s", "wake_all_s"]
-    {
+    for key in [
+        "poll_cpu_ratio",
+        "poll_parsed_cpu_ratio",
+        "submit_ratio",
+        "submit_ratio_1",
+        "report_ratio",
+        "report_single_ratio",
+        "report_singles_per_commit",
+        "restart_s",
+        "wake_all_s",
+    ] {
         assert!(figures[key].as_f64().is_some_and(|value| value > 0.0), "{key} in {figures:#}");
     }
     // Strict enough to detect one statement per fifty polls, and tolerant of the statements of timers.

@@ -15,6 +15,8 @@ CREATE TABLE installation (
     holds_request bigint NOT NULL DEFAULT 0,
     position_key  bytea NOT NULL CHECK (length(position_key) = 32) DEFAULT sha256(
         uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
+    -- The timeline of PostgreSQL on which the last sequence id was issued.
+    timeline      text,
     CHECK ((held_since IS NULL) = (held_cause IS NULL))
 );
 INSERT INTO installation DEFAULT VALUES;
@@ -82,7 +84,10 @@ INSERT INTO project_usage (project, shard) VALUES ('default', 0);
 CREATE FUNCTION project_usage_add(
     of_project text, stacks bigint DEFAULT 0, stored_bytes bigint DEFAULT 0, tokens bigint DEFAULT 0,
     webhooks bigint DEFAULT 0, submissions bigint DEFAULT 0
-) RETURNS void LANGUAGE sql AS $$
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    -- In plpgsql, because PostgreSQL plans the queries of SQL functions again at each call.
     INSERT INTO project_usage AS u (project, shard, stacks, stored_bytes, tokens, webhooks, hour, submissions)
     VALUES ($1, pg_backend_pid() % 64, $2, $3, $4, $5, date_trunc('hour', now()), $6)
     ON CONFLICT (project, shard) DO UPDATE SET
@@ -91,8 +96,8 @@ CREATE FUNCTION project_usage_add(
         tokens = u.tokens + excluded.tokens,
         webhooks = u.webhooks + excluded.webhooks,
         submissions = CASE WHEN u.hour = excluded.hour THEN u.submissions ELSE 0 END + excluded.submissions,
-        hour = excluded.hour
-$$;
+        hour = excluded.hour;
+END $$;
 
 -- What a project may do on which agents. Without a row, a restricted project may do nothing.
 CREATE TABLE grants (
@@ -293,6 +298,24 @@ CREATE TABLE stack_selectors (
 -- One sequence over the whole installation. Gaps are normal; the row lock of a stack orders its ids.
 CREATE SEQUENCE deployment_object_sequence AS bigint;
 
+-- Returns the next sequence id. A promoted standby may lack the last ids that the former primary issued. So the first caller
+-- on each timeline of PostgreSQL skips a million ids: no id is issued twice, even before the loss is noticed.
+CREATE FUNCTION next_sequence_id() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    here text := left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
+BEGIN
+    IF (SELECT timeline IS DISTINCT FROM here FROM installation) THEN
+        PERFORM FROM installation WHERE timeline IS DISTINCT FROM here FOR UPDATE;
+        IF FOUND THEN
+            IF (SELECT timeline IS NOT NULL FROM installation) THEN
+                PERFORM setval('deployment_object_sequence', nextval('deployment_object_sequence') + 1000000);
+            END IF;
+            UPDATE installation SET timeline = here;
+        END IF;
+    END IF;
+    RETURN nextval('deployment_object_sequence');
+END $$;
+
 -- Retention and a purge empty `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
 -- clusters (`keeps_resources`): agents remove Brokkr's metadata instead of deleting them. `message` says why a version was
 -- submitted, `git_commit` from which commit.
@@ -409,6 +432,19 @@ CREATE TABLE outbox (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX outbox_by_xid ON outbox (xid, id);
 CREATE INDEX outbox_by_age ON outbox (at);
+
+-- A replica commits a mark after it has read what it is about to show. Where the mark is missing, something that was shown is
+-- missing. Ids grow with the clock, and also while it goes back, and end in a random number, so that another history has
+-- other ids.
+CREATE FUNCTION history_mark_at(timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
+    RETURN floor(extract(epoch FROM $1) * 1000000)::bigint * 2048;
+CREATE TABLE history_marks (id bigint PRIMARY KEY);
+CREATE FUNCTION history_mark_next() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN greatest(history_mark_at(clock_timestamp()) + floor(random() * 2048)::bigint,
+                    (SELECT max(id) + 1 + floor(random() * 1000000)::bigint FROM history_marks));
+END $$;
+ALTER TABLE history_marks ALTER COLUMN id SET DEFAULT history_mark_next();
 
 -- Events and status --------------------------------------------------------------------------------------------------
 
@@ -701,3 +737,108 @@ CREATE TABLE webhook_alarms (
     PRIMARY KEY (project, stack_id, agent_id, kind)
 ) WITH (fillfactor = 70);
 CREATE INDEX webhook_alarms_due ON webhook_alarms (next_check_at) WHERE next_check_at IS NOT NULL;
+
+-- Partitions ---------------------------------------------------------------------------------------------------------
+
+-- The tables that the functions below create and drop partitions of. No partition is dropped before all of its rows are
+-- `min_days` old, so that the role of a broker that was taken over cannot delete newer ones. Only the owner changes this.
+CREATE TABLE partition_limits (
+    table_name text PRIMARY KEY,
+    unit       text NOT NULL CHECK (unit IN ('day', 'month')),
+    min_days   integer NOT NULL CHECK (min_days BETWEEN 1 AND 36500)
+);
+INSERT INTO partition_limits (table_name, unit, min_days) VALUES ('events', 'day', 1), ('audit', 'month', 31);
+
+-- Returns the partition of a table for a day. In this range of days, each name belongs to one range of times.
+CREATE FUNCTION partition_at(
+    of_table text, day date,
+    OUT name text, OUT first timestamptz, OUT next timestamptz, OUT min_days integer, OUT is_attached boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+    unit  text;
+    start timestamp;
+BEGIN
+    SELECT l.unit, l.min_days INTO unit, min_days FROM partition_limits l WHERE l.table_name = of_table;
+    IF (day BETWEEN '1970-01-01' AND '9999-12-31' AND unit IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION 'there are no partitions of % for %', of_table, day USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    start := date_trunc(unit, day::timestamp);
+    name := of_table || to_char(start, CASE unit WHEN 'day' THEN '"_"YYYYMMDD' ELSE '"_"YYYYMM' END);
+    first := start AT TIME ZONE 'UTC';
+    next := (start + ('1 ' || unit)::interval) AT TIME ZONE 'UTC';
+    is_attached := EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                           WHERE i.inhparent = of_table::regclass AND c.relname = name);
+END
+$$;
+
+-- Creates the partition of a table for a day, if it does not exist. Rows of the default partition move there unchanged.
+-- Returns whether it was created.
+CREATE FUNCTION partition_create(of_table text, day date) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '1s' AS $$
+DECLARE
+    part record;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1112690259, hashtext(of_table));
+    SELECT * INTO part FROM partition_at(of_table, day);
+    IF part.is_attached THEN
+        RETURN false;
+    END IF;
+    EXECUTE pg_catalog.format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', of_table || '_default');
+    EXECUTE pg_catalog.format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', part.name, of_table);
+    -- No other session can write to the table while the trigger is disabled.
+    IF of_table = 'audit' THEN
+        ALTER TABLE audit_default DISABLE TRIGGER audit_append_only;
+    END IF;
+    EXECUTE pg_catalog.format('WITH moved AS (DELETE FROM %I WHERE at >= %L AND at < %L RETURNING *) INSERT INTO %I SELECT * FROM moved',
+                   of_table || '_default', part.first, part.next, part.name);
+    IF of_table = 'audit' THEN
+        ALTER TABLE audit_default ENABLE TRIGGER audit_append_only;
+    END IF;
+    -- ATTACH does not block writes to the other partitions; CREATE … PARTITION OF would.
+    EXECUTE pg_catalog.format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                   of_table, part.name, part.first, part.next);
+    RETURN true;
+END
+$$;
+
+-- Drops the partition of a table for a day, if all of its rows are old enough. If `entries` is given, it is dropped only if
+-- it has this many rows; otherwise some arrived after they were counted. Returns whether it was dropped.
+CREATE FUNCTION partition_drop(of_table text, day date, entries bigint DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '1s' AS $$
+DECLARE
+    part record;
+    found_entries bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1112690259, hashtext(of_table));
+    SELECT * INTO part FROM partition_at(of_table, day);
+    IF part.next > now() - make_interval(hours => 24 * part.min_days) THEN
+        RAISE EXCEPTION 'the partition % is not dropped before it is % days old', part.name, part.min_days
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF NOT part.is_attached THEN
+        RETURN false;
+    END IF;
+    IF entries IS NOT NULL THEN
+        -- Blocks writers, but no readers: they lock the whole table first, and so does the drop.
+        EXECUTE pg_catalog.format('LOCK TABLE %I IN SHARE MODE', part.name);
+        EXECUTE pg_catalog.format('SELECT count(*) FROM %I', part.name) INTO found_entries;
+        IF found_entries <> entries THEN
+            RETURN false;
+        END IF;
+    END IF;
+    EXECUTE pg_catalog.format('DROP TABLE %I', part.name);
+    RETURN true;
+END
+$$;
+
+-- The functions run as the owner of the tables, so they find only what is in this schema, whatever the caller has set.
+DO $$
+DECLARE
+    called regprocedure;
+BEGIN
+    FOREACH called IN ARRAY ARRAY['partition_create(text, date)', 'partition_drop(text, date, bigint)']::regprocedure[] LOOP
+        EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path = %I, pg_temp', called, current_schema());
+        EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', called);
+    END LOOP;
+END
+$$;

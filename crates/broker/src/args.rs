@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::domain::network::parse_network;
 use crate::domain::retention::Retention;
+use crate::store::privileges::ServingRole;
 use crate::telemetry::LogFormat;
 
 /// Run and maintain the Brokkr broker.
@@ -31,7 +32,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create or upgrade the database schema. Safe to run repeatedly and concurrently.
-    Migrate(DatabaseArgs),
+    Migrate(MigrateArgs),
     /// Create and print the first admin token. Fails if a valid admin token exists.
     Bootstrap(BootstrapArgs),
     /// Serve the API.
@@ -135,6 +136,27 @@ pub struct DatabaseArgs {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+pub struct MigrateArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Role that `serve` connects with, if it is not the owner of the tables. It is granted the privileges that it needs,
+    /// also on tables that later migrations create.
+    #[arg(long, env = "BROKKR_SERVING_ROLE", value_name = "NAME")]
+    pub serving_role: Option<String>,
+    /// Days for which the serving role cannot drop audit entries, whatever its `--audit-days`. Default: 31, or the
+    /// last value that was given.
+    #[arg(long, env = "BROKKR_MIN_AUDIT_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(31..=36500))]
+    pub min_audit_days: Option<u32>,
+}
+
+impl MigrateArgs {
+    #[must_use]
+    pub fn serving(&self) -> ServingRole {
+        ServingRole { name: self.serving_role.clone(), min_audit_days: self.min_audit_days }
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
 pub struct BootstrapArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
@@ -203,6 +225,10 @@ pub struct ServeArgs {
     /// Limit the rate of requests per token, agent and address.
     #[arg(long, env = "BROKKR_RATE_LIMITS", default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     pub rate_limits: bool,
+    /// Serve long polls with the HTTP library that serves all other requests, not with the broker's own code. A waiting
+    /// agent then uses about four times as much memory.
+    #[arg(long, env = "BROKKR_LONG_POLLS_IN_HYPER")]
+    pub long_polls_in_hyper: bool,
     /// Format of log lines.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -231,6 +257,7 @@ impl ServeArgs {
             drain: Duration::from_secs(2),
             trusted_proxies: Vec::new(),
             rate_limits: true,
+            long_polls_in_hyper: false,
             retention: RetentionArgs::default(),
             log_format: LogFormat::Text,
             traces: None,

@@ -45,7 +45,10 @@ pub fn run(parsed: Parsed) -> ExitCode {
 
 async fn command(command: Command, settings: &[Setting]) -> Result<()> {
     match command {
-        Command::Migrate(args) => Ok(schema::schema_migrate(args.database_url.expose_secret()).await?),
+        Command::Migrate(args) => {
+            let url = args.database.database_url.expose_secret();
+            Ok(schema::schema_migrate_with(url, &args.serving()).await?)
+        }
         Command::Bootstrap(args) => bootstrap(args).await,
         Command::Serve(args) => serve(*args).await,
         Command::Up(args) => up::run(args).await,

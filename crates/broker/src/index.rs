@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use brokkr_api::{AgentId, InstallationId, Position};
+use brokkr_api::{AgentId, HistoryMark, InstallationId, Position};
 use roaring::RoaringBitmap;
 use tokio::sync::watch;
 
@@ -53,14 +53,29 @@ pub struct Freshness {
     pub shown: u64,
     /// No transaction with this id or a higher one had begun when the database was last read.
     pub ceiling: u64,
+    /// Where this mark is, everything in the snapshot is.
+    pub mark: HistoryMark,
     pub at: Instant,
 }
 
 impl Freshness {
-    /// Returns the position of an envelope: a replica that has reached it contains all that the envelope shows.
+    /// Returns the freshness of an index before anything was read.
     #[must_use]
-    pub fn stamp(&self) -> Position {
-        Position { epoch: self.position.epoch, horizon: self.shown }
+    pub fn unread() -> Self {
+        Self {
+            position: Position::default(),
+            shown: 0,
+            ceiling: 0,
+            mark: HistoryMark::default(),
+            at: Instant::now(),
+        }
+    }
+
+    /// Returns the position of an envelope: a replica that has reached it contains all that the envelope shows. Also
+    /// returns the mark that proves it.
+    #[must_use]
+    pub fn stamp(&self) -> (Position, HistoryMark) {
+        (Position { epoch: self.position.epoch, horizon: self.shown }, self.mark)
     }
 }
 
@@ -101,13 +116,12 @@ impl Affected<'_> {
 impl Index {
     #[must_use]
     pub fn new(installation: InstallationId) -> Self {
-        let freshness = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
         Self {
             installation,
             snapshot: RwLock::default(),
             envelopes: Mutex::default(),
             waiters: Mutex::default(),
-            freshness: watch::Sender::new(freshness),
+            freshness: watch::Sender::new(Freshness::unread()),
             woken: AtomicU64::new(0),
             mismatches: AtomicU64::new(0),
             reloaded: Mutex::default(),
@@ -119,9 +133,9 @@ impl Index {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the target state of an agent and its position. It is computed at most once after each change
+    /// Returns the target state of an agent, its position and its mark. It is computed at most once after each change
     /// that affects the agent.
-    pub fn envelope(&self, agent: AgentId) -> Option<(Arc<EncodedEnvelope>, Position)> {
+    pub fn envelope(&self, agent: AgentId) -> Option<(Arc<EncodedEnvelope>, (Position, HistoryMark))> {
         // Held to the end: no change can come between computing and storing the envelope.
         let snapshot = self.snapshot();
         let stamp = self.freshness().stamp();

@@ -91,6 +91,7 @@ struct ConnectionContext {
     router: Router,
     peer: SocketAddr,
     keep_alive: Arc<KeepAlive>,
+    long_polls_in_hyper: bool,
     /// Once cancelled, each response closes its connection, so that clients use other replicas.
     leaving: CancellationToken,
     /// Once cancelled, idle connections close.
@@ -104,6 +105,7 @@ pub struct Listener {
     connections: Arc<Semaphore>,
     unauthenticated: Arc<Semaphore>,
     per_address: Arc<PerAddressLimit>,
+    long_polls_in_hyper: bool,
     tasks: TaskTracker,
 }
 
@@ -125,7 +127,22 @@ impl Listener {
         let connections = Arc::new(Semaphore::new(limits.connections));
         let unauthenticated = Arc::new(Semaphore::new(limits.unauthenticated));
         let (per_address, tasks) = (PerAddressLimit::new(limits.per_address), TaskTracker::new());
-        Ok(Self { socket, address, tls, connections, unauthenticated, per_address, tasks })
+        Ok(Self {
+            socket,
+            address,
+            tls,
+            connections,
+            unauthenticated,
+            per_address,
+            long_polls_in_hyper: false,
+            tasks,
+        })
+    }
+
+    /// With true, hyper serves long polls on HTTP/1 as all other requests.
+    #[must_use]
+    pub fn long_polls_in_hyper(self, long_polls_in_hyper: bool) -> Self {
+        Self { long_polls_in_hyper, ..self }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -144,6 +161,7 @@ impl Listener {
                 router: router.clone(),
                 peer,
                 keep_alive: KeepAlive::new(Arc::clone(&self.unauthenticated)),
+                long_polls_in_hyper: self.long_polls_in_hyper,
                 leaving: shutdown.leaving.clone(),
                 draining: shutdown.draining.clone(),
             };

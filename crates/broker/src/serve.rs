@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brokkr_api::system::DatabaseRole;
 use secrecy::ExposeSecret as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
@@ -29,13 +30,15 @@ use crate::state::contents::Contents;
 use crate::state::presence::Presence;
 use crate::state::quota::Usage;
 use crate::state::refusals::Refusals;
+use crate::state::report_queue::ReportQueue;
 use crate::state::shutdown::Shutdown;
 use crate::state::streams::Streams;
 use crate::state::webhooks::{WebhookSetupError, Webhooks};
 use crate::store::StoreError;
 use crate::store::schema::SchemaError;
 use crate::tasks::{
-    audit_chain, cleanup, event_tail, presence, refusals, restore_state, retention, silent_agents, webhooks,
+    audit_chain, cleanup, event_tail, presence, refusals, report_writer, restore_state, retention,
+    silent_agents, webhooks,
 };
 use database::Database;
 
@@ -57,6 +60,12 @@ pub enum ServeError {
          settings and prepared statements; set `pool_mode = session`, or connect to PostgreSQL directly"
     )]
     TransactionPooling,
+    #[error(
+        "the database role {:?} lacks privileges ({}); run `brokkr-broker migrate --serving-role {}` with the role that \
+         owns the tables",
+        .0.name, .0.missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), .0.name
+    )]
+    MissingPrivileges(DatabaseRole),
     #[error("`tls_cert` and `tls_key` must be set together")]
     HalfTls,
     #[error("the task that reads the outbox stopped unexpectedly")]
@@ -115,8 +124,10 @@ impl Server {
                 trusted_proxies: args.trusted_proxies,
             },
             refusals: refusals.clone(),
+            reports: ReportQueue::default(),
             presence: Presence::default(),
             restore: database.restore,
+            history: database.history,
             streams: Streams::default(),
             contents: Contents::default(),
             bodies: BodyBudget::new(usize::try_from(args.max_body_bytes).unwrap_or(usize::MAX)),
@@ -133,6 +144,9 @@ impl Server {
         tasks.spawn(restore_state::run(broker.restore.clone(), pool(), stop()));
         tasks.spawn(presence::run(broker.presence.clone(), pool(), stop()));
         tasks.spawn(refusals::run(refusals, pool(), stop()));
+        for _ in 0..report_writer::WRITERS {
+            tasks.spawn(report_writer::run(Arc::clone(&broker), stop()));
+        }
         tasks.spawn(audit_chain::run(pool(), stop()));
         tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
@@ -152,7 +166,9 @@ impl Server {
             unauthenticated: (args.max_connections / UNAUTHENTICATED_PARTS).max(1),
         };
         let encrypted = certificates.is_some();
-        let listener = Listener::bind(args.listen, certificates, limits).await?;
+        let listener = Listener::bind(args.listen, certificates, limits)
+            .await?
+            .long_polls_in_hyper(args.long_polls_in_hyper);
         let address = listener.address();
         let admin = match args.admin_listen {
             Some(listen) => Some(Listener::bind(listen, None, admin::LIMITS).await?),

@@ -5,10 +5,12 @@
 //! | `body_budget`  | how much memory request bodies may use                                    |
 //! | `catch_up`     | waiting until this replica has seen what a caller has seen                |
 //! | `contents`     | a bounded cache of the content of deployment objects                      |
+//! | `history`      | which history marks the database has                                      |
 //! | `long_poll`    | the contract between the handler of a poll and the connection it waits on |
 //! | `presence`     | when agents were last seen                                                |
 //! | `quota`        | how much a project uses                                                   |
 //! | `refusals`     | the queue of refused attempts on their way to the audit log               |
+//! | `report_queue` | reports on their way to the database                                      |
 //! | `restore`      | whether the installation is on hold, and which agents have to report      |
 //! | `shutdown`     | whether this replica is stopping                                          |
 //! | `streams`      | events on their way to watch streams                                      |
@@ -18,10 +20,12 @@
 pub mod body_budget;
 pub mod catch_up;
 pub mod contents;
+pub mod history;
 pub mod long_poll;
 pub mod presence;
 pub mod quota;
 pub mod refusals;
+pub mod report_queue;
 pub mod restore;
 pub mod shutdown;
 pub mod streams;
@@ -45,9 +49,11 @@ use crate::metrics::{FleetCount, Metrics};
 use crate::store::audit::audit_insert;
 use body_budget::BodyBudget;
 use contents::Contents;
+use history::History;
 use presence::Presence;
 use quota::Usage;
 use refusals::Refusals;
+use report_queue::ReportQueue;
 use restore::RestoreState;
 use shutdown::Shutdown;
 use streams::Streams;
@@ -66,8 +72,10 @@ pub struct Broker {
     pub tail: TailNotifier,
     pub access: Access,
     pub refusals: Refusals,
+    pub reports: ReportQueue,
     pub presence: Presence,
     pub restore: RestoreState,
+    pub history: History,
     pub streams: Streams,
     pub contents: Contents,
     pub bodies: BodyBudget,

@@ -4,11 +4,12 @@
 //! | task            | what it does                                                                      |
 //! |-----------------|-----------------------------------------------------------------------------------|
 //! | `audit_chain`   | chains the audit log, on one replica at a time; logs the heads once a minute      |
-//! | `cleanup`       | deletes expired outbox rows, idempotency keys and tokens                          |
+//! | `cleanup`       | deletes expired outbox rows, idempotency keys, tokens and history marks           |
 //! | `event_tail`    | reads events once for all streams of this replica                                 |
 //! | `outbox_tail`   | applies changes to the index: every 200 ms, and at once after local commits       |
 //! | `presence`      | stores when agents were last seen, in sorted batches                              |
 //! | `refusals`      | writes refused attempts to the audit log, at a bounded rate                       |
+//! | `report_writer` | stores reports, those of many agents in one transaction                           |
 //! | `restore_state` | refreshes whether the installation is on hold, and which agents have to report    |
 //! | `retention`     | creates partitions ahead, drops old ones, deletes old content                     |
 //! | `silent_agents` | marks agents that no longer poll                                                  |
@@ -21,6 +22,7 @@ pub mod event_tail;
 pub mod outbox_tail;
 pub mod presence;
 pub mod refusals;
+pub mod report_writer;
 pub mod restore_state;
 pub mod retention;
 pub mod silent_agents;

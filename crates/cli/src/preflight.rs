@@ -158,6 +158,7 @@ pub fn checks(data: &PreflightData, now: Timestamp) -> Vec<Check> {
         broker::replicas(data),
         broker::hold(data),
         broker::restore(data),
+        broker::database_role(data),
         fleet::versions(data),
         fleet::silent(data),
         fleet::refused(data),

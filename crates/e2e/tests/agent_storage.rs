@@ -155,7 +155,7 @@ async fn a_position_is_stored_with_its_proof_until_the_owner_of_the_cluster_forg
     let memory = Memory::new(&client, &namespace);
     assert_eq!(memory.forget_position().await?, None, "nothing is stored yet");
     memory.start(0).await?;
-    let position = "9223372036854775807.7.000102030405060708090a0b0c0d0e0f";
+    let position = "9223372036854775807.7.3.000102030405060708090a0b0c0d0e0f";
     memory.keep_position(position.parse()?).await?;
     memory.keep_refused(Some("epoch_in_future")).await?;
     let again = Memory::new(&client, &namespace).start(0).await?;

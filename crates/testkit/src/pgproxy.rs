@@ -72,6 +72,12 @@ impl PgProxy {
         self.shared.set_link(link);
     }
 
+    /// Forwards to the server on another port from now on, and closes all open connections.
+    pub fn redirect(&self, port: u16) {
+        self.shared.redirect(port);
+        self.shared.cut_all();
+    }
+
     /// Closes all open connections.
     pub fn cut_all(&self) {
         self.shared.cut_all();

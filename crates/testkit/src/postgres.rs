@@ -29,7 +29,11 @@ pub struct Facts {
 impl Facts {
     /// Returns the address of a database on this server.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+        self.url_as("postgres", database)
+    }
+
+    fn url_as(&self, role: &str, database: &str) -> String {
+        format!("postgres://{role}@127.0.0.1:{}/{database}", self.port)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask hostile`: sends what an attacker with the key of an agent could send, on every route of an agent and in
-//! every situation, and counts the attempts that reached something.
+//! every situation, and counts the attempts that reached something. `cargo xtask faults bugs hostile` checks that the test
+//! finds each missing check of the broker.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub fn run(args: &Args) -> Result<()> {
     build(&["--bins", "--workspace", "--test", "broker"])?;
     let tests = Tests { selection: &SELECTION, filters: &["j1_j2_"] };
     let mut result = None;
-    let passed = Workspace::own()?.run_tests(&tests, &[], |line| {
+    let passed = Workspace::own()?.run_tests(&tests, &[("BROKKR_FAULTS", "all".to_owned())], |line| {
         eprintln!("{line}");
         let figures = serde_json::from_str::<Value>(line.trim()).ok();
         result = figures.filter(|figures| figures["attempts"].is_u64()).or(result.take());

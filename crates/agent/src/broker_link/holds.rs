@@ -106,6 +106,19 @@ impl HeldStacks {
         targets.iter().any(|target| held(target).is_some_and(|held| target.sequence_id < held))
     }
 
+    /// Returns a target with a sequence id that this agent knows with another content. A database that lost its last transactions
+    /// may have issued the id twice.
+    #[must_use]
+    pub fn contradicted_by<'a>(&self, targets: &'a [TargetStack]) -> Option<&'a TargetStack> {
+        let records = self.records();
+        targets.iter().filter(|target| target.removal.is_none()).find(|target| {
+            records.get(&target.stack_id).is_some_and(|held| {
+                held.sequence_id == target.sequence_id
+                    && held.checksum.is_some_and(|checksum| checksum != target.checksum)
+            })
+        })
+    }
+
     /// Returns the highest sequence id of a held stack.
     #[must_use]
     pub fn highest_sequence_id(&self) -> SequenceId {

@@ -105,6 +105,17 @@ impl BrokerLink {
                                 self.pause(&mut failures, Some(self.interval)).await;
                                 continue;
                             }
+                            if let Some(target) = self.holds.contradicted_by(&envelope.stacks) {
+                                let what = format!(
+                                    "it names another content for sequence id {} of stack {} than this agent has; \
+                                     submit the stack again",
+                                    target.sequence_id, target.stack_name
+                                );
+                                self.refuse("sequence_id_reused", &what).await;
+                                self.report_holds().await;
+                                self.pause(&mut failures, Some(self.interval)).await;
+                                continue;
+                            }
                             self.position = self.position.later(position);
                             self.may_continue_without_broker = false;
                             if let Err(error) = self.remember(envelope.status).await {

@@ -15,7 +15,7 @@ pub struct BrokerArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = BrokerPart::ALL)]
     pub only: Vec<BrokerPart>,
     /// Repeat each measurement this many times and report the median.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     pub rounds: usize,
     /// Measure for this long each time.
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
@@ -32,6 +32,9 @@ pub struct BrokerArgs {
     /// Give the broker and the minimal server this many database connections.
     #[arg(long, default_value_t = 20)]
     pub database_connections: u32,
+    /// Let this many agents send reports one by one.
+    #[arg(long, default_value_t = 1_000)]
+    pub reporters: usize,
     /// Send this many reports in one batch.
     #[arg(long, default_value_t = 100)]
     pub batch: usize,
@@ -41,6 +44,9 @@ pub struct BrokerArgs {
     /// Restart the broker with this many stacks in the database.
     #[arg(long, default_value_t = 10_000)]
     pub stacks: usize,
+    /// Also write the JSON object into this folder, named by date and commit.
+    #[arg(long)]
+    pub store: Option<PathBuf>,
     /// Wait this long before each broker ends, and print its process id for a profiler.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub linger: Option<Duration>,

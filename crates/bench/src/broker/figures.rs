@@ -1,7 +1,10 @@
 //! Numbers with their targets and the numbers of the minimal server, as a table or as JSON.
 
 use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
 
+use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
 /// The target of a number.
@@ -33,6 +36,8 @@ impl std::fmt::Display for Target {
 struct Figure {
     key: String,
     measured: f64,
+    /// The numbers of which `measured` is the median; empty if it was measured once.
+    rounds: Vec<f64>,
     bare: Option<f64>,
     wanted: Option<Target>,
     note: String,
@@ -45,12 +50,14 @@ pub struct Figures {
     cores: usize,
     files: u64,
     load: [f64; 2],
+    /// The command-line options.
+    settings: String,
 }
 
 impl Figures {
-    pub fn begin(files: u64) -> Self {
+    pub fn begin(files: u64, settings: String) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { rows: Vec::new(), cores, files, load: [load(), load()] }
+        Self { rows: Vec::new(), cores, files, load: [load(), load()], settings }
     }
 
     pub fn end(&mut self) {
@@ -66,12 +73,27 @@ impl Figures {
     pub fn add(&mut self, key: &str, measured: f64) -> Row<'_> {
         eprintln!("  {key} {measured:.4}");
         let key = key.to_owned();
-        self.rows.push(Figure { key, measured, bare: None, wanted: None, note: String::new() });
+        let rounds = Vec::new();
+        self.rows.push(Figure { key, measured, rounds, bare: None, wanted: None, note: String::new() });
         let last = self.rows.len() - 1;
         Row(&mut self.rows[last])
     }
 
-    /// Returns one object: the numbers by name, their targets, the minimal server's numbers, and notes.
+    /// Adds the median of several rounds, and keeps all of them.
+    pub fn add_rounds(&mut self, key: &str, rounds: &[f64]) -> Row<'_> {
+        let row = self.add(key, median(rounds.to_vec()));
+        row.0.rounds = rounds.to_vec();
+        row
+    }
+
+    /// Adds the median of the ratios of rounds that were measured beside each other.
+    pub fn add_ratios(&mut self, key: &str, rounds: &[f64], bare: &[f64]) -> Row<'_> {
+        let ratios: Vec<f64> = rounds.iter().zip(bare).map(|(measured, bare)| measured / bare).collect();
+        self.add_rounds(key, &ratios)
+    }
+
+    /// Returns one object: the numbers by name, their targets, spreads and rounds, the minimal server's numbers, notes,
+    /// and what was measured where.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let of = |value: &dyn Fn(&Figure) -> Option<Value>| {
@@ -82,9 +104,28 @@ impl Figures {
         document.insert("wanted".into(), of(&|row| Some(json!(row.wanted?.to_string()))).into());
         document.insert("bare".into(), of(&|row| Some(json!(rounded(row.bare?)))).into());
         document.insert("notes".into(), of(&|row| (!row.note.is_empty()).then(|| json!(row.note))).into());
+        let several = |row: &Figure| (row.rounds.len() > 1).then(|| row.rounds.clone());
+        let spread = |row: &Figure| {
+            let sorted = sorted(several(row)?);
+            Some(json!({"min": rounded(*sorted.first()?), "max": rounded(*sorted.last()?)}))
+        };
+        document.insert("spread".into(), of(&spread).into());
+        let rounds = |row: &Figure| Some(json!(several(row)?.into_iter().map(rounded).collect::<Vec<_>>()));
+        document.insert("rounds".into(), of(&rounds).into());
         let machine = json!({"cores": self.cores, "files": self.files, "load": self.load});
         document.insert("machine".into(), machine);
+        document.insert("settings".into(), json!(self.settings));
+        document.insert("commit".into(), json!(commit()));
+        document.insert("measured_at".into(), json!(jiff::Timestamp::now().to_string()));
         Value::Object(document)
+    }
+
+    /// Writes the JSON object into a folder.
+    pub fn store(&self, folder: &Path) -> Result<()> {
+        let day = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let path = folder.join(format!("{day}-{}-broker.json", commit()));
+        let text = serde_json::to_string_pretty(&self.to_json())? + "\n";
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Returns one line for each number.
@@ -102,9 +143,13 @@ impl Figures {
                 Some(_) => "✗",
                 None => " ",
             };
+            let spread = match sorted(row.rounds.clone())[..] {
+                [min, .., max] => format!("[{min:.2} … {max:.2}] "),
+                _ => String::new(),
+            };
             let _ = writeln!(
                 table,
-                "{:<28} {:>12.4} {bare:>12} {wanted:>10} {mark} {}",
+                "{:<28} {:>12.4} {bare:>12} {wanted:>10} {mark} {spread}{}",
                 row.key, row.measured, row.note
             );
         }
@@ -146,9 +191,21 @@ fn load() -> f64 {
     text.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Returns the median.
-pub fn median(mut values: Vec<f64>) -> f64 {
+/// Returns the commit that is measured; empty outside a clone.
+fn commit() -> String {
+    let described = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
+    described
+        .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Returns the median.
+pub fn median(values: Vec<f64>) -> f64 {
+    let values = sorted(values);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
@@ -158,13 +215,18 @@ mod tests {
 
     #[test]
     fn a_figure_has_its_target_and_the_number_of_the_minimal_server() {
-        let mut figures = Figures::begin(1000);
+        let mut figures = Figures::begin(1000, String::new());
         figures.add("poll_cpu_ratio", 1.2).at_most(1.25).bare(1.0).note("a note");
         figures.add("submit_ratio", 0.4).at_least(0.5);
         let document = figures.to_json();
         assert_eq!(document["poll_cpu_ratio"], 1.2);
         assert_eq!(document["wanted"]["submit_ratio"], "≥ 0.5");
         assert_eq!(document["bare"], json!({"poll_cpu_ratio": 1.0}));
+        figures.add_ratios("report_ratio", &[2.0, 6.0, 3.0], &[4.0, 4.0, 4.0]);
+        let document = figures.to_json();
+        assert_eq!(document["report_ratio"], 0.75);
+        assert_eq!(document["spread"], json!({"report_ratio": {"min": 0.5, "max": 1.5}}));
+        assert_eq!(document["rounds"]["report_ratio"], json!([0.5, 1.5, 0.75]));
         let table = figures.to_table();
         assert!(table.contains("✓ a note") && table.contains('✗'), "{table}");
     }

@@ -128,18 +128,22 @@ async fn cpu(
             rates[which].push(done.rate());
         }
     }
-    let [own, shared, bare] = micros.map(median);
-    let [own_rate, shared_rate, bare_rate] = rates.map(median);
-    figures.add("poll_cpu_micros", own).bare(bare);
+    let [repeated, parsed, bare] = micros;
+    let [repeated_rates, parsed_rates, bare_rates] = rates;
+    let (bare_micros, bare_rate) = (median(bare.clone()), median(bare_rates));
+    figures.add_rounds("poll_cpu_micros", &repeated).bare(bare_micros);
+    figures.add_ratios("poll_cpu_ratio", &repeated, &bare).at_most(1.25).note(
+        "of CPU per poll answered at once with 304, of a request that repeats the last one of its connection",
+    );
     figures
-        .add("poll_cpu_ratio", own / bare)
-        .at_most(1.25)
-        .note("of CPU per poll, answered at once with 304");
-    figures.add("polls_per_s", own_rate).bare(bare_rate).note("with the clients on the same cores");
+        .add_rounds("polls_per_s", &repeated_rates)
+        .bare(bare_rate)
+        .note("repeated requests, with the clients on the same cores");
+    figures.add_rounds("poll_parsed_cpu_micros", &parsed).bare(bare_micros);
     figures
-        .add("poll_shared_cpu_ratio", shared / bare)
-        .note("agents that take turns on a connection, as behind a proxy: each poll is read in full");
-    figures.add("polls_shared_per_s", shared_rate).bare(bare_rate);
+        .add_ratios("poll_parsed_cpu_ratio", &parsed, &bare)
+        .note("of a request that is parsed: agents take turns on a connection, as behind a proxy");
+    figures.add_rounds("polls_parsed_per_s", &parsed_rates).bare(bare_rate);
     Ok(())
 }
 

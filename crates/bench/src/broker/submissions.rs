@@ -40,15 +40,15 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
                 wals[which].push((engine.wal_bytes().await? - wal) / done.answers as f64);
             }
         }
-        let [broker, bare] = rates.map(median);
+        let [broker, bare] = rates;
         let [broker_wal, bare_wal] = wals.map(median);
-        figures.add(&format!("{name}_per_s"), broker).bare(bare);
+        figures.add_rounds(&format!("{name}_per_s"), &broker).bare(median(bare.clone()));
         figures
             .add(&format!("{name}_wal_bytes"), broker_wal)
             .bare(bare_wal)
             .note("write-ahead log of one submission");
         let key = if count == 1 { "submit_ratio_1" } else { "submit_ratio" };
-        figures.add(key, broker / bare).at_least(0.5).note(format!(
+        figures.add_ratios(key, &broker, &bare).at_least(0.5).note(format!(
             "{count} stacks, {} bytes, {} connections to the database",
             yaml.len(),
             args.database_connections

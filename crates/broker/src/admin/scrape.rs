@@ -52,6 +52,12 @@ fn serving(registry: &mut Registry, broker: &Broker, connections: &Connections) 
         "Agents that polled this replica since it started",
         broker.presence.count(),
     );
+    gauge(
+        registry,
+        "reports_waiting",
+        "Batches of reports that wait to be stored with those of other agents",
+        broker.reports.waiting(),
+    );
     let (authenticated, unauthenticated) = broker.bodies.used();
     let bodies = Family::<Sender, Gauge>::default();
     for (caller, bytes) in [("authenticated", authenticated), ("unauthenticated", unauthenticated)] {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, NOTES, Report, Transition};
-use brokkr_api::{AgentId, EventId, StackId};
+use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use jiff::Timestamp;
 
 use super::claims::clamped;
@@ -16,9 +16,10 @@ const LONGEST_WORD: usize = 64;
 /// Agents report six conditions. A broken agent must not fill the database.
 const CONDITIONS: usize = 20;
 
-/// A report with the project of its stack, and the group of errors that it belongs to.
+/// A report of an agent with the project of its stack, and the group of errors that it belongs to.
 #[derive(Clone, Debug)]
 pub struct Filed {
+    pub agent: AgentId,
     pub project: String,
     pub report: Report,
     /// Its own time was in the future and was replaced, so a copy would get another one.
@@ -29,12 +30,21 @@ pub struct Filed {
 
 impl Filed {
     #[must_use]
-    pub fn new(project: String, report: Report) -> Self {
+    pub fn new(agent: AgentId, project: String, report: Report) -> Self {
         let is_failure =
             matches!(report.transition, Transition::Failed | Transition::Degraded | Transition::Blocked);
         let group = is_failure.then(|| error_group(&report));
-        Self { project, report, clamped: false, group }
+        Self { agent, project, report, clamped: false, group }
     }
+}
+
+/// The reports of one request, ready to be stored.
+#[derive(Clone, Debug)]
+pub struct FiledBatch {
+    pub agent: AgentId,
+    pub filed: Vec<Filed>,
+    /// The versions that the agent has applied as a target.
+    pub applied: Vec<(StackId, SequenceId)>,
 }
 
 /// The oldest time that is stored: PostgreSQL cannot store every time that an agent can send.
@@ -120,12 +130,12 @@ fn clip(text: &mut String) {
     text.truncate(text.floor_char_boundary(LONGEST_TEXT));
 }
 
-/// Returns the newest of these reports for each stack.
+/// Returns the newest of these reports for each agent and stack.
 #[must_use]
 pub fn newest_of_each_stack<'a>(reports: impl Iterator<Item = &'a Filed>) -> Vec<&'a Filed> {
-    let mut newest: HashMap<StackId, &Filed> = HashMap::new();
+    let mut newest: HashMap<(AgentId, StackId), &Filed> = HashMap::new();
     for filed in reports {
-        let last = newest.entry(filed.report.stack_id).or_insert(filed);
+        let last = newest.entry((filed.agent, filed.report.stack_id)).or_insert(filed);
         if (filed.report.sequence_id, filed.report.at) >= (last.report.sequence_id, last.report.at) {
             *last = filed;
         }

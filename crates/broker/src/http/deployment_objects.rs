@@ -35,17 +35,15 @@ use crate::http::headers::{has_already, position, text};
 use crate::http::manifest_pool;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::precondition;
-use crate::http::stacks::{find_stack, lock_existing_stack};
+use crate::http::stacks::{existing, find_stack};
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::contents::present;
+use crate::store::agents::AgentNamespace;
 use crate::store::barred_contents::barred_content_find_on_conn;
-use crate::store::deployment_objects::{
-    NewObject, StoredObject, deployment_object_insert_on_conn, deployment_object_list,
-};
+use crate::store::deployment_objects::{NewObject, PublishedObject, StoredObject, deployment_object_list};
 use crate::store::holds::hold_released;
-use crate::store::outbox::OutboxNotification;
-use crate::store::stacks::{LockedStack, stack_advance_on_conn};
+use crate::store::stacks::{LockedStack, StackRef};
 
 /// The checksums of a parsed manifest, and its number of resources.
 pub struct Reading {
@@ -56,25 +54,31 @@ pub struct Reading {
     pub namespaces: Vec<String>,
 }
 
-/// Stores the object as the newest version of the stack and notifies every replica.
+/// Publishes an object that is no submission: it was checked before, or has no content.
 pub async fn publish(
     write: &mut Write,
     stack: &LockedStack,
     new: &NewObject<'_>,
-) -> ApiResult<DeploymentObject> {
-    let object = deployment_object_insert_on_conn(write.conn(), stack, new).await?;
-    stack_advance_on_conn(write.conn(), stack, object.sequence_id, object.is_deletion_marker).await?;
-    write.notify(&stack.project, OutboxNotification::Stack(stack.id)).await?;
-    Ok(object)
+) -> ApiResult<PublishedObject> {
+    write.publish(stack, new, false).await?.ok_or_else(not_published)
 }
 
-/// Notifies the project's webhooks of a published object.
+/// Only a bar prevents that an object is published, and a bar does not vanish while the stack is locked.
+fn not_published() -> ApiError {
+    ApiError::new(ErrorCode::BRK9001, "failed to publish the deployment object")
+}
+
+/// Notifies the project's webhooks of a published object, if it has any.
 pub async fn announce(
     write: &mut Write,
     event: WebhookEvent,
     stack: &LockedStack,
-    object: &DeploymentObject,
+    published: &PublishedObject,
 ) -> ApiResult<()> {
+    if !published.has_webhooks {
+        return Ok(());
+    }
+    let object = &published.object;
     let named = NamedStack { id: stack.id, name: stack.name.clone() };
     let happening = Happening::of_stack(event, object.created_at, named, object.sequence_id);
     write.notify_webhooks(&stack.project, &happening).await
@@ -107,20 +111,18 @@ pub async fn submit_deployment_object(
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
     let provenance = provenance(&change.headers)?;
-    if let Some(again) = write::first_result(&broker, &change, ResultStorage::Plain).await? {
-        return Ok(again);
-    }
-    let bytes = u64::try_from(change.body.len()).unwrap_or(u64::MAX);
-    broker.usage.submission(&broker.pool, project, bytes).await?;
-    let reading = read(change.body.clone()).await?;
-    let agents = namespaces::agents_in(&broker, &change, &reading.namespaces).await?;
-    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-        let locked = lock_existing_stack(&mut write, project, &stack).await?;
+    let (reading, agents) = match check(&broker, &change).await {
+        Ok(checked) => checked,
+        // A repeated request gets its first result, even if it would be refused now.
+        Err(refused) => {
+            let first = write::first_result(&broker, &change, ResultStorage::Plain).await?;
+            return first.ok_or(refused);
+        }
+    };
+    write::run_on_stack(&broker, &change, project, &StackRef::read(&stack), async |mut write, locked| {
+        let locked = existing(locked)?;
         precondition::stack(&mut write, &change, &locked).await?;
         namespaces::refuse(&broker, locked.id, &agents)?;
-        if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await? {
-            return Err(refusal(&bar));
-        }
         let new = NewObject {
             checksum: reading.checksum,
             parsed_digest: reading.parsed_digest,
@@ -131,12 +133,24 @@ pub async fn submit_deployment_object(
             submitted_by: &token.name,
             provenance: provenance.clone(),
         };
-        let object = publish(&mut write, &locked, &new).await?;
-        write.audit_digests(None, Some(object.checksum));
-        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
-        write.finish(StatusCode::CREATED, &object).await
+        let Some(published) = write.publish(&locked, &new, true).await? else {
+            let bar = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await?;
+            return Err(bar.map_or_else(not_published, |bar| refusal(&bar)));
+        };
+        write.audit_digests(None, Some(published.object.checksum));
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &published).await?;
+        write.finish(StatusCode::CREATED, &published.object).await
     })
     .await
+}
+
+/// Checks a submission as far as its stack does not matter, before its transaction.
+async fn check(broker: &Broker, change: &Change) -> ApiResult<(Reading, Vec<AgentNamespace>)> {
+    let bytes = u64::try_from(change.body.len()).unwrap_or(u64::MAX);
+    broker.usage.submission(&broker.pool, change.caller()?.project(), bytes).await?;
+    let reading = read(change.body.clone()).await?;
+    let agents = namespaces::agents_in(broker, change, &reading.namespaces).await?;
+    Ok((reading, agents))
 }
 
 fn provenance(headers: &HeaderMap) -> ApiResult<Provenance> {

@@ -48,7 +48,11 @@ pub async fn lock_stack(write: &mut Write, project: &str, stack: &str) -> ApiRes
 
 /// Locks the row of the stack of this name or id, unless it is deleted.
 pub async fn lock_existing_stack(write: &mut Write, project: &str, stack: &str) -> ApiResult<LockedStack> {
-    let locked = lock_stack(write, project, stack).await?;
+    existing(lock_stack(write, project, stack).await?)
+}
+
+/// Returns the stack, unless it is deleted.
+pub fn existing(locked: LockedStack) -> ApiResult<LockedStack> {
     match locked.deleted_at {
         Some(_) => Err(ApiError::new(ErrorCode::BRK2008, format!("stack {} was deleted", locked.name))),
         None => Ok(locked),
@@ -140,15 +144,16 @@ pub async fn delete_stack(
         }
         precondition::stack_itself(&mut write, &change, &locked).await?;
         let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
-        let marker = publish(&mut write, &locked, &marker).await?;
+        let published = publish(&mut write, &locked, &marker).await?;
+        let marker = &published.object;
         tracing::info!(
             stack_id = %locked.id,
             stack = locked.name,
             sequence_id = %marker.sequence_id,
             "stack deleted"
         );
-        announce(&mut write, WebhookEvent::StackDeleted, &locked, &marker).await?;
-        write.finish(StatusCode::OK, &marker).await
+        announce(&mut write, WebhookEvent::StackDeleted, &locked, &published).await?;
+        write.finish(StatusCode::OK, marker).await
     })
     .await
 }

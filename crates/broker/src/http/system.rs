@@ -25,6 +25,7 @@ use crate::store::agents::agent_versions;
 use crate::store::deployment_objects::{NewObject, deployment_object_fetch_content};
 use crate::store::installation::{installation_raised, installation_state};
 use crate::store::outbox::OutboxNotification;
+use crate::store::privileges::privileges_check;
 use crate::store::restore::{
     ReportedStack, Unsettled, restore_confirm_on_conn, restore_count, restore_find_on_conn, restore_holders,
     restore_list, restore_reported_on_conn, restore_stack_on_conn, restore_target_holders_on_conn,
@@ -54,6 +55,7 @@ pub async fn get_system(State(broker): BrokerState) -> ApiResult<Json<System>> {
         targets_kept: counts.kept.cast_unsigned(),
         raised: installation_raised(&broker.pool).await?,
         agent_versions: agent_versions(&broker.pool, VERSIONS).await?,
+        database_role: Some(privileges_check(&broker.pool).await?),
     }))
 }
 
@@ -196,7 +198,7 @@ async fn publish_restored(write: &mut Write, project: &str, id: StackId, by: &st
         submitted_by: by,
         provenance: Provenance::default(),
     };
-    let object = publish(write, &stack, &new).await?;
+    let object = publish(write, &stack, &new).await?.object;
     Ok(settled(&stack, Some(object), 0))
 }
 
@@ -240,7 +242,7 @@ async fn delete(write: &mut Write, id: StackId, by: &str) -> ApiResult<Settled> 
     insert(write, id, &reported, true).await?;
     let stack = lock(write, &reported.project, id).await?;
     let marker = NewObject::deletion_marker(by, false);
-    let marker = publish(write, &stack, &marker).await?;
+    let marker = publish(write, &stack, &marker).await?.object;
     let removals = restore_confirm_on_conn(write.conn(), &reported.project, id).await?;
     Ok(Settled { removals, ..settled(&stack, Some(marker), 0) })
 }

@@ -12,11 +12,9 @@ use axum::response::{IntoResponse as _, Response};
 use brokkr_api::audit::AuditKind;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::header;
-use brokkr_api::report::Report;
-use brokkr_api::{AgentId, ErrorCode, Position};
+use brokkr_api::{ErrorCode, HistoryMark, Position};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use sqlx::{PgConnection, Postgres, Transaction};
@@ -31,13 +29,16 @@ use crate::domain::webhooks::happening::Happening;
 use crate::error::{ApiError, ApiResult};
 use crate::state::Broker;
 use crate::store::Doing as _;
-use crate::store::audit::audit_insert;
+use crate::store::audit::{audit_insert, audit_insert_with_result_on_conn};
+use crate::store::deployment_objects::{NewObject, PublishedObject, deployment_object_publish_on_conn};
+use crate::store::history_marks::history_mark_insert_on_conn;
 use crate::store::idempotency_keys::{
     KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
     idempotency_key_store_on_conn,
 };
 use crate::store::outbox::{OutboxNotification, outbox_insert_on_conn, outbox_transaction_id_on_conn};
-use crate::store::webhook_notices::{webhook_notify_on_conn, webhook_notify_reports_on_conn};
+use crate::store::stacks::{LockedStack, StackRef, stack_lock_claiming_on_conn, stack_lock_on_conn};
+use crate::store::webhook_notices::webhook_notify_on_conn;
 use crate::telemetry::TRACES;
 
 /// How long a response waits for this replica's index to include the change. Best effort: a later read
@@ -64,6 +65,33 @@ pub async fn run(
     match Write::begin(broker, change, storage).await? {
         Begun::New(write) => work(write).await,
         Begun::Repeated(response) => Ok(response),
+    }
+}
+
+/// Like [`run`], for a change of one stack: the statement that claims the key locks the stack, too.
+pub async fn run_on_stack(
+    broker: &Arc<Broker>,
+    change: &Change,
+    project: &str,
+    stack: &StackRef,
+    work: impl AsyncFnOnce(Write, LockedStack) -> ApiResult,
+) -> ApiResult {
+    let storage = ResultStorage::Plain;
+    let missing = || ApiError::not_found("stack");
+    let mut write = Write::new(broker, change, storage, Key::of(change)).await?;
+    let conn = &mut write.transaction;
+    let locked = match &write.key {
+        Some(key) => stack_lock_claiming_on_conn(conn, project, stack, &key.owner(), &change.digest).await?,
+        None => stack_lock_on_conn(conn, project, stack).await?.map(|locked| (true, locked)),
+    };
+    match locked {
+        Some((true, locked)) => work(write, locked).await,
+        Some((false, _)) => write.repeat_instead(change).await,
+        // The key may have been claimed or not.
+        None => {
+            drop(write);
+            first_result(broker, change, storage).await?.ok_or_else(missing)
+        }
     }
 }
 
@@ -126,22 +154,24 @@ impl Key {
 
 impl Write {
     async fn begin(broker: &Arc<Broker>, change: &Change, storage: ResultStorage) -> ApiResult<Begun> {
-        let key = Key::of(change);
-        let mut transaction = broker.pool.begin().await.doing("begin a transaction")?;
-        if let Some(key) = &key
-            && !idempotency_key_claim_on_conn(&mut transaction, &key.owner(), &change.digest).await?
+        let mut write = Self::new(broker, change, storage, Key::of(change)).await?;
+        if let Some(key) = &write.key
+            && !idempotency_key_claim_on_conn(&mut write.transaction, &key.owner(), &change.digest).await?
         {
-            transaction.rollback().await.doing("roll back the transaction")?;
-            let stored = idempotency_key_find(&broker.pool, &key.owner()).await?;
-            // The key expired between the two statements.
-            let stored = stored.ok_or_else(|| {
-                ApiError::new(ErrorCode::BRK3003, "the stored result has expired; try again").retry_after(1)
-            })?;
-            return Ok(Begun::Repeated(repeat(broker, change, key, storage, stored)?));
+            return Ok(Begun::Repeated(write.repeat_instead(change).await?));
         }
-        Ok(Begun::New(Self {
+        Ok(Begun::New(write))
+    }
+
+    async fn new(
+        broker: &Arc<Broker>,
+        change: &Change,
+        storage: ResultStorage,
+        key: Option<Key>,
+    ) -> ApiResult<Self> {
+        Ok(Self {
             broker: Arc::clone(broker),
-            transaction,
+            transaction: broker.pool.begin().await.doing("begin a transaction")?,
             key,
             storage,
             notified: false,
@@ -151,7 +181,16 @@ impl Write {
             before: None,
             audit_after: None,
             audit_reason: String::new(),
-        }))
+        })
+    }
+
+    /// Rolls back, and returns the first result of a request whose key is taken.
+    async fn repeat_instead(self, change: &Change) -> ApiResult {
+        self.transaction.rollback().await.doing("roll back the transaction")?;
+        // The key may have expired between the two statements.
+        first_result(&self.broker, change, self.storage).await?.ok_or_else(|| {
+            ApiError::new(ErrorCode::BRK3003, "the stored result has expired; try again").retry_after(1)
+        })
     }
 
     /// Returns the connection of the transaction, for functions of the store.
@@ -163,6 +202,18 @@ impl Write {
     pub async fn notify(&mut self, project: &str, notification: OutboxNotification) -> ApiResult<()> {
         self.notified = true;
         Ok(outbox_insert_on_conn(&mut self.transaction, project, notification).await?)
+    }
+
+    /// Stores the object as the newest version of the stack and notifies every replica. Returns none if `respect_bars` is set
+    /// and its content is barred.
+    pub async fn publish(
+        &mut self,
+        stack: &LockedStack,
+        new: &NewObject<'_>,
+        respect_bars: bool,
+    ) -> ApiResult<Option<PublishedObject>> {
+        self.notified = true;
+        Ok(deployment_object_publish_on_conn(&mut self.transaction, stack, new, respect_bars).await?)
     }
 
     /// Records the resource before the change for the audit log. The response shows it after the change; the log has
@@ -201,24 +252,13 @@ impl Write {
         Ok(())
     }
 
-    /// Stores messages about new reports of an agent.
-    pub async fn notify_webhooks_of_reports(&mut self, agent: AgentId, reports: &[&Report]) -> ApiResult<()> {
-        let (now, grace) = (Timestamp::now(), self.broker.webhooks.grace);
-        self.webhooks_notified |=
-            webhook_notify_reports_on_conn(&mut self.transaction, agent, reports, now, grace).await?;
-        Ok(())
-    }
-
     /// Wakes the webhook sender after the commit.
     pub fn wake_webhook_sender(&mut self) {
         self.webhooks_notified = true;
     }
 
     pub async fn finish<T: Serialize>(self, status: StatusCode, result: &T) -> ApiResult {
-        let body = serde_json::to_vec(result).map_err(|error| {
-            ApiError::new(ErrorCode::BRK9001, "failed to encode the result").because(error)
-        })?;
-        self.finish_with(status, body).await
+        self.finish_with(status, encode(result)?).await
     }
 
     pub async fn finish_empty(self) -> ApiResult {
@@ -226,15 +266,32 @@ impl Write {
     }
 
     async fn finish_with(mut self, status: StatusCode, body: Vec<u8>) -> ApiResult {
-        if let Some(key) = &self.key {
-            let stored =
-                if self.storage == ResultStorage::Encrypted { seal(key, &body)? } else { body.clone() };
-            idempotency_key_store_on_conn(&mut self.transaction, &key.owner(), status.as_u16(), &stored)
-                .await?;
-        }
-        let xid = match self.audit_record(status, &body) {
-            Some(record) => audit_insert(&mut *self.transaction, &[record]).await?,
-            None => outbox_transaction_id_on_conn(&mut self.transaction).await?,
+        let record = self.audit_record(status, &body);
+        let conn = &mut self.transaction;
+        // The mark is in the same transaction: where it is, the write is. Routine requests of agents are too many for a mark each;
+        // agents carry the mark of what they have seen.
+        let (xid, mark) = match (&self.key, record) {
+            (Some(key), record) => {
+                let stored =
+                    if self.storage == ResultStorage::Encrypted { seal(key, &body)? } else { body.clone() };
+                match record {
+                    Some(record) => {
+                        let written =
+                            audit_insert_with_result_on_conn(conn, &record, &key.owner(), &stored).await?;
+                        (written.xid, Some(written.mark))
+                    }
+                    None => {
+                        let status = status.as_u16();
+                        idempotency_key_store_on_conn(conn, &key.owner(), status, &stored).await?;
+                        (outbox_transaction_id_on_conn(conn).await?, None)
+                    }
+                }
+            }
+            (None, Some(record)) => {
+                let mark = history_mark_insert_on_conn(conn).await?;
+                (audit_insert(&mut **conn, &[record]).await?, Some(mark))
+            }
+            (None, None) => (outbox_transaction_id_on_conn(conn).await?, None),
         };
         let span = tracing::info_span!(target: TRACES, "commit");
         self.transaction.commit().instrument(span).await.doing("commit")?;
@@ -247,7 +304,8 @@ impl Write {
             let span = tracing::info_span!(target: TRACES, "wait for the index");
             self.broker.index.reached(position, INDEX_WAIT).instrument(span).await;
         }
-        Ok(answer(&self.broker, status, body, position))
+        let mark = mark.unwrap_or_else(|| self.broker.index.freshness().mark);
+        Ok(answer(&self.broker, status, body, (position, mark)))
     }
 }
 
@@ -257,13 +315,25 @@ pub fn digest(shown: &impl Serialize) -> Checksum {
     Checksum::of(&serde_json::to_vec(shown).unwrap_or_default())
 }
 
-fn position(broker: &Broker, xid: u64) -> Position {
+/// Answers a write that another task has committed at this position.
+pub fn answer_at<T: Serialize>(broker: &Broker, position: Position, result: &T) -> ApiResult {
+    let mark = broker.index.freshness().mark;
+    Ok(answer(broker, StatusCode::OK, encode(result)?, (position, mark)))
+}
+
+fn encode<T: Serialize>(result: &T) -> ApiResult<Vec<u8>> {
+    serde_json::to_vec(result)
+        .map_err(|error| ApiError::new(ErrorCode::BRK9001, "failed to encode the result").because(error))
+}
+
+/// Returns the position at which this transaction is visible.
+pub fn position(broker: &Broker, xid: u64) -> Position {
     Position { epoch: broker.index.position().epoch, horizon: xid + 1 }
 }
 
-fn answer(broker: &Broker, status: StatusCode, body: Vec<u8>, position: Position) -> Response {
+fn answer(broker: &Broker, status: StatusCode, body: Vec<u8>, stamp: (Position, HistoryMark)) -> Response {
     let mut response = status.into_response();
-    response.headers_mut().insert(header::POSITION, broker.access.positions.header(position));
+    response.headers_mut().insert(header::POSITION, broker.access.positions.header(stamp));
     if !body.is_empty() {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *response.body_mut() = Body::from(body);
@@ -283,7 +353,9 @@ fn repeat(
     }
     let body = if storage == ResultStorage::Encrypted { unseal(key, stored.body)? } else { stored.body };
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
-    Ok(answer(broker, status, body, position(broker, stored.xid)))
+    let freshness = broker.index.freshness();
+    let position = Position { epoch: freshness.position.epoch, horizon: stored.xid + 1 };
+    Ok(answer(broker, status, body, (position, freshness.mark)))
 }
 
 fn sealing_key(key: &Key) -> ApiResult<RandomizedNonceKey> {

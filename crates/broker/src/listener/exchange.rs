@@ -62,15 +62,14 @@ where
             service,
         );
     let mut answered = false;
-    loop {
+    let failed = loop {
         let ended = std::future::poll_fn(|task| connection.poll_without_shutdown(task));
         tokio::select! {
             ended = ended => {
-                if let Err(error) = ended {
+                if let Err(error) = &ended {
                     tracing::debug!(%error, "connection failed");
-                    return None;
                 }
-                break;
+                break ended.is_err();
             }
             () = exchange.answered.notified(), if !answered => {
                 answered = true;
@@ -78,10 +77,10 @@ where
                 Pin::new(&mut connection).graceful_shutdown();
             }
         }
-    }
+    };
     let parts = connection.into_parts();
     let (rest, stream) = parts.io.into_inner().into_parts();
-    if exchange.unread.load(Ordering::Relaxed) || exchange.last.load(Ordering::Relaxed) {
+    if failed || exchange.unread.load(Ordering::Relaxed) || exchange.last.load(Ordering::Relaxed) {
         close(stream).await;
         return None;
     }

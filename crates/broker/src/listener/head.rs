@@ -47,6 +47,10 @@ fn poll(input: &[u8]) -> Option<(Request<Body>, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let httparse::Status::Complete(used) = parsed.parse(input).ok()? else { return None };
+    // Others may read a line feed without a carriage return differently; a larger head is for hyper to refuse.
+    if used > HEAD_BYTES || !has_only_crlf(&input[..used]) {
+        return None;
+    }
     let path = parsed.path?;
     if parsed.method != Some("GET") || parsed.version != Some(1) || !is_target_state(path) {
         return None;
@@ -73,6 +77,10 @@ fn is_target_state(path: &str) -> bool {
     let agent = path.strip_prefix("/api/v1/agents/").and_then(|rest| rest.strip_suffix("/target-state"));
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     agent.is_some_and(|agent| !agent.is_empty() && agent.bytes().all(is_plain))
+}
+
+fn has_only_crlf(head: &[u8]) -> bool {
+    head.split_inclusive(|&byte| byte == b'\n').all(|line| line.ends_with(b"\r\n"))
 }
 
 #[cfg(test)]
@@ -126,6 +134,9 @@ mod tests {
         }
         assert_eq!(kind("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "http2");
         assert_eq!(kind("\r\n\r\n"), "other");
+        assert_eq!(kind(&format!("{POLL}\n")), "other");
+        assert_eq!(kind(&format!("{POLL}a: b\n\r\n")), "other");
+        assert_eq!(kind(&format!("{POLL}a: {}\r\n\r\n", "x".repeat(HEAD_BYTES))), "other");
         assert_eq!(kind(&"x".repeat(HEAD_BYTES)), "other");
         assert_eq!(kind("P"), "incomplete");
     }

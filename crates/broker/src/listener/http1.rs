@@ -15,6 +15,8 @@
 //!
 //! A poll does not wait inside the router either, because its layers would keep eight kilobytes for it: the handler only
 //! returns that the poll has to wait (`state/long_poll.rs`). A poll that repeats the previous one byte for byte is not parsed.
+//!
+//! With `--long-polls-in-hyper`, hyper also serves polls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -93,7 +95,7 @@ where
                     None => input = BytesMut::from(&[&head[..], &input[..]].concat()[..]),
                 }
             }
-            NextRequest::Head(Head::Poll(request, used)) => {
+            NextRequest::Head(Head::Poll(request, used)) if !context.long_polls_in_hyper => {
                 let head = Bytes::copy_from_slice(&input[..used]);
                 input = BytesMut::from(&input[used..]);
                 let answered = tokio::select! {
@@ -114,7 +116,7 @@ where
             NextRequest::Head(Head::Http2) if protocol == Protocol::Undecided => {
                 return Box::pin(http2::serve(stream, input.freeze(), context)).await;
             }
-            NextRequest::Head(Head::Http2 | Head::Other | Head::Incomplete) => {
+            NextRequest::Head(Head::Poll(..) | Head::Http2 | Head::Other | Head::Incomplete) => {
                 let first = std::mem::take(&mut input).freeze();
                 let Some((rest, back)) = Box::pin(exchange::serve(stream, first, &context)).await else {
                     return;
@@ -203,11 +205,13 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, input: &mut BytesMut) -> boo
     read.await.unwrap_or(false)
 }
 
-/// Resolves when the peer disconnects. Bytes that it sends meanwhile are kept, within limits.
+/// Resolves when the peer disconnects. Bytes that it sends meanwhile are kept; beyond a limit, nothing is read until the
+/// poll is answered.
 async fn disconnected<S: AsyncRead + Unpin>(stream: &mut S, input: &mut BytesMut) {
-    while read(stream, input).await {
-        if input.len() > HEAD_BYTES {
+    while input.len() < HEAD_BYTES {
+        if !read(stream, input).await {
             return;
         }
     }
+    std::future::pending::<()>().await;
 }

@@ -13,9 +13,11 @@ use sqlx::PgPool;
 use super::ServeError;
 use crate::access::positions::Positions;
 use crate::index::Index;
+use crate::state::history::History;
 use crate::state::restore::RestoreState;
 use crate::state::tail_notifier::TailNotifier;
 use crate::store::installation::{installation_fetch, installation_position_key};
+use crate::store::privileges::privileges_check;
 use crate::store::schema::schema_check;
 use crate::store::{connect, pools_transactions};
 use crate::tasks::audit_retention::create_ahead;
@@ -37,6 +39,7 @@ pub(super) struct Database {
     pub positions: Positions,
     pub index: Arc<Index>,
     pub notifier: TailNotifier,
+    pub history: History,
     pub outbox_tail: OutboxTail,
     pub cursor: Cursor,
     pub restore: RestoreState,
@@ -71,6 +74,10 @@ impl Database {
             return Err(ServeError::TransactionPooling);
         }
         let pool = connect(url, connections).await?;
+        let role = privileges_check(&pool).await?;
+        if !role.missing.is_empty() {
+            return Err(ServeError::MissingPrivileges(role));
+        }
         schema_check(&pool).await?;
         let task_pool = connect(url, TASK_CONNECTIONS).await?;
         let webhook_pool = connect(url, WEBHOOK_CONNECTIONS).await?;
@@ -86,9 +93,16 @@ impl Database {
         let positions = Positions::new(installation, &installation_position_key(&pool).await?);
         let index = Arc::new(Index::new(installation));
         let notifier = TailNotifier::default();
-        let outbox_tail = OutboxTail::new(task_pool.clone(), Arc::clone(&index), notifier.clone());
-        let cursor = outbox_tail.load().await?;
+        let history = History::default();
         let restore = RestoreState::default();
+        let outbox_tail = OutboxTail::new(
+            task_pool.clone(),
+            Arc::clone(&index),
+            notifier.clone(),
+            history.clone(),
+            restore.clone(),
+        );
+        let cursor = outbox_tail.load().await?;
         restore.refresh(&pool).await?;
         Ok(Self {
             pool,
@@ -98,6 +112,7 @@ impl Database {
             positions,
             index,
             notifier,
+            history,
             outbox_tail,
             cursor,
             restore,

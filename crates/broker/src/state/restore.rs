@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use brokkr_api::system::{Hold, HoldCause};
+use brokkr_api::system::{Hold, HoldCause, Witness};
 use brokkr_api::{AgentId, Position};
 use sqlx::PgPool;
 
@@ -42,6 +42,8 @@ struct Current {
     /// The highest position of the database that this process has seen.
     highest: Position,
     refreshes: u32,
+    /// Counts holds that were set by this process.
+    holds_set: u64,
 }
 
 impl RestoreState {
@@ -60,8 +62,15 @@ impl RestoreState {
         self.read().hold.clone()
     }
 
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.read().hold.is_some()
+    }
+
     pub fn set_hold(&self, hold: Hold) {
-        self.write().hold = Some(hold);
+        let mut current = self.write();
+        current.hold = Some(hold);
+        current.holds_set += 1;
     }
 
     /// Records that the agent has to report what it holds, before the list is read again.
@@ -77,10 +86,14 @@ impl RestoreState {
     /// Reads the state from the database. Puts the installation on hold if the database is behind what this process has
     /// already seen.
     pub async fn refresh(&self, pool: &PgPool) -> Result<(), StoreError> {
+        let (highest, holds_set) = {
+            let current = self.read();
+            (current.highest, current.holds_set)
+        };
         let mut found = installation_state(pool).await?;
-        let highest = self.read().highest;
         if found.hold.is_none() && found.is_below(highest) {
-            let cause = HoldCause::ReplicaAhead { seen: highest, database: found.position() };
+            let cause =
+                HoldCause::Ahead { witness: Witness::Replica, seen: highest, database: found.position() };
             found.hold = installation_hold(pool, highest, &cause).await?;
             tracing::error!(
                 because = %cause,
@@ -96,7 +109,10 @@ impl RestoreState {
         let mut current = self.write();
         current.highest = highest.max(found.position());
         current.epoch = found.epoch;
-        current.hold = found.hold;
+        // A hold that was set after the state was read stays until the next refresh.
+        if current.holds_set == holds_set {
+            current.hold = found.hold;
+        }
         current.asked = found.asked;
         current.refreshes += 1;
         if let Some(must_report) = must_report {

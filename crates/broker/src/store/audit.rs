@@ -1,5 +1,6 @@
 //! The append-only audit log and the hash chain over it.
 
+use brokkr_api::HistoryMark;
 use brokkr_api::audit::{AuditEntry, AuditHead, AuditKind};
 use brokkr_api::ids::Checksum;
 use jiff::Timestamp;
@@ -7,6 +8,7 @@ use jiff_sqlx::ToSqlx as _;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
+use super::idempotency_keys::KeyOwner;
 use super::{Columns as _, Fetch as _, Result, Run as _, checksum};
 use crate::domain::audit::AuditRecord;
 
@@ -51,6 +53,54 @@ pub async fn audit_insert(executor: impl PgExecutor<'_>, records: &[AuditRecord]
     .optional(executor, "write to the audit log")
     .await?;
     Ok(xid.unwrap_or_default().cast_unsigned())
+}
+
+/// A transaction that is about to be committed.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    pub xid: u64,
+    pub mark: HistoryMark,
+}
+
+/// Stores the result of a request under its idempotency key, inserts its entry and marks the history, in one statement.
+pub async fn audit_insert_with_result_on_conn(
+    conn: &mut PgConnection,
+    record: &AuditRecord,
+    owner: &KeyOwner<'_>,
+    body: &[u8],
+) -> Result<Written> {
+    let (xid, mark): (i64, i64) = sqlx::query_as(
+        "WITH stored AS (
+            UPDATE idempotency_keys SET status = $4, body = $5 WHERE project = $1 AND principal = $2 AND key = $3),
+         written AS (
+            INSERT INTO audit (project, kind, principal, name, method, route, path, address, status, request_id,
+                               before, after, refusal, count, reason)
+            VALUES ($6, $7, $8, $9, $10, $11, $12, $13, $4, $14, $15, $16, $17, $18, $19) RETURNING xid),
+         marked AS (INSERT INTO history_marks DEFAULT VALUES RETURNING id)
+         SELECT xid::text::bigint, marked.id FROM written, marked",
+    )
+    .bind(owner.project)
+    .bind(owner.principal)
+    .bind(owner.key)
+    .bind(record.status.cast_signed())
+    .bind(body)
+    .bind(&record.project)
+    .bind(record.kind.to_string())
+    .bind(&record.principal)
+    .bind(&record.name)
+    .bind(&record.method)
+    .bind(&record.route)
+    .bind(&record.path)
+    .bind(&record.address)
+    .bind(&record.request_id)
+    .bind(record.before.map(|digest| digest.0.to_vec()))
+    .bind(record.after.map(|digest| digest.0.to_vec()))
+    .bind(record.refusal.map(|refusal| refusal.to_string()).unwrap_or_default())
+    .bind(record.count.cast_signed())
+    .bind(&record.reason)
+    .one(conn, "store the result and write to the audit log")
+    .await?;
+    Ok(Written { xid: xid.cast_unsigned(), mark: HistoryMark(mark.cast_unsigned()) })
 }
 
 fn read_entry(row: PgRow) -> Result<AuditEntry, sqlx::Error> {

@@ -70,19 +70,42 @@ fn read_object(row: PgRow) -> Result<DeploymentObject, sqlx::Error> {
     })
 }
 
-/// Takes the next sequence id and inserts the object. The caller holds the lock of the stack's row.
-pub async fn deployment_object_insert_on_conn(
+/// A published object.
+#[derive(Clone, Debug)]
+pub struct PublishedObject {
+    pub object: DeploymentObject,
+    /// Whether the project has webhooks, which have to be notified.
+    pub has_webhooks: bool,
+}
+
+/// Takes the next sequence id, inserts the object, makes it the newest of its stack (a deletion marker deletes the stack)
+/// and writes to the outbox: in one statement, because the stack is locked meanwhile. Returns none if `respect_bars` is set
+/// and the content is barred.
+///
+/// The caller holds the lock of the stack's row since an earlier statement, so this one sees every bar.
+pub async fn deployment_object_publish_on_conn(
     conn: &mut PgConnection,
     stack: &LockedStack,
     new: &NewObject<'_>,
-) -> Result<DeploymentObject> {
+    respect_bars: bool,
+) -> Result<Option<PublishedObject>> {
     sqlx::query(
-        "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest,
-                                         is_deletion_marker, keeps_resources, resources, content, submitted_by,
-                                         message, git_commit, created_at)
-         VALUES ($1, $2, nextval('deployment_object_sequence'), $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp())
-         RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                   submitted_by, message, git_commit, created_at",
+        "WITH object AS (
+            INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker,
+                                            keeps_resources, resources, content, submitted_by, message, git_commit,
+                                            created_at)
+            SELECT $1, $2, next_sequence_id(), $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp()
+            WHERE NOT $12 OR NOT EXISTS (
+                SELECT FROM barred_contents WHERE project = $1 AND stack_id = $2 AND checksum = $3)
+            RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources,
+                      resources, submitted_by, message, git_commit, created_at),
+         advanced AS (
+            UPDATE stacks SET newest_sequence_id = object.sequence_id,
+                              deleted_at = CASE WHEN object.is_deletion_marker THEN now() ELSE deleted_at END
+            FROM object WHERE stacks.project = $1 AND stacks.id = $2),
+         noticed AS (INSERT INTO outbox (project, kind, key) SELECT $1, 'stack', $2 FROM object)
+         SELECT object.*, EXISTS (SELECT FROM webhooks w WHERE w.project = $1 AND w.enabled) AS has_webhooks
+         FROM object",
     )
     .bind(&stack.project)
     .bind(stack.id.0)
@@ -95,8 +118,12 @@ pub async fn deployment_object_insert_on_conn(
     .bind(new.submitted_by)
     .bind(new.provenance.message())
     .bind(new.provenance.commit())
-    .try_map(read_object)
-    .one(conn, "insert the deployment object")
+    .bind(respect_bars)
+    .try_map(|row| {
+        let has_webhooks = row.field("has_webhooks")?;
+        Ok(PublishedObject { object: read_object(row)?, has_webhooks })
+    })
+    .optional(conn, "publish the deployment object")
     .await
 }
 

@@ -40,6 +40,14 @@ impl StoreError {
         }
     }
 
+    /// Returns whether the server refused the statement, and would accept others on the same connection.
+    #[must_use]
+    pub fn is_of_statement(&self) -> bool {
+        let code = self.source.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        // Not: connection trouble, shutdown, read-only database.
+        code.is_some_and(|code| !["08", "57P", "25006"].iter().any(|class| code.starts_with(class)))
+    }
+
     /// Returns whether only another configuration can help: the server offers no TLS although it is demanded.
     #[must_use]
     pub fn is_misconfigured(&self) -> bool {
@@ -50,6 +58,13 @@ impl StoreError {
     #[must_use]
     pub fn is_referred_to(&self) -> bool {
         self.source.as_database_error().is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation)
+    }
+
+    /// Returns whether the database accepts no writes at all: it is read-only, or its disk is full.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        let code = self.source.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        code.is_some_and(|code| ["25006", "53100"].contains(&code.as_ref()))
     }
 
     /// Returns whether a text contains a NUL, which PostgreSQL cannot store.

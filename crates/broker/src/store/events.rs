@@ -17,36 +17,52 @@ use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::filing::Filed;
 
 /// Makes reports of one agent wait for each other, on all replicas: two batches about the same stacks must
-/// not deadlock.
+/// not deadlock. No statement of the transaction waits long for a lock: the session of a replica that no longer responds
+/// may hold one until it times out.
 pub async fn event_lock_agent_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 1))")
-        .bind(agent.to_string())
+    sqlx::query("SET LOCAL lock_timeout = '500ms'")
+        .run(&mut *conn, "limit the wait for other reports of the agent")
+        .await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1::uuid::text, 1))")
+        .bind(agent.0)
         .run(conn, "wait for other reports of the agent")
         .await
 }
 
-/// Inserts a batch in one statement and returns which events are new. A repeated event conflicts with its
+/// Takes the same lock for each of these agents, but waits for none. Returns the agents of which another transaction is
+/// storing reports now.
+pub async fn event_try_lock_agents_on_conn(
+    conn: &mut PgConnection,
+    agents: &[AgentId],
+) -> Result<HashSet<AgentId>> {
+    let busy: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT agent_id FROM unnest($1::uuid[]) AS agent_id
+         WHERE NOT pg_try_advisory_xact_lock(hashtextextended(agent_id::text, 1))",
+    )
+    .bind(agents.iter().map(|agent| agent.0).collect::<Vec<_>>())
+    .all(conn, "lock the reports of the agents")
+    .await?;
+    Ok(busy.into_iter().map(AgentId).collect())
+}
+
+/// Inserts reports in one statement and returns which events are new. A repeated event conflicts with its
 /// first copy, because the agent chooses its id and time, and both are the same again. (Where the time was replaced, see
 /// [`event_find_on_conn`].)
-pub async fn event_insert_on_conn(
-    conn: &mut PgConnection,
-    agent: AgentId,
-    filed: &[&Filed],
-) -> Result<HashSet<EventId>> {
+pub async fn event_insert_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<HashSet<EventId>> {
     let reports = || filed.iter().map(|filed| &filed.report);
     let new: Vec<Uuid> = sqlx::query_scalar(
         "INSERT INTO events (project, id, at, stack_id, agent_id, sequence_id, transition, reason, details, message,
                              objects, hops)
-         SELECT r.project, r.id, r.at, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.details, r.message,
-                r.objects, r.hops
-         FROM unnest($1::text[], $3::uuid[], $4::timestamptz[], $5::uuid[], $6::bigint[], $7::text[], $8::text[],
-                     $9::jsonb[], $10::text[], $11::jsonb[], $12::jsonb[])
-              AS r (project, id, at, stack_id, sequence_id, transition, reason, details, message, objects, hops)
+         SELECT r.project, r.id, r.at, r.stack_id, r.agent_id, r.sequence_id, r.transition, r.reason, r.details,
+                r.message, r.objects, r.hops
+         FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::uuid[], $6::bigint[], $7::text[],
+                     $8::text[], $9::jsonb[], $10::text[], $11::jsonb[], $12::jsonb[])
+              AS r (project, agent_id, id, at, stack_id, sequence_id, transition, reason, details, message, objects, hops)
          WHERE NOT EXISTS (SELECT FROM clamped_reports c WHERE c.project = r.project AND c.id = r.id)
          ON CONFLICT DO NOTHING RETURNING id",
     )
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
-    .bind(agent.0)
+    .bind(filed.iter().map(|filed| filed.agent.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())
     .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())

@@ -51,8 +51,11 @@ macro_rules! stacks_where {
                     o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.keeps_resources, o.resources,
                     o.created_at AS published_at
              FROM stacks s
-             LEFT JOIN deployment_objects o
-               ON o.project = s.project AND o.stack_id = s.id AND o.sequence_id = s.newest_sequence_id
+             -- With the limit, the newest object is always read by its key. Without, PostgreSQL may read the whole table.
+             LEFT JOIN LATERAL (
+               SELECT * FROM deployment_objects o
+               WHERE o.project = s.project AND o.stack_id = s.id AND o.sequence_id = s.newest_sequence_id LIMIT 1
+             ) o ON true
              WHERE ",
             $condition
         )

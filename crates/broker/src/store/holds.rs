@@ -70,21 +70,20 @@ pub async fn holds_replace_on_conn(
     .await
 }
 
-/// Records that these versions were released to the agent, which has applied them. Only stacks that target the agent may
-/// be given.
+/// Records that these versions were released to the agents, which have applied them. Only stacks that target the agent
+/// may be given.
 pub async fn holds_raise_on_conn(
     conn: &mut PgConnection,
-    agent: AgentId,
-    released: &[(StackId, SequenceId)],
+    released: &[(AgentId, StackId, SequenceId)],
 ) -> Result<()> {
     sqlx::query(
         "UPDATE agent_holds h SET released_sequence_id = greatest(h.released_sequence_id, r.sequence_id)
-         FROM unnest($2::uuid[], $3::bigint[]) AS r (stack_id, sequence_id)
-         WHERE h.agent_id = $1 AND h.stack_id = r.stack_id AND h.released_sequence_id < r.sequence_id",
+         FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS r (agent_id, stack_id, sequence_id)
+         WHERE h.agent_id = r.agent_id AND h.stack_id = r.stack_id AND h.released_sequence_id < r.sequence_id",
     )
-    .bind(agent.0)
-    .bind(released.iter().map(|(stack, _)| stack.0).collect::<Vec<_>>())
-    .bind(released.iter().map(|(_, sequence)| sequence.0).collect::<Vec<_>>())
+    .bind(released.iter().map(|(agent, _, _)| agent.0).collect::<Vec<_>>())
+    .bind(released.iter().map(|(_, stack, _)| stack.0).collect::<Vec<_>>())
+    .bind(released.iter().map(|(_, _, sequence)| sequence.0).collect::<Vec<_>>())
     .run(conn, "record the released versions")
     .await
 }

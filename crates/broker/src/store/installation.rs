@@ -1,7 +1,7 @@
 //! The installation: its id, its epoch, and whether it is on hold.
 
 use brokkr_api::system::{Hold, HoldCause, RaisedEpoch};
-use brokkr_api::{InstallationId, Position, SequenceId};
+use brokkr_api::{HistoryMark, InstallationId, Position, SequenceId};
 use jiff::Timestamp;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
@@ -81,6 +81,28 @@ pub async fn installation_hold(pool: &PgPool, seen: Position, cause: &HoldCause)
     )
     .bind(seen.epoch)
     .bind(i64::try_from(seen.horizon).unwrap_or(i64::MAX))
+    .bind(Json(cause))
+    .run(pool, "put the installation on hold")
+    .await?;
+    Ok(installation_state(pool).await?.hold)
+}
+
+/// Puts the installation on hold if the epoch is still this one and the database lacks one of the marks, and asks all agents to
+/// report what they hold. Returns the hold in force, if any.
+pub async fn installation_hold_without_marks(
+    pool: &PgPool,
+    epoch: i64,
+    marks: &[HistoryMark],
+    cause: &HoldCause,
+) -> Result<Option<Hold>> {
+    sqlx::query(
+        "UPDATE installation SET held_since = now(), held_cause = $3, holds_request = holds_request + 1
+         WHERE held_since IS NULL AND epoch = $1 AND EXISTS (
+             SELECT FROM unnest($2::bigint[]) AS known (id)
+             WHERE NOT EXISTS (SELECT FROM history_marks m WHERE m.id = known.id))",
+    )
+    .bind(epoch)
+    .bind(marks.iter().map(|mark| mark.0.cast_signed()).collect::<Vec<_>>())
     .bind(Json(cause))
     .run(pool, "put the installation on hold")
     .await?;

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use brokkr_api::{AgentId, GrantId, StackId};
+use brokkr_api::{AgentId, GrantId, HistoryMark, StackId};
 use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
@@ -17,6 +17,9 @@ use super::{APPLICATION, Doing as _, Fetch as _, Result, Run as _};
 
 /// Rows deleted at once.
 const SLICE: u64 = 5000;
+
+/// A reader that was away for long does not read all marks that were made meanwhile.
+const MOST_MARKS: i64 = 4096;
 
 /// What changed; the reader looks up the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +60,8 @@ pub struct OutboxSnapshot {
     pub ceiling: u64,
     /// By the database's clock.
     pub now: Timestamp,
+    /// Whether the database has the recent marks that the reader knows.
+    pub has_marks: bool,
 }
 
 /// Inserts a notification, in the transaction of the change.
@@ -81,23 +86,37 @@ pub async fn outbox_insert_on_conn(
 /// Begins a read-only transaction with one consistent snapshot.
 pub const READ_ONLY_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// Returns the snapshot of the transaction.
-pub async fn outbox_snapshot_on_conn(conn: &mut PgConnection) -> Result<OutboxSnapshot> {
-    let (epoch, horizon, ceiling, now): (i64, i64, i64, jiff_sqlx::Timestamp) = sqlx::query_as(
+/// Returns the snapshot of the transaction, and the latest marks since those that the reader knows (`recent`).
+pub async fn outbox_snapshot_on_conn(
+    conn: &mut PgConnection,
+    recent: &[HistoryMark],
+) -> Result<(OutboxSnapshot, Vec<HistoryMark>)> {
+    type Row = (i64, i64, i64, jiff_sqlx::Timestamp, Vec<i64>, bool);
+    let known: Vec<i64> = recent.iter().map(|mark| mark.0.cast_signed()).collect();
+    let (epoch, horizon, ceiling, now, marks, has_marks): Row = sqlx::query_as(
         "SELECT epoch,
                 pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
                 pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-                now()
+                now(),
+                ARRAY(SELECT id FROM history_marks WHERE id >= $1 ORDER BY id DESC LIMIT $3),
+                NOT EXISTS (SELECT FROM unnest($2::bigint[]) AS known (id)
+                            WHERE NOT EXISTS (SELECT FROM history_marks m WHERE m.id = known.id))
          FROM installation",
     )
+    .bind(known.iter().min())
+    .bind(&known)
+    .bind(MOST_MARKS)
     .one(conn, "read the snapshot")
     .await?;
-    Ok(OutboxSnapshot {
+    let marks: Vec<HistoryMark> = marks.into_iter().map(|id| HistoryMark(id.cast_unsigned())).collect();
+    let snapshot = OutboxSnapshot {
         epoch,
         horizon: horizon.cast_unsigned(),
         ceiling: ceiling.cast_unsigned(),
         now: now.to_jiff(),
-    })
+        has_marks,
+    };
+    Ok((snapshot, marks))
 }
 
 /// Exports the snapshot of the transaction, so that another one can use it.
@@ -115,7 +134,7 @@ pub async fn outbox_import_on_conn(conn: &mut PgConnection, snapshot: &str) -> R
 /// Returns the current snapshot.
 pub async fn outbox_snapshot(pool: &PgPool) -> Result<OutboxSnapshot> {
     let mut conn = pool.acquire().await.doing("read the snapshot")?;
-    outbox_snapshot_on_conn(&mut conn).await
+    outbox_snapshot_on_conn(&mut conn, &[]).await.map(|(snapshot, _)| snapshot)
 }
 
 /// Returns the notifications of all transactions from `cursor` up to, but excluding, `horizon`, each once.

@@ -7,109 +7,58 @@
 //! events, but counted from when they were recorded.
 
 use jiff::civil::Date;
-use sqlx::{AssertSqlSafe, Connection as _, PgPool};
+use jiff_sqlx::ToSqlx as _;
+use sqlx::PgPool;
 
-use super::{Doing as _, Fetch as _, Result, Run as _};
+use super::{Fetch as _, Result, Run as _};
 
 /// Rows deleted at once.
 const SLICE: i64 = 5000;
+const EVENTS: &str = "events";
 
-fn name(day: Date) -> String {
-    format!("events_{:04}{:02}{:02}", day.year(), day.month(), day.day())
+/// Creates the partition of a table for a day, if it does not exist. Returns whether it was created.
+///
+/// Functions of the schema create and drop partitions, so that the role of the broker does not have to own the tables.
+pub(super) async fn create(pool: &PgPool, table: &str, day: Date, action: &'static str) -> Result<bool> {
+    sqlx::query_scalar("SELECT partition_create($1, $2)")
+        .bind(table)
+        .bind(day.to_sqlx())
+        .one(pool, action)
+        .await
 }
 
-/// A partition of a table with a default partition. All names are those of the schema, or made of dates.
-pub(super) struct NewPartition<'a> {
-    pub table: &'a str,
-    pub name: String,
-    /// Up to, but excluding, `next`.
-    pub first: Date,
-    pub next: Date,
-    /// The advisory lock that serializes the creation of partitions of this table.
-    pub lock: i64,
-    /// A trigger that refuses deletions. It is disabled only in this transaction, which no other session can write in.
-    pub append_only: Option<&'a str>,
-    pub action: &'static str,
-}
-
-/// Creates a partition, if it does not exist. Rows that were written before move there unchanged. Returns whether it was
-/// created.
-pub(super) async fn create(pool: &PgPool, partition: &NewPartition<'_>) -> Result<bool> {
-    let NewPartition { table, name, first, next, lock, append_only, action } = partition;
-    let mut conn = pool.acquire().await.doing(action)?;
-    let mut transaction = conn.begin().await.doing(action)?;
-    // Writers must not wait long for this transaction; if it gives up, it is retried soon.
-    sqlx::query("SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock($1)")
-        .bind(lock)
-        .run(&mut *transaction, action)
-        .await?;
-    let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-        .bind(name)
-        .one(&mut *transaction, action)
-        .await?;
-    if exists {
-        return Ok(false);
-    }
-    let range = format!("at >= '{first} 00:00:00+00' AND at < '{next} 00:00:00+00'");
-    let trigger =
-        |state| append_only.map(|trigger| format!("ALTER TABLE {table}_default {state} TRIGGER {trigger}"));
-    // ATTACH does not block writes to the other partitions; CREATE … PARTITION OF would.
-    let steps = [
-        Some(format!("LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE")),
-        Some(format!("CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")),
-        trigger("DISABLE"),
-        Some(format!(
-            "WITH moved AS (DELETE FROM {table}_default WHERE {range} RETURNING *) INSERT INTO {name} SELECT * FROM moved"
-        )),
-        trigger("ENABLE"),
-        Some(format!(
-            "ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{first} 00:00:00+00') TO ('{next} 00:00:00+00')"
-        )),
-    ];
-    for step in steps.into_iter().flatten() {
-        sqlx::query(AssertSqlSafe(step)).run(&mut *transaction, action).await?;
-    }
-    transaction.commit().await.doing(action)?;
-    Ok(true)
+/// Returns the first days of the partitions of a table that begin before this day, oldest first.
+pub(super) async fn before(pool: &PgPool, table: &str, day: Date, action: &'static str) -> Result<Vec<Date>> {
+    let days: Vec<jiff_sqlx::Date> = sqlx::query_scalar(
+        "SELECT day FROM (SELECT to_date(substring(c.relname, '_([0-9]{6,8})$'), 'YYYYMMDD') AS day
+                          FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                          WHERE i.inhparent = $1::regclass) partitions
+         WHERE day < $2 ORDER BY day",
+    )
+    .bind(table)
+    .bind(day.to_sqlx())
+    .all(pool, action)
+    .await?;
+    Ok(days.into_iter().map(jiff_sqlx::Date::to_jiff).collect())
 }
 
 /// Creates the partition of a day, if it does not exist. Returns whether it was created.
 pub async fn partition_create(pool: &PgPool, day: Date) -> Result<bool> {
-    let next = day.tomorrow().unwrap_or(day);
-    let (name, action) = (name(day), "create an events partition");
-    let partition = NewPartition {
-        table: "events",
-        name,
-        first: day,
-        next,
-        lock: 1_112_690_259,
-        append_only: None,
-        action,
-    };
-    create(pool, &partition).await
+    create(pool, EVENTS, day, "create an events partition").await
 }
 
-/// Returns the partitions of days before this one, oldest first.
-pub async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<String>> {
-    sqlx::query_scalar(
-        "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-         WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_[0-9]{8}$' AND c.relname::text < $1 ORDER BY 1",
-    )
-    .bind(name(day))
-    .all(pool, "list the partitions of the events")
-    .await
+/// Returns the days before this one that have a partition, oldest first.
+pub async fn partitions_before(pool: &PgPool, day: Date) -> Result<Vec<Date>> {
+    before(pool, EVENTS, day, "list the partitions of the events").await
 }
 
-/// Drops a partition.
-pub async fn partition_drop(pool: &PgPool, name: &str) -> Result<()> {
-    let mut transaction = pool.begin().await.doing("drop an events partition")?;
-    sqlx::query("SELECT set_config('lock_timeout', '2s', true)")
-        .run(&mut *transaction, "drop an events partition")
-        .await?;
-    sqlx::query(AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
-        .run(&mut *transaction, "drop an events partition")
-        .await?;
-    transaction.commit().await.doing("drop an events partition")
+/// Drops the partition of a day.
+pub async fn partition_drop(pool: &PgPool, day: Date) -> Result<()> {
+    sqlx::query("SELECT partition_drop($1, $2)")
+        .bind(EVENTS)
+        .bind(day.to_sqlx())
+        .run(pool, "drop an events partition")
+        .await
 }
 
 /// Deletes the rows of the default partition, of `agent_events` and of `clamped_reports` that were recorded before this day. Returns how many.

@@ -16,27 +16,23 @@ use crate::domain::filing::Filed;
 use crate::domain::status::LastReport;
 
 /// Stores each report that is newer than the stored one: by sequence id, then by time. Hops of the same
-/// object accumulate. The given reports have to be about different stacks.
-pub async fn stack_status_store_on_conn(
-    conn: &mut PgConnection,
-    agent: AgentId,
-    filed: &[&Filed],
-) -> Result<()> {
+/// object accumulate. Of an agent, the given reports have to be about different stacks.
+pub async fn stack_status_store_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<()> {
     let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
         "INSERT INTO stack_status AS old (project, stack_id, agent_id, sequence_id, transition, reason, details,
                                           message, objects, hops, ready, total, at, conditions, conditions_at, reason_key,
                                           applied_sequence_id, agent_name)
-         SELECT r.project, r.stack_id, $2, r.sequence_id, r.transition, r.reason, r.details, r.message, r.objects, r.hops,
+         SELECT r.project, r.stack_id, r.agent_id, r.sequence_id, r.transition, r.reason, r.details, r.message, r.objects, r.hops,
                 r.ready, r.total, r.at, r.conditions, r.at, r.reason_key,
                 CASE WHEN r.transition IN ('applied', 'healthy', 'degraded') THEN r.sequence_id END, a.name
-         FROM unnest($1::text[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::jsonb[], $8::text[], $9::jsonb[], $10::jsonb[],
-                     $11::int[], $12::int[], $13::timestamptz[], $14::jsonb[], $15::bytea[])
-              AS r (project, stack_id, sequence_id, transition, reason, details, message, objects, hops, ready, total, at,
-                    conditions, reason_key)
-         JOIN agents a ON a.id = $2
-         ORDER BY r.project, r.stack_id
+         FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
+                     $9::jsonb[], $10::jsonb[], $11::int[], $12::int[], $13::timestamptz[], $14::jsonb[], $15::bytea[])
+              AS r (project, agent_id, stack_id, sequence_id, transition, reason, details, message, objects, hops, ready,
+                    total, at, conditions, reason_key)
+         JOIN agents a ON a.id = r.agent_id
+         ORDER BY r.project, r.stack_id, r.agent_id
          ON CONFLICT (project, stack_id, agent_id) DO UPDATE SET
             sequence_id = excluded.sequence_id, transition = excluded.transition, reason = excluded.reason,
             details = excluded.details, message = excluded.message, objects = excluded.objects, ready = excluded.ready, total = excluded.total,
@@ -52,7 +48,7 @@ pub async fn stack_status_store_on_conn(
          WHERE (excluded.sequence_id, excluded.at) >= (old.sequence_id, old.at)",
     )
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
-    .bind(agent.0)
+    .bind(filed.iter().map(|filed| filed.agent.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.transition.to_string()).collect::<Vec<_>>())
@@ -71,22 +67,18 @@ pub async fn stack_status_store_on_conn(
 }
 
 /// Stores only the conditions of reports that change no state, unless the stored conditions are newer. The
-/// given reports have to be about different stacks.
-pub async fn stack_status_store_conditions_on_conn(
-    conn: &mut PgConnection,
-    agent: AgentId,
-    filed: &[&Filed],
-) -> Result<()> {
+/// given reports have to be about different stacks, of each agent.
+pub async fn stack_status_store_conditions_on_conn(conn: &mut PgConnection, filed: &[&Filed]) -> Result<()> {
     let reports = || filed.iter().map(|filed| &filed.report);
     sqlx::query(
         "UPDATE stack_status AS old SET conditions = r.conditions, conditions_at = r.at
-         FROM unnest($1::text[], $3::uuid[], $4::bigint[], $5::timestamptz[], $6::jsonb[])
-              AS r (project, stack_id, sequence_id, at, conditions)
-         WHERE old.project = r.project AND old.agent_id = $2 AND old.stack_id = r.stack_id
+         FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[], $5::timestamptz[], $6::jsonb[])
+              AS r (project, agent_id, stack_id, sequence_id, at, conditions)
+         WHERE old.project = r.project AND old.agent_id = r.agent_id AND old.stack_id = r.stack_id
            AND old.sequence_id = r.sequence_id AND old.conditions_at <= r.at",
     )
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
-    .bind(agent.0)
+    .bind(filed.iter().map(|filed| filed.agent.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.stack_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.sequence_id.0).collect::<Vec<_>>())
     .bind(reports().map(|report| report.at.to_sqlx()).collect::<Vec<_>>())

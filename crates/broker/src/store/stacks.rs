@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor};
-use uuid::Uuid;
 
+use super::idempotency_keys::KeyOwner;
 use super::{Columns as _, Fetch as _, Result, Run as _, known};
 
 /// The id or name of a stack.
@@ -180,29 +180,73 @@ pub async fn stack_lock_on_conn(
     project: &str,
     stack: &StackRef,
 ) -> Result<Option<LockedStack>> {
-    type Row = (String, Uuid, String, Option<i64>, Option<jiff_sqlx::Timestamp>);
     let query = match stack {
-        StackRef::Id(id) => sqlx::query_as::<_, Row>(
+        StackRef::Id(id) => sqlx::query(
             "SELECT project, id, name, newest_sequence_id, deleted_at FROM stacks
              WHERE project = $1 AND id = $2 FOR UPDATE",
         )
         .bind(project)
         .bind(id.0),
-        StackRef::Name(name) => sqlx::query_as::<_, Row>(
+        StackRef::Name(name) => sqlx::query(
             "SELECT project, id, name, newest_sequence_id, deleted_at FROM stacks
              WHERE project = $1 AND name = $2 ORDER BY deleted_at DESC NULLS FIRST LIMIT 1 FOR UPDATE",
         )
         .bind(project)
         .bind(name),
     };
-    let row = query.optional(conn, "lock the stack").await?;
-    Ok(row.map(|(project, id, name, newest, deleted_at)| LockedStack {
-        project,
-        id: StackId(id),
-        name,
-        newest: newest.map(SequenceId),
-        deleted_at: deleted_at.map(jiff_sqlx::Timestamp::to_jiff),
-    }))
+    query.try_map(read_locked).optional(conn, "lock the stack").await
+}
+
+fn read_locked(row: PgRow) -> Result<LockedStack, sqlx::Error> {
+    Ok(LockedStack {
+        project: row.field("project")?,
+        id: StackId(row.field("id")?),
+        name: row.field("name")?,
+        newest: row.field::<Option<i64>>("newest_sequence_id")?.map(SequenceId),
+        deleted_at: row.time_opt("deleted_at")?,
+    })
+}
+
+/// Claims an idempotency key, then locks the stack's row. The filter on the claim makes PostgreSQL execute it first.
+macro_rules! claim_and_lock {
+    ($stack:literal) => {
+        concat!(
+            "WITH claimed AS (
+                INSERT INTO idempotency_keys (project, principal, key, request_digest) VALUES ($3, $4, $5, $6)
+                ON CONFLICT DO NOTHING RETURNING true)
+             SELECT s.project, s.id, s.name, s.newest_sequence_id, s.deleted_at, EXISTS (SELECT FROM claimed) AS is_claimed
+             FROM stacks s WHERE (SELECT count(*) FROM claimed) >= 0 AND s.project = $1 AND ",
+            $stack,
+            " FOR UPDATE OF s"
+        )
+    };
+}
+
+/// Claims the key as `idempotency_key_claim_on_conn` does, and locks the stack's row, in one statement. Returns whether the
+/// key was claimed; none if there is no such stack.
+pub async fn stack_lock_claiming_on_conn(
+    conn: &mut PgConnection,
+    project: &str,
+    stack: &StackRef,
+    owner: &KeyOwner<'_>,
+    request_digest: &[u8],
+) -> Result<Option<(bool, LockedStack)>> {
+    let query = match stack {
+        StackRef::Id(id) => sqlx::query(claim_and_lock!("s.id = $2")).bind(project).bind(id.0),
+        StackRef::Name(name) => {
+            sqlx::query(claim_and_lock!("s.name = $2 ORDER BY s.deleted_at DESC NULLS FIRST LIMIT 1"))
+                .bind(project)
+                .bind(name)
+        }
+    };
+    query
+        .bind(owner.project)
+        .bind(owner.principal)
+        .bind(owner.key)
+        .bind(request_digest)
+        .try_map(|row| Ok((row.field("is_claimed")?, read_locked(row)?)))
+        .optional(conn, "claim the idempotency key and lock the stack")
+        .await
 }
 
 /// Inserts a stack, unless a non-deleted one of that name exists.
@@ -238,24 +282,5 @@ pub async fn stack_change_on_conn(
     .bind(change.labels.as_ref().map(Json))
     .bind(change.annotations.as_ref().map(Json))
     .run(conn, "change the stack")
-    .await
-}
-
-/// Makes this object the newest of its stack; a deletion marker deletes the stack.
-pub async fn stack_advance_on_conn(
-    conn: &mut PgConnection,
-    stack: &LockedStack,
-    newest: SequenceId,
-    deleted: bool,
-) -> Result<()> {
-    sqlx::query(
-        "UPDATE stacks SET newest_sequence_id = $3, deleted_at = CASE WHEN $4 THEN now() ELSE deleted_at END
-         WHERE project = $1 AND id = $2",
-    )
-    .bind(&stack.project)
-    .bind(stack.id.0)
-    .bind(newest.0)
-    .bind(deleted)
-    .run(conn, "advance the stack")
     .await
 }

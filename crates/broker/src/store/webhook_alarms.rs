@@ -52,20 +52,22 @@ fn read_alarm(row: PgRow) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
     Ok((key, stored))
 }
 
-/// Returns the alarms of these stacks on the agent, locked in order, so that two transactions never deadlock.
+/// Returns the alarms of these stacks on these agents, locked in order, so that two transactions never deadlock.
 pub async fn webhook_alarm_lock_on_conn(
     conn: &mut PgConnection,
-    agent: AgentId,
-    stacks: &[StackId],
+    of: &[(&str, StackId, AgentId)],
 ) -> Result<HashMap<AlarmKey, StoredAlarm>> {
     let alarms = sqlx::query(
         "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
                 details, message
-         FROM webhook_alarms WHERE agent_id = $1 AND stack_id = ANY($2)
-         ORDER BY project, stack_id, agent_id, kind FOR UPDATE",
+         FROM webhook_alarms alarm
+         JOIN (SELECT DISTINCT * FROM unnest($1::text[], $2::uuid[], $3::uuid[])) AS of (project, stack_id, agent_id)
+              USING (project, stack_id, agent_id)
+         ORDER BY project, stack_id, agent_id, kind FOR UPDATE OF alarm",
     )
-    .bind(agent.0)
-    .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
+    .bind(of.iter().map(|(project, ..)| *project).collect::<Vec<_>>())
+    .bind(of.iter().map(|(_, stack, _)| stack.0).collect::<Vec<_>>())
+    .bind(of.iter().map(|(_, _, agent)| agent.0).collect::<Vec<_>>())
     .try_map(read_alarm)
     .all(conn, "read alarms")
     .await?;
@@ -88,53 +90,76 @@ pub async fn webhook_alarm_due_on_conn(
     .await
 }
 
-/// Stores the state of an alarm.
+/// Stores the states of alarms; each may be given once.
 pub async fn webhook_alarm_store_on_conn(
     conn: &mut PgConnection,
-    key: &AlarmKey,
-    stored: &StoredAlarm,
+    alarms: &[(&AlarmKey, &StoredAlarm)],
     grace: Duration,
 ) -> Result<()> {
-    let (announced, episode) = match stored.alarm {
-        Alarm::Quiet => return webhook_alarm_delete_on_conn(conn, key).await,
-        Alarm::Pending(episode) => (false, episode),
-        Alarm::Announced(episode) => (true, episode),
-    };
+    let episodes = alarms.iter().filter_map(|(key, stored)| match stored.alarm {
+        Alarm::Quiet => None,
+        Alarm::Pending(episode) => Some((*key, *stored, false, episode)),
+        Alarm::Announced(episode) => Some((*key, *stored, true, episode)),
+    });
+    let (raised, quiet): (Vec<_>, Vec<&AlarmKey>) = (
+        episodes.collect(),
+        alarms.iter().filter(|(_, stored)| stored.alarm == Alarm::Quiet).map(|(key, _)| *key).collect(),
+    );
+    if !quiet.is_empty() {
+        webhook_alarm_delete_on_conn(conn, &quiet).await?;
+    }
+    if raised.is_empty() {
+        return Ok(());
+    }
     sqlx::query(
         "INSERT INTO webhook_alarms (project, stack_id, agent_id, kind, announced, since, last, count, cause,
                                      sequence_id, reason, details, message, next_check_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+         SELECT * FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::text[], $5::boolean[], $6::timestamptz[],
+                              $7::timestamptz[], $8::int[], $9::text[], $10::bigint[], $11::text[], $12::jsonb[],
+                              $13::text[], $14::timestamptz[])
+         ORDER BY 1, 2, 3, 4
          ON CONFLICT (project, stack_id, agent_id, kind) DO UPDATE SET
             announced = excluded.announced, since = excluded.since, last = excluded.last, count = excluded.count,
             cause = excluded.cause, sequence_id = excluded.sequence_id, reason = excluded.reason,
             details = excluded.details, message = excluded.message, next_check_at = excluded.next_check_at",
     )
-    .bind(&key.project)
-    .bind(key.stack.0)
-    .bind(key.agent.0)
-    .bind(key.kind.to_string())
-    .bind(announced)
-    .bind(episode.since.to_sqlx())
-    .bind(episode.last.to_sqlx())
-    .bind(i32::try_from(episode.count).unwrap_or(i32::MAX))
-    .bind(episode.cause.to_string())
-    .bind(stored.sequence_id.0)
-    .bind(stored.reason.code())
-    .bind(stored.reason.details())
-    .bind(stored.message.to_string())
-    .bind(next_check(key.kind, stored.alarm, grace).map(|at| at.to_sqlx()))
-    .run(conn, "store an alarm")
+    .bind(raised.iter().map(|(key, ..)| key.project.as_str()).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(key, ..)| key.stack.0).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(key, ..)| key.agent.0).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(key, ..)| key.kind.to_string()).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(_, _, announced, _)| *announced).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(.., episode)| episode.since.to_sqlx()).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(.., episode)| episode.last.to_sqlx()).collect::<Vec<_>>())
+    .bind(
+        raised
+            .iter()
+            .map(|(.., episode)| i32::try_from(episode.count).unwrap_or(i32::MAX))
+            .collect::<Vec<_>>(),
+    )
+    .bind(raised.iter().map(|(.., episode)| episode.cause.to_string()).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(_, stored, ..)| stored.sequence_id.0).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(_, stored, ..)| stored.reason.code()).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(_, stored, ..)| stored.reason.details()).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(_, stored, ..)| stored.message.to_string()).collect::<Vec<_>>())
+    .bind(
+        raised
+            .iter()
+            .map(|(key, stored, ..)| next_check(key.kind, stored.alarm, grace).map(|at| at.to_sqlx()))
+            .collect::<Vec<_>>(),
+    )
+    .run(conn, "store alarms")
     .await
 }
 
-async fn webhook_alarm_delete_on_conn(conn: &mut PgConnection, key: &AlarmKey) -> Result<()> {
+async fn webhook_alarm_delete_on_conn(conn: &mut PgConnection, alarms: &[&AlarmKey]) -> Result<()> {
     sqlx::query(
-        "DELETE FROM webhook_alarms WHERE project = $1 AND stack_id = $2 AND agent_id = $3 AND kind = $4",
+        "DELETE FROM webhook_alarms WHERE (project, stack_id, agent_id, kind) IN (
+            SELECT * FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::text[]))",
     )
-    .bind(&key.project)
-    .bind(key.stack.0)
-    .bind(key.agent.0)
-    .bind(key.kind.to_string())
-    .run(conn, "delete an alarm")
+    .bind(alarms.iter().map(|key| key.project.as_str()).collect::<Vec<_>>())
+    .bind(alarms.iter().map(|key| key.stack.0).collect::<Vec<_>>())
+    .bind(alarms.iter().map(|key| key.agent.0).collect::<Vec<_>>())
+    .bind(alarms.iter().map(|key| key.kind.to_string()).collect::<Vec<_>>())
+    .run(conn, "delete alarms")
     .await
 }

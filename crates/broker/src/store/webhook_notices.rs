@@ -1,6 +1,6 @@
 //! Writes messages to webhooks in the transaction of the change they report: both are stored, or neither.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use brokkr_api::reason::{Message, Reason};
@@ -35,28 +35,35 @@ pub async fn webhook_notify_on_conn(
     notify_on_conn(conn, project, &listeners, std::slice::from_ref(happening)).await
 }
 
-/// Writes the messages for new reports of an agent. Also updates alarms: a failure that lasts is announced
-/// once, and once more when it is over.
+/// Writes the messages for new reports. Also updates alarms: a failure that lasts is announced once, and once more when it
+/// is over.
 pub async fn webhook_notify_reports_on_conn(
     conn: &mut PgConnection,
-    agent: AgentId,
-    reports: &[&Report],
+    reports: &[(AgentId, &Report)],
     now: Timestamp,
     grace: Duration,
 ) -> Result<bool> {
-    let mut stacks: Vec<StackId> = reports.iter().map(|report| report.stack_id).collect();
+    let mut stacks: Vec<StackId> = reports.iter().map(|(_, report)| report.stack_id).collect();
     stacks.sort_unstable();
     stacks.dedup();
     let stacks = stacks_with_webhooks_on_conn(conn, &stacks).await?;
     if stacks.is_empty() {
         return Ok(false);
     }
-    let Some(agent) = agent_on_conn(conn, agent).await? else { return Ok(false) };
-    let ids: Vec<StackId> = stacks.keys().copied().collect();
-    let mut alarms = webhook_alarm_lock_on_conn(conn, agent.id, &ids).await?;
+    let of: Vec<(&str, StackId, AgentId)> = reports
+        .iter()
+        .filter_map(|(agent, report)| {
+            Some((stacks.get(&report.stack_id)?.0.as_str(), report.stack_id, *agent))
+        })
+        .collect();
+    let agents = agents_on_conn(conn, of.iter().map(|(.., agent)| *agent)).await?;
+    let mut alarms = webhook_alarm_lock_on_conn(conn, &of).await?;
     let mut happened: HashMap<&str, Vec<Happening>> = HashMap::new();
-    for report in reports {
-        let Some((project, stack)) = stacks.get(&report.stack_id) else { continue };
+    let mut changed: HashSet<AlarmKey> = HashSet::new();
+    for (agent, report) in reports {
+        let (Some((project, stack)), Some(agent)) = (stacks.get(&report.stack_id), agents.get(agent)) else {
+            continue;
+        };
         let happenings = happened.entry(project).or_default();
         happenings.extend(Happening::reported(report, stack.clone(), agent.clone()));
         for kind in AlarmKind::iter() {
@@ -73,11 +80,13 @@ pub async fn webhook_notify_reports_on_conn(
                 reason: report.reason.clone(),
                 message: report.message.clone(),
             };
-            happenings.extend(notice.map(|notice| alert(kind, notice, now, stack, &agent, &kept)));
-            webhook_alarm_store_on_conn(conn, &key, &kept, grace).await?;
+            happenings.extend(notice.map(|notice| alert(kind, notice, now, stack, agent, &kept)));
+            changed.insert(key.clone());
             alarms.insert(key, kept);
         }
     }
+    let changed: Vec<_> = alarms.iter().filter(|(key, _)| changed.contains(*key)).collect();
+    webhook_alarm_store_on_conn(conn, &changed, grace).await?;
     let mut any = false;
     for (project, happenings) in happened {
         let listeners = listeners_on_conn(conn, project).await?;
@@ -97,10 +106,10 @@ pub async fn webhook_notify_alarms_on_conn(
     for (key, mut kept) in due {
         let (alarm, notice) = step(key.kind, kept.alarm, Observation::Time, now, grace);
         kept.alarm = alarm;
-        webhook_alarm_store_on_conn(conn, &key, &kept, grace).await?;
+        webhook_alarm_store_on_conn(conn, &[(&key, &kept)], grace).await?;
         let Some(notice) = notice else { continue };
         let stack = stacks_with_webhooks_on_conn(conn, &[key.stack]).await?.remove(&key.stack);
-        let agent = agent_on_conn(conn, key.agent).await?;
+        let agent = agents_on_conn(conn, [key.agent]).await?.remove(&key.agent);
         if let (Some((project, stack)), Some(agent)) = (stack, agent) {
             let happening = alert(key.kind, notice, now, &stack, &agent, &kept);
             webhook_notify_on_conn(conn, &project, &happening).await?;
@@ -175,12 +184,19 @@ async fn stacks_with_webhooks_on_conn(
     Ok(rows.into_iter().map(named).collect())
 }
 
-async fn agent_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<Option<NamedAgent>> {
-    let row: Option<(String, Json<Labels>)> = sqlx::query_as("SELECT name, labels FROM agents WHERE id = $1")
-        .bind(agent.0)
-        .optional(conn, "read the agent's name and labels")
-        .await?;
-    Ok(row.map(|(name, labels)| NamedAgent { id: agent, name, labels: labels.0 }))
+async fn agents_on_conn(
+    conn: &mut PgConnection,
+    agents: impl IntoIterator<Item = AgentId>,
+) -> Result<HashMap<AgentId, NamedAgent>> {
+    let rows: Vec<(Uuid, String, Json<Labels>)> =
+        sqlx::query_as("SELECT id, name, labels FROM agents WHERE id = ANY($1)")
+            .bind(agents.into_iter().map(|agent| agent.0).collect::<Vec<_>>())
+            .all(conn, "read the names and labels of agents")
+            .await?;
+    let named = |(id, name, labels): (_, _, Json<Labels>)| {
+        (AgentId(id), NamedAgent { id: AgentId(id), name, labels: labels.0 })
+    };
+    Ok(rows.into_iter().map(named).collect())
 }
 
 fn alert(

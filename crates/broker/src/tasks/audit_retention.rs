@@ -3,6 +3,7 @@
 //! A partition is dropped only after each chain has a floor: an entry of the chain with the number and hash of the last
 //! link that loses its entry. So `verify` can tell retention from a prefix that someone deleted.
 
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 use sqlx::PgPool;
@@ -41,30 +42,27 @@ pub async fn drop_old(pool: &PgPool, retention: Retention, now: Timestamp) -> Re
     let today = now.to_zoned(TimeZone::UTC).date();
     let oldest = today.saturating_sub(i64::from(retention.audit_days).days());
     let mut dropped = 0;
-    for partition in audit_partitions_before(pool, oldest).await? {
+    for month in audit_partitions_before(pool, oldest).await? {
         // If it cannot be dropped, later ones wait, too: only a prefix may be missing.
-        let Some(entries) = below_floors(pool, &partition).await? else { break };
-        if !audit_partition_drop(pool, &partition, entries).await? {
+        let Some(entries) = below_floors(pool, month).await? else { break };
+        if !audit_partition_drop(pool, month, entries).await? {
             break;
         }
-        tracing::info!(partition, before = %oldest, "dropped old audit entries");
+        tracing::info!(%month, before = %oldest, "dropped old audit entries");
         dropped += 1;
     }
     Ok(dropped)
 }
 
-/// Returns the number of entries in the partition if every chain has a floor at or above its own; otherwise records the
+/// Returns the number of entries of the month if every chain has a floor at or above its own; otherwise records the
 /// floors that are missing.
-async fn below_floors(pool: &PgPool, partition: &str) -> Result<Option<i64>, StoreError> {
-    let Some(entries) = audit_partition_chained(pool, partition).await? else {
-        tracing::warn!(
-            partition,
-            "not dropping an audit partition: it has entries that are not in the chain"
-        );
+async fn below_floors(pool: &PgPool, month: Date) -> Result<Option<i64>, StoreError> {
+    let Some(entries) = audit_partition_chained(pool, month).await? else {
+        tracing::warn!(%month, "not dropping an audit partition: it has entries that are not in the chain");
         return Ok(None);
     };
     let (mut complete, mut missing) = (true, Vec::new());
-    for last in audit_partition_last_links(pool, partition).await? {
+    for last in audit_partition_last_links(pool, month).await? {
         let known = floor(pool, &last.head.project).await?;
         if known.is_some_and(|known| known.number >= last.head.number) {
             continue;

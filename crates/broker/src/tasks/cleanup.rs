@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::StoreError;
 use crate::store::api_tokens::api_token_delete_expired;
+use crate::store::history_marks::history_mark_delete_old;
 use crate::store::idempotency_keys::idempotency_key_delete_old;
 use crate::store::join_tokens::join_token_delete_expired;
 use crate::store::outbox::{outbox_delete_below, outbox_snapshot};
@@ -51,8 +52,9 @@ async fn clean_up(pool: &PgPool, horizons: &mut Horizons) -> Result<(), StoreErr
     let idempotency_keys = idempotency_key_delete_old(pool, IDEMPOTENCY_KEY_SECONDS).await?;
     let tokens = api_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?
         + join_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?;
-    if outbox_rows + idempotency_keys + tokens > 0 {
-        tracing::debug!(outbox_rows, idempotency_keys, tokens, "deleted expired rows");
+    let marks = history_mark_delete_old(pool).await?;
+    if outbox_rows + idempotency_keys + tokens + marks > 0 {
+        tracing::debug!(outbox_rows, idempotency_keys, tokens, marks, "deleted expired rows");
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! notification only says *what* changed; the current state is read in the same snapshot, so repeated
 //! notifications do no harm.
 
+mod history;
 mod load;
 mod verify;
 
@@ -12,15 +13,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brokkr_api::{AgentId, Position, StackId};
+use brokkr_api::{AgentId, HistoryMark, Position, StackId};
 use jiff::{SignedDuration, Timestamp};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::domain::grants::AllGrants;
 use crate::index::{Changes, Freshness, Index};
+use crate::state::history::{History, RecentMarks};
+use crate::state::restore::RestoreState;
 use crate::state::tail_notifier::TailNotifier;
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
 use crate::store::grants::facts_of_all_grants_on_conn;
@@ -51,12 +54,21 @@ pub struct Cursor {
     snapshot: OutboxSnapshot,
     /// When the horizon last moved, by the database's clock.
     moved: Timestamp,
+    /// Whether a mark covers everything that was applied.
+    is_marked: bool,
 }
 
-impl Cursor {
-    fn at(snapshot: OutboxSnapshot) -> Self {
-        Self { snapshot, moved: snapshot.now }
-    }
+/// What a step has read.
+#[derive(Debug)]
+struct Reading {
+    /// The latest marks before the snapshot was taken.
+    recent: RecentMarks,
+    snapshot: OutboxSnapshot,
+    marks: Vec<HistoryMark>,
+    /// None if nothing was notified.
+    changes: Option<Changes>,
+    /// The highest transaction above the horizon of which changes may be included.
+    highest: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -64,12 +76,20 @@ pub struct OutboxTail {
     pool: PgPool,
     index: Arc<Index>,
     notifier: TailNotifier,
+    history: History,
+    restore: RestoreState,
 }
 
 impl OutboxTail {
     #[must_use]
-    pub fn new(pool: PgPool, index: Arc<Index>, notifier: TailNotifier) -> Self {
-        Self { pool, index, notifier }
+    pub fn new(
+        pool: PgPool,
+        index: Arc<Index>,
+        notifier: TailNotifier,
+        history: History,
+        restore: RestoreState,
+    ) -> Self {
+        Self { pool, index, notifier, history, restore }
     }
 
     /// Applies changes until stopped.
@@ -129,14 +149,18 @@ impl OutboxTail {
 
     /// Applies the changes between the cursor and the horizon, and returns the new cursor.
     pub async fn step(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
-        let reading = async {
+        let stepping = async {
+            let mut conn = self.pool.acquire().await.doing("begin to read the outbox")?;
             let mut transaction =
-                self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to read the outbox")?;
-            let next = self.step_on_conn(&mut transaction, cursor).await?;
+                conn.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to read the outbox")?;
+            let reading = self.read_changes_on_conn(&mut transaction, cursor).await?;
             transaction.commit().await.doing("end reading the outbox")?;
-            Ok(next)
+            match reading {
+                Some(reading) => self.show(&mut conn, cursor, reading).await.map(Some),
+                None => Ok(None),
+            }
         };
-        let next = tokio::time::timeout(READ_TIMEOUT, reading).await.unwrap_or_else(|_| {
+        let next = tokio::time::timeout(READ_TIMEOUT, stepping).await.unwrap_or_else(|_| {
             Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())).doing("read the outbox in time")
         })?;
         let Some(next) = next else { return self.load().await };
@@ -163,19 +187,20 @@ impl OutboxTail {
         }
     }
 
-    /// Makes a step in this read-only transaction; returns none if the outbox does not continue from the
-    /// cursor.
-    async fn step_on_conn(
+    /// Reads what changed since the cursor, in this read-only transaction; returns none if the outbox does not continue
+    /// from the cursor.
+    async fn read_changes_on_conn(
         &self,
         connection: &mut PgConnection,
         cursor: Cursor,
-    ) -> Result<Option<Cursor>, StoreError> {
-        let snapshot = outbox_snapshot_on_conn(connection).await?;
+    ) -> Result<Option<Reading>, StoreError> {
+        let recent = self.history.recent();
+        let (snapshot, marks) = outbox_snapshot_on_conn(connection, &recent.marks).await?;
         if !continues(&cursor.snapshot, &snapshot) {
             tracing::warn!(
                 epoch = snapshot.epoch,
                 horizon = snapshot.horizon,
-                "new epoch, restored database, or outbox not read for too long; reloading the index"
+                "new epoch, other history of the database, or outbox not read for too long; reloading the index"
             );
             return Ok(None);
         }
@@ -185,15 +210,36 @@ impl OutboxTail {
             Vec::new()
         };
         let (changes, highest) = self.read(connection, &notifications, snapshot.horizon).await?;
-        let mut freshness = freshness(&snapshot, highest);
-        freshness.shown = freshness.shown.max(self.index.freshness().shown);
-        if notifications.is_empty() {
-            self.index.set_freshness(freshness);
-        } else {
-            let index = Arc::clone(&self.index);
-            off_thread(move || index.apply(changes, freshness)).await;
+        let changes = (!notifications.is_empty()).then_some(changes);
+        Ok(Some(Reading { recent, snapshot, marks, changes, highest }))
+    }
+
+    /// Marks the history on the same connection, then shows what was read, and returns the new cursor.
+    async fn show(
+        &self,
+        conn: &mut PgConnection,
+        cursor: Cursor,
+        reading: Reading,
+    ) -> Result<Cursor, StoreError> {
+        let Reading { recent, snapshot, mut marks, changes, highest } = reading;
+        let is_mark_due = changes.is_some() || self.is_mark_due(&cursor, &snapshot);
+        let mark = if is_mark_due { self.mark(conn).await? } else { None };
+        marks.extend(mark);
+        if !self.record_marks(conn, recent, &marks).await? {
+            return Ok(cursor);
         }
-        Ok(Some(Cursor { snapshot, moved: moved(&cursor, &snapshot) }))
+        let before = self.index.freshness();
+        let mut freshness = freshness(&snapshot, highest, mark.unwrap_or(before.mark));
+        freshness.shown = freshness.shown.max(before.shown);
+        match changes {
+            None => self.index.set_freshness(freshness),
+            Some(changes) => {
+                let index = Arc::clone(&self.index);
+                off_thread(move || index.apply(changes, freshness)).await;
+            }
+        }
+        let is_marked = !is_mark_due || mark.is_some();
+        Ok(Cursor { snapshot, moved: moved(&cursor, &snapshot), is_marked })
     }
 
     /// Reads the current state of everything that changed, and the highest transaction above the horizon
@@ -239,7 +285,8 @@ impl OutboxTail {
 
 /// Returns whether the second snapshot continues the first: same history, not too far apart.
 fn continues(before: &OutboxSnapshot, now: &OutboxSnapshot) -> bool {
-    before.epoch == now.epoch
+    now.has_marks
+        && before.epoch == now.epoch
         && before.horizon <= now.horizon
         && now.now.duration_since(before.now) < OLDEST_CURSOR
 }
@@ -260,10 +307,10 @@ fn moved(cursor: &Cursor, snapshot: &OutboxSnapshot) -> Timestamp {
 
 /// Returns the freshness of an index with this snapshot; `highest` is the last transaction above the horizon
 /// that it contains.
-fn freshness(snapshot: &OutboxSnapshot, highest: Option<u64>) -> Freshness {
+fn freshness(snapshot: &OutboxSnapshot, highest: Option<u64>, mark: HistoryMark) -> Freshness {
     let position = Position { epoch: snapshot.epoch, horizon: snapshot.horizon };
     let shown = highest.map_or(snapshot.horizon, |xid| snapshot.horizon.max(xid + 1));
-    Freshness { position, shown, ceiling: snapshot.ceiling, at: Instant::now() }
+    Freshness { position, shown, ceiling: snapshot.ceiling, mark, at: Instant::now() }
 }
 
 /// Returns the result of a task; propagates its panic.

@@ -47,9 +47,8 @@ pub async fn once(pool: &PgPool, retention: Retention, now: Timestamp) {
     let oldest = today.saturating_sub(i64::from(retention.event_days).days());
     let partitions = logged(partitions_before(pool, oldest).await, "list old events partitions");
     let mut dropped = 0;
-    for name in partitions.unwrap_or_default() {
-        dropped +=
-            usize::from(logged(partition_drop(pool, &name).await, "drop an events partition").is_some());
+    for day in partitions.unwrap_or_default() {
+        dropped += usize::from(logged(partition_drop(pool, day).await, "drop an events partition").is_some());
     }
     let rows = logged(events_delete_before(pool, oldest).await, "delete old events").unwrap_or_default();
     if dropped > 0 || rows > 0 {

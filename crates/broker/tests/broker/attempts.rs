@@ -1,59 +1,46 @@
 //! J1, J2: every route of an agent, in every situation in which an attacker may have an agent's key, against two replicas
 //! under load. `cargo xtask hostile` runs this test and prints its figures.
+//!
+//! A violation names the route, the situation and what happened: `METHOD /path × situation: accepted with 200`. The
+//! deliberate bugs in `crates/e2e/bugs/hostile` name the violations by which they have to be found.
+//!
+//! ```text
+//! attempts/situation.rs   what is wrong about a request, and what has to happen then
+//! attempts/request.rs     the requests
+//! attempts/world.rs       projects, stacks, and agents of the attacker and of others
+//! attempts/others.rs      what belongs to others, as rows of the database
+//! attempts/load.rs        live agents and users
+//! attempts/replica.rs     a replica as a process
+//! ```
 
+mod load;
+mod others;
+mod replica;
+mod request;
+mod situation;
 mod world;
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
-use brokkr_api::agents::HeldStack;
-use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, header};
-use brokkr_api::report::Transition;
-use brokkr_api::{SequenceId, StackId};
 use brokkr_broker::access::Permission;
 use brokkr_broker::router::{self, Route};
-use reqwest::RequestBuilder;
+use brokkr_testkit::{Attempt as Tried, eventually};
+use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use strum::IntoEnumIterator as _;
 
-use crate::harness::{Agent, Caller, Key, held};
-use world::{Target, World};
+use others::OthersRows;
+use replica::Replica;
+use request::Attempt;
+use situation::{Expected, Situation};
+use world::World;
 
-/// What is wrong about a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumIter)]
-#[strum(serialize_all = "snake_case")]
-enum Situation {
-    NotTargeted,
-    TargetedBefore,
-    OtherProject,
-    DeletedStack,
-    UnknownStack,
-    SupersededSession,
-    Inactive,
-    Revoked,
-    Rejoined,
-    OtherAgent,
-    FutureSequence,
-    PastSequence,
-    FutureTime,
-    PastTime,
-    Oversized,
-    Replayed,
-    WrongMac,
-}
-
-/// What has to happen. In any case, nobody else may be affected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
-    /// Refused, with a 4xx status or in the receipt of reports.
-    Refused,
-    /// Answered within what the agent may do.
-    Harmless,
-}
-
-struct Attempt {
-    name: String,
-    expected: Expected,
-    request: RequestBuilder,
-}
+/// How much more memory a replica may have than before the first attempt.
+const MEMORY: u64 = 64 << 20;
+/// After this number of violations, more of them say nothing new.
+const ENOUGH: usize = 100;
 
 /// The routes that agents may use.
 fn routes() -> Vec<Route> {
@@ -63,193 +50,188 @@ fn routes() -> Vec<Route> {
     router::table().into_iter().filter(|route| is_for_agents(route.permission)).collect()
 }
 
-/// Returns who sends the request.
-fn sender(world: &World, situation: Situation) -> &Agent {
-    match situation {
-        Situation::SupersededSession => &world.superseded,
-        Situation::Inactive => &world.inactive,
-        Situation::Revoked => &world.revoked,
-        Situation::Rejoined => &world.rejoined,
-        _ => &world.attacker,
+/// The response to the last request of an attempt.
+struct Answer {
+    status: u16,
+    text: String,
+    json: Value,
+    /// How many responses of the attempt were refusals.
+    refusals: u64,
+}
+
+impl Answer {
+    fn reports(&self, list: &str) -> usize {
+        self.json[list].as_array().map_or(0, Vec::len)
     }
 }
 
-/// Returns the stack and version that the request names.
-fn subject(world: &World, situation: Situation) -> (StackId, SequenceId) {
-    let of = |target: &Target| (target.id, target.newest());
-    match situation {
-        Situation::NotTargeted => of(&world.other),
-        Situation::TargetedBefore => of(&world.before),
-        Situation::OtherProject => of(&world.foreign),
-        Situation::DeletedStack => of(&world.deleted),
-        Situation::UnknownStack => (StackId::generate(), world.other.newest()),
-        Situation::FutureSequence => (world.own.id, SequenceId(i64::MAX)),
-        Situation::PastSequence => (world.own.id, world.own.versions[0]),
-        _ => of(&world.own),
+async fn send(attempt: &Attempt<'_>, replica: &Replica, leaks: &mut Vec<String>) -> Result<Answer> {
+    let client = Client::builder().no_proxy().no_gzip().build()?;
+    let (mut last, mut refusals) = (None, 0);
+    for request in attempt.requests(replica)? {
+        let response = client.execute(request).await?;
+        let (status, head) = (response.status().as_u16(), format!("{:?}", response.headers()));
+        let text = response.text().await?;
+        let json: Value = serde_json::from_str(&text).unwrap_or_default();
+        let in_receipt = json["refused"].as_array().map_or(0, Vec::len) as u64;
+        refusals += if (400..500).contains(&status) { 1 } else { in_receipt };
+        leaks.extend(attempt.world.leaks(&format!("{head}{text}")));
+        last = Some(Answer { status, text, json, refusals });
     }
-}
-
-/// Returns the body of a write, valid except for the situation.
-fn body(world: &World, route: &str, situation: Situation) -> Result<Value> {
-    let agent = sender(world, situation);
-    let (stack, sequence) = subject(world, situation);
-    let second = match situation {
-        Situation::FutureTime => 4_000_000_000,
-        Situation::PastTime => 1_000,
-        _ => 1_770_000_000,
-    };
-    Ok(match route.rsplit('/').next().context("a path")? {
-        "session" => json!({ "count": 1, "instance": agent.session.instance }),
-        "holds" => {
-            let claim = HeldStack { sequence_id: sequence, ..held(stack, "claimed", 1) };
-            json!({ "stacks": [stack], "held": [claim] })
-        }
-        "reports" => json!({ "reports": [agent.report(stack, sequence, Transition::Failed, second)] }),
-        "keys" => json!(agent.signer().key_change(&Key::generate()?)?),
-        other => anyhow::bail!("write a body for {other}"),
-    })
-}
-
-fn expected(route: &str, situation: Situation) -> Expected {
-    use Situation as S;
-    let (method, path) = route.split_once(' ').unwrap_or_default();
-    let names_a_stack = path.ends_with("/reports") || path.contains("/deployment-objects/");
-    let refused = match situation {
-        S::Revoked | S::Rejoined | S::OtherAgent | S::Oversized => true,
-        S::NotTargeted | S::OtherProject | S::DeletedStack | S::UnknownStack | S::FutureSequence => {
-            names_a_stack
-        }
-        // It may still report what became of the stack, but reads nothing newer than what it had. An inactive agent keeps
-        // what it has, and reports it, but gets nothing.
-        S::TargetedBefore | S::Inactive => path.contains("/deployment-objects/"),
-        // An older session may read, but not poll.
-        S::SupersededSession => path.ends_with("/target-state"),
-        S::WrongMac => path.ends_with("/target-state"),
-        S::PastSequence | S::FutureTime | S::PastTime | S::Replayed => false,
-    };
-    // An agent that names the other one of two agents in the path is refused; content has no agent in its path.
-    let has_no_agent = situation == S::OtherAgent && path.contains("/deployment-objects/");
-    let is_read = method == "GET" && situation == S::Oversized;
-    if refused && !has_no_agent && !is_read { Expected::Refused } else { Expected::Harmless }
-}
-
-/// Returns the request of one pair.
-fn attempt(world: &World, number: usize, route: &Route, situation: Situation) -> Result<Attempt> {
-    let agent = sender(world, situation);
-    let named = if situation == Situation::OtherAgent { &world.superseded } else { agent };
-    let (method, path) = route.name.split_once(' ').context("METHOD /path")?;
-    let (_, sequence) = subject(world, situation);
-    let path = path.replace("{agent}", &named.id.to_string()).replace("{sequence_id}", &sequence.to_string());
-    anyhow::ensure!(!path.contains('{'), "fill in the parameters of {path}");
-    let address = if number.is_multiple_of(2) { world.harness.server.address } else { world.replica.address };
-    let caller: Caller = agent.at(address);
-    let mut request =
-        caller.request(method.parse()?, &path).header(header::SESSION, agent.session.to_string());
-    if path.ends_with("/target-state") {
-        let digest = brokkr_api::protocol::holds_digest(agent.holds.iter().copied());
-        request = request.header("accept", ENVELOPE_MEDIA_TYPE).header(header::PROTOCOL, "1");
-        request = request.header(header::HOLDS, digest.to_string());
-    }
-    if situation == Situation::WrongMac {
-        let forged = "1799999999.999999999999.00112233445566778899aabbccddeeff";
-        request = request.header(header::POSITION, forged);
-    }
-    if method != "GET" {
-        request = match situation {
-            Situation::Oversized => {
-                let body = body(world, route.name, situation)?.to_string();
-                request.body(format!("{body}{}", " ".repeat(route.body.0)))
-            }
-            _ => request.json(&body(world, route.name, situation)?),
-        };
-        request = caller.signed(request)?;
-    }
-    let name = format!("{} × {situation}", route.name);
-    Ok(Attempt { name, expected: expected(route.name, situation), request })
-}
-
-/// Returns the code of a refusal that another check could otherwise give first.
-fn code_of(name: &str) -> Option<&'static str> {
-    let codes =
-        [("wrong_mac", "BRK1012"), ("oversized", "BRK2006"), ("revoked", "BRK1001"), ("rejoined", "BRK1001")];
-    codes.into_iter().find_map(|(situation, code)| name.ends_with(situation).then_some(code))
+    last.context("no request")
 }
 
 /// Returns why the response is wrong, if it is.
-fn judge(name: &str, expected: Expected, status: u16, text: &str) -> Option<String> {
-    let receipt: Value = serde_json::from_str(text).unwrap_or_default();
-    let accepted = receipt["accepted"].as_array().is_some_and(|ids| !ids.is_empty());
-    let in_receipt = receipt["refused"].as_array().is_some_and(|ids| !ids.is_empty()) && !accepted;
-    let refused = (400..500).contains(&status) || in_receipt;
-    if let (true, Some(code)) = (expected == Expected::Refused, code_of(name))
-        && !text.contains(code)
-    {
-        return Some(format!("refused with another code than {code}: {text}"));
-    }
-    match expected {
-        _ if status >= 500 => Some(format!("answered {status}: {text}")),
-        Expected::Refused if !refused => Some(format!("accepted with {status}: {text}")),
+fn judge(attempt: &Attempt<'_>, answer: &Answer) -> Option<String> {
+    let Answer { status, text, .. } = answer;
+    let is_refused = (400..500).contains(status);
+    let got = attempt.situation == Situation::Inactive
+        && attempt.route.name.ends_with("/target-state")
+        && answer
+            .json
+            .as_array()
+            .or(answer.json["stacks"].as_array())
+            .is_some_and(|stacks| !stacks.is_empty());
+    match attempt.expected() {
+        _ if *status >= 500 => Some(format!("answered {status}: {text}")),
+        Expected::Refused(_) if !is_refused => Some(format!("accepted with {status}: {text}")),
+        Expected::Refused(code) if !text.contains(code) => Some(format!("refused without {code}: {text}")),
+        Expected::RefusedInReceipt if answer.reports("refused") != 1 || answer.reports("accepted") > 0 => {
+            Some(format!("accepted with {status}: {text}"))
+        }
+        Expected::Harmless if attempt.situation == Situation::Replayed && answer.reports("accepted") > 0 => {
+            Some(format!("stored twice: {text}"))
+        }
+        Expected::Harmless if got => Some(format!("got a target state: {text}")),
         _ => None,
     }
 }
 
-fn resident() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+/// Waits until the replica has counted a response of this class.
+async fn counted(
+    replica: &Replica,
+    before: &mut HashMap<String, u64>,
+    attempt: &Attempt<'_>,
+    status: u16,
+) -> Result<()> {
+    let (method, path) = attempt.route.name.split_once(' ').context("METHOD /path")?;
+    let labels = format!("route=\"{path}\",method=\"{method}\",status=\"{}xx\"", status / 100);
+    let past = before.get(&labels).copied().unwrap_or_default();
+    let now = eventually(Duration::from_secs(5), "the attempt to be counted", async || {
+        match replica.responses().await {
+            Ok(now) if now.get(&labels).is_some_and(|count| *count > past) => Tried::Done(now),
+            other => Tried::NotYet(format!("{labels}: {other:?}")),
+        }
+    });
+    *before = now.await?;
+    Ok(())
 }
 
+/// The entries of the audit log that there have to be: agent, method, route and reason, and how often.
+#[derive(Default)]
+struct ExpectedEntries(HashMap<(String, &'static str, String), (String, u64)>);
+
+impl ExpectedEntries {
+    fn add(&mut self, attempt: &Attempt<'_>, answer: &Answer) {
+        let Some(reason) = attempt.situation.audited(attempt.route) else { return };
+        // A claim to hold a stack of others is stored as unconfirmed, and audited all the same.
+        let count = if attempt.route.name.ends_with("/holds") { 1 } else { answer.refusals };
+        let key = (format!("agent:{}", attempt.sender().id), attempt.route.name, reason.to_string());
+        self.0.entry(key).or_insert_with(|| (attempt.name(), 0)).1 += count;
+    }
+
+    /// Returns what is missing in the log. The replicas have ended, so that nothing is still on its way to it.
+    async fn missing(&self, world: &World) -> Result<Vec<String>> {
+        let mut connection = world.harness.database.connect().await?;
+        let mut missing = Vec::new();
+        for ((principal, route, reason), (name, count)) in &self.0 {
+            let (method, path) = route.split_once(' ').context("METHOD /path")?;
+            let found: i64 = sqlx::query_scalar(
+                "SELECT coalesce(sum(count), 0)::bigint FROM audit
+                 WHERE kind = 'refused' AND principal = $1 AND method = $2 AND route = $3 AND refusal = $4",
+            )
+            .bind(principal)
+            .bind(method)
+            .bind(path)
+            .bind(reason)
+            .fetch_one(&mut connection)
+            .await?;
+            if found.cast_unsigned() < *count {
+                missing.push(format!("{name}: not audited: {found} of {count} as {reason}"));
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// Tells the broker again what the agents of the attacker hold.
+async fn restore_holds(world: &World) -> Result<()> {
+    for agent in [&world.attacker, &world.inactive] {
+        let held = json!({ "stacks": agent.holds });
+        let sent = agent.caller().send(Method::PUT, &agent.path("holds"), &held).await?;
+        anyhow::ensure!(sent.status().is_success(), "{}", sent.text().await?);
+    }
+    Ok(())
+}
+
+/// Every attempt goes to one of the replicas in turn; in the full run, to both.
 #[tokio::test(flavor = "multi_thread")]
 async fn j1_j2_no_request_of_an_agent_reaches_what_was_not_released_to_it() -> Result<()> {
-    const MEMORY: u64 = 64 << 20;
-    let mut world = World::start().await?;
-    let before = world.bystanders().await?;
-    anyhow::ensure!(before.len() > 10, "the world is too small: {before:?}");
-    let memory = resident()?;
-    let (mut attempts, mut violations) = (0, Vec::new());
-    for route in routes() {
-        for situation in Situation::iter() {
-            let attempt = attempt(&world, attempts, &route, situation)?;
-            let again = attempt.request.try_clone().filter(|_| situation == Situation::Replayed);
-            for request in std::iter::once(attempt.request).chain(again) {
-                let response = request.send().await.with_context(|| attempt.name.clone())?;
-                let (status, text) = (response.status().as_u16(), response.text().await?);
-                violations.extend(
-                    judge(&attempt.name, attempt.expected, status, &text)
-                        .map(|why| format!("{}: {why}", attempt.name)),
-                );
-                let leaked = world.leaks(&text);
-                violations.extend((!leaked.is_empty()).then(|| format!("{}: read {leaked:?}", attempt.name)));
+    let at_both = std::env::var("BROKKR_FAULTS").is_ok_and(|faults| faults == "all");
+    let world = Box::pin(World::start()).await?;
+    let mut others = OthersRows::read(&world).await?;
+    let (mut memory, mut responses) = (Vec::new(), Vec::new());
+    for replica in &world.replicas {
+        memory.push(replica.resident()?);
+        responses.push(replica.responses().await?);
+    }
+    let (mut attempts, mut most_memory) = (0, 0);
+    let (mut violations, mut entries) = (Vec::new(), ExpectedEntries::default());
+    let routes = routes();
+    let pairs = routes.iter().flat_map(|route| Situation::iter().map(move |situation| (route, situation)));
+    let pairs = pairs.filter(|(route, situation)| situation.applies_to(route));
+    'attempts: for (route, situation) in pairs {
+        for attempt in Attempt::all(&world, route, situation) {
+            let both = if at_both { vec![0, 1] } else { vec![attempts % 2] };
+            for at in both {
+                let (replica, name, mut leaks) = (&world.replicas[at], attempt.name(), Vec::new());
+                let answer = send(&attempt, replica, &mut leaks).await.with_context(|| name.clone())?;
                 attempts += 1;
+                let mut wrong: Vec<String> = judge(&attempt, &answer).into_iter().collect();
+                wrong.extend(leaks.into_iter().map(|leak| format!("read {leak}")));
+                let counted = counted(replica, &mut responses[at], &attempt, answer.status).await;
+                wrong.extend(counted.err().map(|error| format!("not counted: {error:#}")));
+                let now = OthersRows::read(&world).await?;
+                wrong.extend(others.differences(&now));
+                // The next attempt is not blamed for it.
+                others = now;
+                let grown = replica.resident()?.saturating_sub(memory[at]);
+                most_memory = most_memory.max(grown);
+                wrong.extend((grown > MEMORY).then(|| format!("{grown} bytes more memory")));
+                entries.add(&attempt, &answer);
+                violations.extend(wrong.into_iter().map(|wrong| format!("{name}: {wrong}")));
+                // What follows would only be a consequence.
+                if others.is_on_hold() || violations.len() >= ENOUGH {
+                    break 'attempts;
+                }
+                if route.name.ends_with("/holds") {
+                    restore_holds(&world).await?;
+                }
             }
-            if route.name.ends_with("/holds") {
-                world.attacker.hold(&[world.own.id]).await?;
-            }
-            let now = world.bystanders().await?;
-            if now != before {
-                let changed: Vec<_> = now.iter().filter(|row| !before.contains(row)).collect();
-                violations.push(format!("{}: changed what belongs to others: {changed:?}", attempt.name));
-            }
-            let grown = resident()?.saturating_sub(memory);
-            violations.extend((grown > MEMORY).then(|| format!("{}: {grown} bytes more", attempt.name)));
         }
     }
-    // Every kind of refusal is visible to an admin.
-    for reason in ["not_targeted", "not_released"] {
-        let path = format!("audit?kind=refused&who=agent:{}", world.attacker.id);
-        let found = brokkr_testkit::eventually(std::time::Duration::from_secs(30), reason, async || {
-            let page: Value = world.harness.admin.get_json(&path).await?;
-            anyhow::ensure!(page.to_string().contains(reason), "{page}");
-            anyhow::Ok(())
-        });
-        violations.extend(found.await.err().map(|error| format!("not in the audit log: {error:#}")));
+    let mut world = world;
+    let (answered, failed) = std::mem::take(&mut world.load).stop().await;
+    violations.extend(failed.map(|failed| format!("a request of others: failed: {failed}")));
+    for replica in &world.replicas {
+        replica.stop().await?;
     }
-    let others = world.stop().await?;
-    println!(
-        "{}",
-        json!({ "attempts": attempts, "violations": violations.len(), "requests_of_others": others })
-    );
-    anyhow::ensure!(violations.is_empty(), "{}", violations.join("\n"));
-    anyhow::ensure!(attempts > 100 && others > 10, "{attempts} attempts, {others} requests of others");
+    violations.extend(entries.missing(&world).await?);
+    let figures = json!({ "attempts": attempts, "violations": violations.len(), "requests_of_others": answered,
+        "most_memory_bytes": most_memory });
+    println!("{figures}");
+    violations.iter().for_each(|violation| println!("violation: {violation}"));
+    anyhow::ensure!(violations.is_empty(), "{} violations: {}", violations.len(), violations[0]);
+    anyhow::ensure!(attempts > 200 && answered > 10, "{attempts} attempts, {answered} requests of others");
     Ok(())
 }

@@ -275,6 +275,28 @@ async fn two_replicas_and_many_writers_make_one_chain_without_a_gap() -> Result<
 }
 
 /// Adds entries of this project with a time of long ago, in the partition of that month.
+/// After a dump and restore, transaction ids begin again below those in the dump.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chain_continues_after_a_dump_and_restore() -> Result<()> {
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    let before = chained(&harness.admin, 2).await?;
+    let mut connection = harness.database.connect().await?;
+    sqlx::query("SET session_replication_role = replica").execute(&mut connection).await?;
+    for sql in ["UPDATE audit SET xid = '900000000000'", "UPDATE audit_cursor SET xid = '900000000000'"] {
+        sqlx::query(sql).execute(&mut connection).await?;
+    }
+    crate::restore::epoch(&harness.database, &["raise"]).await?;
+    eventually(Duration::from_secs(30), "changes after the raise", async || {
+        harness.stack("api", json!({})).await.is_ok()
+    })
+    .await?;
+    chained(&harness.admin, before.number + 2).await?;
+    let verdict: AuditVerdict = harness.admin.get_json("audit/verify").await?;
+    assert!(verdict.broken.is_none() && verdict.links > before.number, "{verdict:?}");
+    Ok(())
+}
+
 async fn add_old(harness: &Harness, project: &str, day: &str, entries: i32) -> Result<()> {
     audit_partition_create(&harness.server.broker.pool, day.parse()?).await?;
     let mut connection = harness.database.connect().await?;

@@ -6,7 +6,9 @@ use anyhow::Result;
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::page::Page;
+use brokkr_api::protocol::header;
 use brokkr_api::stacks::Stack;
+use brokkr_api::system::System;
 use brokkr_api::tokens::JoinToken;
 use brokkr_api::{ErrorCode, SequenceId};
 use reqwest::{Method, StatusCode};
@@ -193,7 +195,7 @@ async fn a_repeated_idempotency_key_returns_the_first_result_even_concurrently()
     let mut positions = HashSet::new();
     for answer in answers {
         assert_eq!(answer.status(), StatusCode::CREATED);
-        positions.insert(position(&answer));
+        positions.insert(position(&answer).map(|token| token.position));
         objects.insert(answer.text().await?);
     }
     assert_eq!((objects.len(), positions.len()), (1, 1), "one object, returned ten times");
@@ -202,6 +204,29 @@ async fn a_repeated_idempotency_key_returns_the_first_result_even_concurrently()
 
     let other = submit("same", &format!("{YAML}# other\n")).await?;
     assert_eq!(refused(other).await?, ErrorCode::BRK2005);
+    Ok(())
+}
+
+/// After a dump and restore, transaction ids begin again. The position of a stored result must not be ahead of them: who
+/// shows it would put the installation on hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_result_from_before_a_dump_and_restore_proves_no_future_position() -> Result<()> {
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    let submit = || {
+        let request = harness.admin.request(Method::POST, "stacks/web/deployment-objects");
+        request.header("idempotency-key", "once").body(YAML).send()
+    };
+    let first: DeploymentObject = read(submit().await?).await?;
+    let mut connection = harness.database.connect().await?;
+    sqlx::query("UPDATE idempotency_keys SET xid = '900000000000'").execute(&mut connection).await?;
+    let again = submit().await?;
+    let shown = position(&again).expect("a position");
+    assert_eq!(read::<DeploymentObject>(again).await?.sequence_id, first.sequence_id);
+    let listed = harness.admin.request(Method::GET, "agents").header(header::POSITION, shown.to_string());
+    assert_eq!(listed.send().await?.status(), StatusCode::OK, "{shown}");
+    let system: System = harness.admin.get_json("system").await?;
+    assert_eq!(system.hold, None);
     Ok(())
 }
 

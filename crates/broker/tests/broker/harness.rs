@@ -32,14 +32,18 @@ use brokkr_broker::args::{RetentionArgs, ServeArgs};
 use brokkr_broker::serve::Server;
 use brokkr_broker::state::Broker;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
-use brokkr_broker::store::schema::schema_migrate;
+use brokkr_broker::store::privileges::ServingRole;
+use brokkr_broker::store::schema::schema_migrate_with;
 use brokkr_testkit::{Attempt, Database, Postgres, eventually};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 
+/// The role that the replicas of a harness connect with.
+pub const SERVING: &str = "brokkr_serving";
 pub const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
 
 const INDEX_DEADLINE: Duration = Duration::from_secs(30);
@@ -63,11 +67,22 @@ impl Harness {
         Self::open_with(postgres, WebhookArgs::default()).await
     }
 
-    /// Uses these settings of webhooks.
+    /// Uses these settings of webhooks. The replica connects with a role that does not own the tables, so that every test
+    /// also checks its privileges.
     pub async fn open_with(postgres: Arc<Postgres>, webhooks: WebhookArgs) -> Result<Self> {
-        let database =
-            postgres.database_like("broker_schema", async |url| Ok(schema_migrate(url).await?)).await?;
-        let server = serve_all(&database, None, webhooks).await?;
+        let database = postgres
+            .database_like("broker_schema_of_two_roles", async |url| {
+                role_create(url, SERVING).await?;
+                let serving = ServingRole { name: Some(SERVING.to_owned()), ..ServingRole::default() };
+                Ok(schema_migrate_with(url, &serving).await?)
+            })
+            .await?;
+        let server = serve_as(&database.url_as(SERVING), None, webhooks).await?;
+        Self::of(postgres, database, server).await
+    }
+
+    /// Uses a database and a replica that were set up in another way.
+    pub async fn of(postgres: Arc<Postgres>, database: Database, server: Server) -> Result<Self> {
         let secret = token(&database, Role::Admin).await?;
         let writes = Arc::new(Writes { broker: Arc::clone(&server.broker), newest: Mutex::new(None) });
         let admin = Caller::of(&server, &writes, Some(secret));
@@ -76,7 +91,7 @@ impl Harness {
 
     /// Starts a second replica on the same database.
     pub async fn replica(&self) -> Result<Server> {
-        serve(&self.database).await
+        serve_as(&self.database.url_as(SERVING), None, WebhookArgs::default()).await
     }
 
     pub fn without_credential(&self) -> Caller {
@@ -159,8 +174,18 @@ pub async fn current(broker: &Broker) -> Result<()> {
     broker.index_is_current().await.map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-async fn serve(database: &Database) -> Result<Server> {
-    serve_with(database, None).await
+/// Creates a role that may log in, if it does not exist.
+pub async fn role_create(url: &str, role: &str) -> Result<()> {
+    let mut connection = PgConnection::connect(url).await?;
+    let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)")
+        .bind(role)
+        .fetch_one(&mut connection)
+        .await?;
+    if !exists {
+        let create = sqlx::AssertSqlSafe(format!("CREATE ROLE {role} LOGIN"));
+        sqlx::query(create).execute(&mut connection).await?;
+    }
+    Ok(())
 }
 
 /// Starts a replica, with TLS if a certificate and its key are given.
@@ -173,13 +198,16 @@ pub async fn serve_all(
     tls: Option<(PathBuf, PathBuf)>,
     webhooks: WebhookArgs,
 ) -> Result<Server> {
+    serve_as(&database.url(), tls, webhooks).await
+}
+
+async fn serve_as(url: &str, tls: Option<(PathBuf, PathBuf)>, webhooks: WebhookArgs) -> Result<Server> {
     let (tls_cert, tls_key) = tls.unzip();
     // Fails if it is already installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     // Tests drop old audit entries themselves.
     let retention = RetentionArgs { audit_days: 36_500, ..RetentionArgs::default() };
-    let args =
-        ServeArgs { tls_cert, tls_key, webhooks, retention, ..ServeArgs::on_loopback(&database.url()) };
+    let args = ServeArgs { tls_cert, tls_key, webhooks, retention, ..ServeArgs::on_loopback(url) };
     Ok(Server::start(args).await?)
 }
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_broker::index::{Changes, Index};
+use brokkr_broker::state::history::History;
+use brokkr_broker::state::restore::RestoreState;
 use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::tasks::outbox_tail::OutboxTail;
 use brokkr_testkit::{Postgres, eventually};
@@ -82,7 +84,13 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
     // A tail that reads only when the test calls it.
     let pool = PgPool::connect(&harness.database.url()).await?;
     let index = Arc::new(Index::new(harness.server.broker.installation));
-    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
+    let tail = OutboxTail::new(
+        pool.clone(),
+        Arc::clone(&index),
+        TailNotifier::default(),
+        History::default(),
+        RestoreState::default(),
+    );
     let mut cursor = tail.load().await?;
     cursor = tail.check(cursor, 0..=255).await?;
     assert_eq!(index.mismatches(), 0, "a fresh load matches the database");

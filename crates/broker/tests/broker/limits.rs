@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brokkr_api::ErrorCode;
 use brokkr_api::agents::SessionVerdict;
 use brokkr_api::tokens::{NewApiToken, Role};
+use brokkr_api::{AgentId, ErrorCode};
 use brokkr_broker::access::secret::{Secret, SecretKind};
 use brokkr_broker::access::tokens::CACHED_FOR;
 use brokkr_testkit::eventually;
@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::{Caller, Harness, Key, YAML, read, refused, register};
+use crate::harness::{Caller, Harness, Key, Signer, YAML, read, refused, register, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_guesses_tokens_is_limited_and_agents_behind_it_are_not() -> Result<()> {
@@ -146,6 +146,51 @@ async fn guessed_tokens_do_not_take_all_database_connections() -> Result<()> {
     sqlx::query("ROLLBACK").execute(&mut lock).await?;
     for guess in guesses {
         let status = guess.await??.status();
+        assert!(matches!(status.as_u16(), 401 | 429 | 503), "{status}");
+    }
+    Ok(())
+}
+
+/// An agent that this replica does not know may have joined elsewhere a moment ago, so its request waits for the index.
+#[tokio::test(flavor = "multi_thread")]
+async fn invented_agents_do_not_delay_the_lookups_of_other_credentials() -> Result<()> {
+    let harness = Harness::open().await?;
+    let joined = harness.agent("shop-1", json!({})).await?;
+    let mut tokens = Vec::new();
+    for _ in 0..30 {
+        let secret = token(&harness.database, Role::Viewer).await?;
+        tokens.push(Caller::new(harness.server.address, Some(secret)));
+    }
+    // A transaction that is open while a later one ends keeps the index behind: each of these requests waits for as long as
+    // it may.
+    let (mut open, mut later) = (harness.database.connect().await?, harness.database.connect().await?);
+    sqlx::query("BEGIN").execute(&mut open).await?;
+    for connection in [&mut open, &mut later] {
+        sqlx::query("SELECT pg_current_xact_id()").execute(connection).await?;
+    }
+    let ask = || {
+        let agent = AgentId::generate();
+        let signer = Signer { agent, installation: joined.installation, key: Key::generate()? };
+        let caller = Caller::new(harness.server.address, Some(signer.key.sign(&signer.claims(None))?));
+        Ok(async move { caller.get(&format!("agents/{agent}/targets")).await })
+    };
+    let invented = (0..40).map(|_| ask().map(tokio::spawn)).collect::<Result<Vec<_>>>()?;
+    let looked_up = async {
+        for token in &tokens {
+            let status = token.get("stacks").await?.status();
+            anyhow::ensure!(status == 200, "a valid token got {status}");
+        }
+        Ok(())
+    };
+    let mut invented = futures::stream::iter(invented).buffer_unordered(40);
+    tokio::select! {
+        biased;
+        looked_up = looked_up => looked_up?,
+        first = invented.next() => anyhow::bail!("valid tokens waited for invented agents: {first:?}"),
+    }
+    sqlx::query("ROLLBACK").execute(&mut open).await?;
+    while let Some(answer) = invented.next().await {
+        let status = answer??.status();
         assert!(matches!(status.as_u16(), 401 | 429 | 503), "{status}");
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Lists: filters, order, pages and counts.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::Result;
 use brokkr_api::agents::Agent;
 use brokkr_api::events::Event;
@@ -105,6 +107,44 @@ async fn a_project_counts_only_the_agents_that_are_granted_to_it() -> Result<()>
         assert_eq!(names(agents.iter().map(|agent| &agent.name)), expected, "{query}");
         assert_eq!(total, Some(agents.len() as u64), "{query}");
     }
+    Ok(())
+}
+
+/// The index reuses the slot of a deleted agent. A list that is made meanwhile has neither a gap nor the new agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_made_while_agents_are_replaced_has_no_agent_of_another_project() -> Result<()> {
+    let harness = Harness::open().await?;
+    let shop = harness.project("shop", Role::Owner).await?;
+    let grant = json!({ "project": "shop", "selector": "team=shop", "namespaces": ["shop"], "kinds": ["*"],
+        "account": "shop/brokkr-shop" });
+    harness.admin.send(Method::PUT, "grants/shop", &grant).await?.error_for_status()?;
+    for number in 0..20 {
+        harness.agent(&format!("shop-{number}"), json!({ "team": "shop" })).await?;
+    }
+    let replaced = AtomicBool::new(false);
+    let list = async |query: &str| -> Result<usize> {
+        let (mut lists, caller) = (0, shop.without_waiting());
+        while !replaced.load(Ordering::Relaxed) {
+            let page: Page<Agent> = caller.get_json(&format!("agents?{query}")).await?;
+            let other = page.items.iter().find(|agent| !agent.name.as_str().starts_with("shop-"));
+            anyhow::ensure!(other.is_none(), "{query}: {other:?}");
+            lists += 1;
+        }
+        Ok(lists)
+    };
+    let replace = async {
+        for number in 0..20 {
+            for path in [format!("agents/shop-{number}/keys"), format!("agents/shop-{number}")] {
+                let request = harness.admin.request(Method::DELETE, &path);
+                harness.admin.write(request).await?.error_for_status()?;
+            }
+            harness.agent(&format!("bank-{number}"), json!({ "team": "bank" })).await?;
+        }
+        replaced.store(true, Ordering::Relaxed);
+        anyhow::Ok(())
+    };
+    let ((), by_name, by_presence) = tokio::try_join!(replace, list(""), list("presence=never"))?;
+    assert!(by_name > 20 && by_presence > 20, "{by_name} and {by_presence} lists");
     Ok(())
 }
 

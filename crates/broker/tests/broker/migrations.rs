@@ -1,5 +1,8 @@
 //! Migrations: killed at every step and run again, two at once, behind a lock, and under a broker that still runs.
 
+mod load;
+mod rules;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -9,6 +9,8 @@ use anyhow::Result;
 use brokkr_api::StackId;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_broker::index::Index;
+use brokkr_broker::state::history::History;
+use brokkr_broker::state::restore::RestoreState;
 use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::store::outbox::{
     OutboxNotification, READ_ONLY_SNAPSHOT, outbox_delete_below, outbox_insert_on_conn, outbox_read_on_conn,
@@ -21,7 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
-use crate::harness::{Harness, YAML};
+use crate::harness::{Harness, SERVING, YAML};
 
 const WRITERS: usize = 16;
 const EACH: usize = 150;
@@ -36,7 +38,7 @@ async fn careful(pool: &PgPool, done: &AtomicBool) -> Result<Vec<Uuid>> {
     loop {
         let last = done.load(Ordering::Acquire);
         let mut transaction = pool.begin_with(READ_ONLY_SNAPSHOT).await?;
-        let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
+        let (snapshot, _) = outbox_snapshot_on_conn(&mut transaction, &[]).await?;
         for notification in outbox_read_on_conn(&mut transaction, cursor, snapshot.horizon).await? {
             if let OutboxNotification::Stack(stack) = notification {
                 seen.push(stack.0);
@@ -166,9 +168,15 @@ async fn the_stamp_rises_only_with_changes_above_the_horizon_that_were_read() ->
     // A tail that reads only when the test calls it.
     let pool = PgPool::connect(&harness.database.url()).await?;
     let index = Arc::new(Index::new(harness.server.broker.installation));
-    let tail = OutboxTail::new(pool.clone(), Arc::clone(&index), TailNotifier::default());
+    let tail = OutboxTail::new(
+        pool.clone(),
+        Arc::clone(&index),
+        TailNotifier::default(),
+        History::default(),
+        RestoreState::default(),
+    );
     let cursor = tail.load().await?;
-    assert_eq!(index.freshness().stamp(), index.position(), "all that is loaded is below the horizon");
+    assert_eq!(index.freshness().stamp().0, index.position(), "all that is loaded is below the horizon");
     let notify = async |stack: StackId| -> Result<u64> {
         let mut transaction = pool.begin().await?;
         outbox_insert_on_conn(&mut transaction, DEFAULT_PROJECT, OutboxNotification::Stack(stack)).await?;
@@ -196,7 +204,7 @@ async fn the_stamp_rises_only_with_changes_above_the_horizon_that_were_read() ->
         anyhow::Ok(())
     })
     .await?;
-    assert_eq!(index.freshness().stamp(), index.position());
+    assert_eq!(index.freshness().stamp().0, index.position());
     Ok(())
 }
 
@@ -229,7 +237,7 @@ async fn abandoned_session(port: u16, database: &str) -> Result<TcpStream> {
         Ok([kind, &i32::try_from(body.len() + 4)?.to_be_bytes(), body].concat())
     };
     let mut session = TcpStream::connect(("127.0.0.1", port)).await?;
-    let who = text(&["user", "postgres", "database", database, "application_name", "brokkr-broker", ""]);
+    let who = text(&["user", SERVING, "database", database, "application_name", "brokkr-broker", ""]);
     session.write_all(&message(b"", &[&196_608_i32.to_be_bytes()[..], &who].concat())?).await?;
     session.write_all(&message(b"Q", &text(&["BEGIN"]))?).await?;
     let parse = [text(&["", "SELECT 1"]), vec![0, 0]].concat();

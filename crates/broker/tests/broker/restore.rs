@@ -12,9 +12,9 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::page::Page;
 use brokkr_api::protocol::header;
 use brokkr_api::stacks::Stack;
-use brokkr_api::system::{HoldCause, Holder, Settled, System, UnsettledStack};
+use brokkr_api::system::{HoldCause, Holder, Settled, System, UnsettledStack, Witness};
 use brokkr_api::tokens::Role;
-use brokkr_api::{ErrorCode, Position, PositionToken, SequenceId, StackId};
+use brokkr_api::{ErrorCode, HistoryMark, Position, PositionToken, SequenceId, StackId};
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, eventually};
 use reqwest::{Method, StatusCode};
@@ -41,7 +41,7 @@ pub fn beyond(seen: PositionToken) -> Position {
 
 /// A position that the installation issued. After a restore, the database may not have reached it.
 pub fn issued(harness: &Harness, position: Position) -> PositionToken {
-    harness.server.broker.access.positions.issue(position)
+    harness.server.broker.access.positions.issue((position, HistoryMark::default()))
 }
 
 async fn poll_from(agent: &Agent, address: SocketAddr, position: PositionToken) -> Result<Polled> {
@@ -216,7 +216,8 @@ async fn a_replica_that_is_behind_does_not_cause_a_hold() -> Result<()> {
     assert!(!is_held(&harness.admin).await?);
     // The check uses the state of the database, not that of the replica: a replica that was paused cannot
     // cause a hold.
-    let cause = HoldCause::ReplicaAhead { seen: seen.position, database: Position::default() };
+    let cause =
+        HoldCause::Ahead { witness: Witness::Replica, seen: seen.position, database: Position::default() };
     let hold = brokkr_broker::store::installation::installation_hold(
         &harness.server.broker.pool,
         seen.position,
@@ -522,5 +523,33 @@ async fn e4_an_agent_that_reports_late_keeps_a_recreated_stack() -> Result<()> {
     let settled: Settled = read(aftermath.settle("shop", json!({ "kind": "keep" })).await?).await?;
     assert_eq!(settled.targets, 1);
     assert_eq!(target(&late).await?.map(|target| target.removal), Some(None), "it is a target now");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j2_a_lost_stack_is_not_settled_while_agents_disagree_about_its_project_or_name() -> Result<()> {
+    let aftermath = Aftermath::open().await?;
+    aftermath.harness.project("red", Role::Owner).await?;
+    let shop = aftermath.held[1].clone();
+    let id = shop.stack_id.to_string();
+    let mut liar = aftermath.harness.agent("liar", json!({})).await?;
+    for lie in [
+        HeldStack { project: "red".into(), ..shop.clone() },
+        HeldStack { stack_name: "other".into(), ..shop.clone() },
+    ] {
+        liar.have_versions(vec![lie]).await?;
+        for how in ["recreate", "delete"] {
+            let refusal = aftermath.settle(&id, json!({ "kind": how })).await?;
+            let problem: brokkr_api::Problem = refusal.json().await?;
+            assert_eq!(problem.code, ErrorCode::BRK3006, "{how}");
+            assert!(problem.detail.contains("default/shop"), "both are named: {problem}");
+        }
+    }
+    let found = aftermath.harness.admin.get(&format!("stacks/{id}")).await?;
+    assert_eq!(found.status(), StatusCode::NOT_FOUND, "nothing was created");
+
+    liar.have_versions(vec![shop.clone()]).await?;
+    let settled: Settled = read(aftermath.settle(&id, json!({ "kind": "recreate" })).await?).await?;
+    assert_eq!((settled.project.as_str(), settled.stack_name.as_str()), ("default", "shop"));
     Ok(())
 }

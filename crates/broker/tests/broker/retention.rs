@@ -14,8 +14,8 @@ use brokkr_broker::store::content_retention::content_drop_old;
 use brokkr_broker::store::partitions::{events_delete_before, partition_create};
 use brokkr_broker::store::presence::{SeenAgent, presence_mark_silent, presence_store};
 use brokkr_broker::tasks::retention;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -86,23 +86,27 @@ async fn a_partition_that_fails_does_not_stop_the_others() -> Result<()> {
                    WHERE i.inhparent = 'events'::regclass ORDER BY 1";
         Ok(sqlx::query_scalar(sql).fetch_all(connection).await?)
     };
-    let now: Timestamp = "2031-05-10T12:00:00Z".parse()?;
-    for day in ["2031-04-01", "2031-04-02"] {
-        partition_create(pool, day.parse()?).await?;
+    // The replica keeps 30 days, so it drops none of these itself.
+    let (now, retention) =
+        (Timestamp::now() - 240.hours(), Retention { event_days: 5, ..Retention::default() });
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let name = |ahead: i64| today.saturating_add(ahead.days()).strftime("events_%Y%m%d").to_string();
+    for ahead in [-8, -7] {
+        partition_create(pool, today.saturating_add(ahead.days())).await?;
     }
     // A view depends on one of the old ones, and a type of someone else has the name of a new one.
     for sql in [
-        "CREATE VIEW in_the_way AS SELECT id FROM events_20310401",
-        "CREATE DOMAIN events_20310510 AS integer",
+        format!("CREATE VIEW in_the_way AS SELECT id FROM {}", name(-8)),
+        format!("CREATE DOMAIN {} AS integer", name(0)),
     ] {
-        sqlx::query(sql).execute(&mut connection).await?;
+        sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
     }
-    retention::once(pool, Retention::default(), now).await;
+    retention::once(pool, retention, now).await;
     let after = partitions(&mut connection).await?;
-    assert!(after.contains(&"events_20310401".to_owned()), "a view depends on it: {after:?}");
-    assert!(!after.contains(&"events_20310402".to_owned()), "the other old one is dropped: {after:?}");
-    assert!(!after.contains(&"events_20310510".to_owned()), "its name is taken: {after:?}");
-    assert!(after.contains(&"events_20310511".to_owned()), "the days after the bad one exist: {after:?}");
+    assert!(after.contains(&name(-8)), "a view depends on it: {after:?}");
+    assert!(!after.contains(&name(-7)), "the other old one is dropped: {after:?}");
+    assert!(!after.contains(&name(0)), "its name is taken: {after:?}");
+    assert!(after.contains(&name(1)), "the days after the bad one exist: {after:?}");
     Ok(())
 }
 

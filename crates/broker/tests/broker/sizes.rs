@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result};
 use brokkr_api::page::Sort;
 use brokkr_api::{AgentId, InstallationId, Selector};
 use brokkr_broker::index::{AgentCursor, Index};
+use brokkr_broker::state::history::History;
+use brokkr_broker::state::restore::RestoreState;
 use brokkr_broker::state::tail_notifier::TailNotifier;
 use brokkr_broker::store::schema::schema_migrate;
 use brokkr_broker::tasks::outbox_tail::OutboxTail;
@@ -82,7 +84,13 @@ async fn sizes_a_replica_serves_a_million_agents_within_15_seconds_of_its_start(
     println!("filled in {:?}", started.elapsed());
     let pool = PgPool::connect(&database.url()).await?;
     let index = Arc::new(Index::new(InstallationId::generate()));
-    let tail = OutboxTail::new(pool, Arc::clone(&index), TailNotifier::default());
+    let tail = OutboxTail::new(
+        pool,
+        Arc::clone(&index),
+        TailNotifier::default(),
+        History::default(),
+        RestoreState::default(),
+    );
 
     let before = resident()?;
     let started = Instant::now();

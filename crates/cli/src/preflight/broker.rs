@@ -1,4 +1,4 @@
-//! Checks of the broker: reachable, caller, version, replicas, hold, restore.
+//! Checks of the broker: reachable, caller, version, replicas, hold, restore, role of the database.
 
 use jiff::Timestamp;
 
@@ -96,5 +96,25 @@ pub fn restore(data: &PreflightData) -> Check {
             return warning(reason, "brokkr admin status");
         }
         ok("nothing to settle")
+    })
+}
+
+/// A broker of which the role owns the tables works, so this is only a warning.
+pub fn database_role(data: &PreflightData) -> Check {
+    check("database-role", &data.system, |system| match &system.database_role {
+        None => ok("not reported by this version of the broker"),
+        Some(role) if !role.missing.is_empty() => {
+            let missing: Vec<String> = role.missing.iter().map(ToString::to_string).collect();
+            let missing = listed(missing.iter().map(String::as_str), role.missing.len() as u64);
+            failed(
+                format!("{} lacks {missing}", role.name),
+                format!("brokkr-broker migrate --serving-role {}", role.name),
+            )
+        }
+        Some(role) if role.owns_tables => warning(
+            format!("{} owns the tables, so a broker could rewrite the audit log", role.name),
+            "let the broker use another role: docs/how-to/separate-roles.md",
+        ),
+        Some(role) => ok(format!("{} does not own the tables", role.name)),
     })
 }

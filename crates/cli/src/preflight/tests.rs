@@ -3,7 +3,7 @@
 use brokkr_api::health::Trouble;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::status::ErrorExample;
-use brokkr_api::system::{AgentVersion, Hold, HoldCause};
+use brokkr_api::system::{AgentVersion, DatabaseRole, Hold, HoldCause, MissingPrivilege};
 use brokkr_api::tokens::Role;
 use brokkr_api::{ErrorCode, Problem, SequenceId};
 
@@ -41,6 +41,7 @@ fn healthy() -> PreflightData {
             targets_kept: 0,
             raised: Vec::new(),
             agent_versions: vec![of(Some("0.1.0"), 42)],
+            database_role: Some(role()),
         }),
         fleet: Ok(Fleet { agents: 42, ..Fleet::default() }),
         pending_deletions: Ok(Vec::new()),
@@ -49,6 +50,10 @@ fn healthy() -> PreflightData {
         hooks: Ok(vec![hook("ops", 0)]),
         audit: Ok(AuditProgress { links: 7, broken: None, is_complete: true }),
     }
+}
+
+fn role() -> DatabaseRole {
+    DatabaseRole { name: "brokkr_serving".into(), owns_tables: false, missing: Vec::new() }
 }
 
 fn of(version: Option<&str>, agents: u64) -> AgentVersion {
@@ -129,7 +134,7 @@ fn agents_of_other_versions_are_a_warning() {
 #[test]
 fn a_healthy_broker_passes_every_check() {
     let found = checks(&healthy(), now());
-    assert_eq!(found.len(), 15);
+    assert_eq!(found.len(), 16);
     for check in &found {
         assert_eq!((check.verdict, &check.next), (Verdict::Ok, &None), "{check:?}");
     }
@@ -179,6 +184,23 @@ fn each_problem_shows_in_its_own_check_with_a_reason_and_a_command() {
         ("restore", Verdict::Warning, "stacks yet: 3", "brokkr admin status", |data| {
             system(data).agents_to_report = 3;
         }),
+        (
+            "database-role",
+            Verdict::Warning,
+            "brokkr_serving owns the tables",
+            "docs/how-to/separate-roles.md",
+            |data| system(data).database_role = Some(DatabaseRole { owns_tables: true, ..role() }),
+        ),
+        (
+            "database-role",
+            Verdict::Failed,
+            "brokkr_serving lacks INSERT on audit",
+            "brokkr-broker migrate --serving-role brokkr_serving",
+            |data| {
+                let missing = vec![MissingPrivilege { object: "audit".into(), privilege: "INSERT".into() }];
+                system(data).database_role = Some(DatabaseRole { missing, ..role() });
+            },
+        ),
         (
             "agents-silent",
             Verdict::Warning,

@@ -179,7 +179,7 @@ pub fn settled(stack: &str, settlement: Settlement, settled: &Settled) -> String
 #[cfg(test)]
 mod tests {
     use brokkr_api::ids::Checksum;
-    use brokkr_api::system::{Hold, HoldCause, RaisedEpoch};
+    use brokkr_api::system::{Hold, HoldCause, RaisedEpoch, Witness};
     use brokkr_api::{AgentId, InstallationId, Position, SequenceId, StackId};
 
     use super::super::samples::{now, rendered};
@@ -217,9 +217,11 @@ mod tests {
             position: "1.700".into(),
             hold: Some(Hold::new(
                 now(),
-                HoldCause::AgentAhead {
-                    agent_id: id.parse().expect("an id"),
-                    agent_name: "shop-1".into(),
+                HoldCause::Ahead {
+                    witness: Witness::Agent {
+                        agent_id: id.parse().expect("an id"),
+                        agent_name: "shop-1".into(),
+                    },
                     seen: Position { epoch: 1, horizon: 900 },
                     database: Position { epoch: 1, horizon: 700 },
                 },
@@ -231,6 +233,7 @@ mod tests {
             targets_kept: 0,
             raised: Vec::new(),
             agent_versions: Vec::new(),
+            database_role: None,
         };
         let held = status(&system);
         system.hold = None;

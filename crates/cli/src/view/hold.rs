@@ -1,32 +1,25 @@
 //! The hold after a restore.
 
-use brokkr_api::system::{Hold, HoldCause, RaisedEpoch};
+use brokkr_api::system::{Hold, HoldCause, RaisedEpoch, Witness};
 
-/// Explains a hold: since when, who showed which position, and what to do.
+/// Explains a hold: since when, who has seen what, and what to do.
 pub fn hold_lines(hold: &Hold) -> Vec<String> {
     let mut lines = vec![format!("on hold:      since {:.0}", hold.since)];
-    let mut positions = None;
-    let cause = match &hold.cause {
-        HoldCause::AgentAhead { agent_id, agent_name, seen, database } => {
-            positions = Some((seen, database));
-            format!("the agent {agent_name} ({agent_id}) has seen a newer state than the database has")
+    match &hold.cause {
+        HoldCause::Ahead { witness, seen, database } => {
+            let witness = witness_text(witness);
+            lines.push(format!("  cause:      {witness} has seen a newer state than the database has"));
+            lines.push(format!("  seen:       {seen}, issued by this broker"));
+            lines.push(format!("  database:   {database}"));
         }
-        HoldCause::TokenAhead { token_id, token_name, project, seen, database } => {
-            positions = Some((seen, database));
-            format!(
-                "the token {token_name} ({token_id}) of project {project} has seen a newer state than the database has"
-            )
+        HoldCause::HistoryLost { witness, at } => {
+            let witness = witness_text(witness);
+            lines.push(format!("  cause:      the database has lost transactions that {witness} has seen"));
+            lines.push(format!("  seen:       the state of {at:.3}, marked by this broker"));
         }
-        HoldCause::ReplicaAhead { seen, database } => {
-            positions = Some((seen, database));
-            "a running replica has seen a newer state than the database has".to_owned()
+        HoldCause::Operator { reason } => {
+            lines.push(format!("  cause:      an operator set it: {reason}"));
         }
-        HoldCause::Operator { reason } => format!("an operator set it: {reason}"),
-    };
-    lines.push(format!("  cause:      {cause}"));
-    if let Some((seen, database)) = positions {
-        lines.push(format!("  seen:       {seen}, issued by this broker"));
-        lines.push(format!("  database:   {database}"));
     }
     lines.push(String::new());
     lines.push(
@@ -35,6 +28,15 @@ pub fn hold_lines(hold: &Hold) -> Vec<String> {
     );
     lines.push("back. If it is the right one, run `brokkr admin lift-hold --reason TEXT`.".to_owned());
     lines
+}
+
+fn witness_text(witness: &Witness) -> String {
+    match witness {
+        Witness::Token { token_id, token_name, project } => {
+            format!("a user of the token {token_name} ({token_id}) of project {project}")
+        }
+        other => other.to_string(),
+    }
 }
 
 pub fn lifted(raised: &RaisedEpoch) -> String {
@@ -57,31 +59,23 @@ mod tests {
         let seen = Position { epoch: 1, horizon: 900 };
         let database = Position { epoch: 1, horizon: 700 };
         let id = "01900000-0000-7000-8000-000000000001";
-        let causes = [
-            (
-                HoldCause::AgentAhead {
-                    agent_id: id.parse().expect("an id"),
-                    agent_name: "shop-1".into(),
-                    seen,
-                    database,
-                },
-                "the agent shop-1",
-            ),
-            (
-                HoldCause::TokenAhead {
-                    token_id: id.parse().expect("an id"),
-                    token_name: "ci".into(),
-                    project: "shop".into(),
-                    seen,
-                    database,
-                },
-                "the token ci",
-            ),
-            (HoldCause::ReplicaAhead { seen, database }, "a running replica"),
-        ];
-        for (cause, who) in causes {
-            let shown = hold_lines(&Hold::new(now(), cause)).join("\n");
+        let agent = Witness::Agent { agent_id: id.parse().expect("an id"), agent_name: "shop-1".into() };
+        let token = Witness::Token {
+            token_id: id.parse().expect("an id"),
+            token_name: "ci".into(),
+            project: "shop".into(),
+        };
+        let witnesses =
+            [(agent, "the agent shop-1"), (token, "the token ci"), (Witness::Replica, "a running replica")];
+        for (witness, who) in witnesses {
+            let ahead = HoldCause::Ahead { witness: witness.clone(), seen, database };
+            let shown = hold_lines(&Hold::new(now(), ahead)).join("\n");
             for part in [who, "1.900", "1.700", "brokkr admin lift-hold --reason"] {
+                assert!(shown.contains(part), "no {part:?} in {shown}");
+            }
+            let lost = HoldCause::HistoryLost { witness, at: now() };
+            let shown = hold_lines(&Hold::new(now(), lost)).join("\n");
+            for part in [who, "has lost transactions", "brokkr admin lift-hold --reason"] {
                 assert!(shown.contains(part), "no {part:?} in {shown}");
             }
         }

@@ -5,7 +5,7 @@ use brokkr_client::Client;
 
 use crate::scripted::{Scripted, answer, header};
 
-const POSITION: &str = "1.42.000102030405060708090a0b0c0d0e0f";
+const POSITION: &str = "1.42.7.000102030405060708090a0b0c0d0e0f";
 const STACK: &str = r#"{"project":"default","id":"0190b5a4-0000-7000-8000-000000000001","name":"web","labels":{},"annotations":{},
 "targets":{},"sequence_id":null,"created_at":"2026-01-01T00:00:00Z","deleted_at":null}"#;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use brokkr_api::SequenceId;
 use brokkr_client::{Client, Credential};
 use brokkr_testkit::broker::{bootstrap, migrate};
 use brokkr_testkit::history::{Outcome, Recorder, Truth, check};
@@ -60,6 +61,8 @@ pub struct BrokerPair {
     pub recorder: Arc<Recorder>,
     pub database: Database,
     pub postgres: Postgres,
+    /// What was lost up to this sequence id was settled by an operator.
+    pub settled_below: SequenceId,
     stop_writers: CancellationToken,
     stop_agents: CancellationToken,
     setup: Setup,
@@ -104,6 +107,7 @@ impl BrokerPair {
             base: replicas.iter().map(Broker::url).collect(),
             token,
             recorder: Arc::clone(&recorder),
+            written: Arc::default(),
         };
         let hook = serde_json::json!({ "name": "everything", "url": "http://127.0.0.1:9/" });
         let answer = caller.request(0, reqwest::Method::POST, "webhooks").json(&hook).send().await?;
@@ -129,6 +133,7 @@ impl BrokerPair {
             recorder,
             database,
             postgres,
+            settled_below: SequenceId(0),
             stop_writers: CancellationToken::new(),
             stop_agents: CancellationToken::new(),
             setup,
@@ -172,6 +177,45 @@ impl BrokerPair {
         let before = self.recorder.acknowledged_at(replica);
         eventually(RECOVERY_TIMEOUT, &format!("replica {replica} to acknowledge {count} more"), async || {
             self.recorder.acknowledged_at(replica) >= before + count
+        })
+        .await
+    }
+
+    /// Ends writers and agents at once, whatever they wait for.
+    pub async fn abort_load(&mut self) {
+        self.load.shutdown().await;
+    }
+
+    /// Kills the primary under load, promotes the standby, and connects both replicas to it. With `restart`, the replicas are
+    /// killed as well and know nothing of the former primary.
+    pub async fn fail_over_to(&mut self, standby: Postgres, restart: bool) -> Result<()> {
+        self.server()?.kill9().await?;
+        if restart {
+            self.replicas.iter().for_each(|replica| replica.kill9());
+        }
+        standby.server().context("a private server")?.promote().await?;
+        for proxy in &self.proxies {
+            proxy.redirect(standby.facts().port);
+        }
+        self.database = self.database.at(&standby);
+        self.postgres = standby;
+        if restart {
+            for replica in &self.replicas {
+                replica.start_again().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until both replicas answer the polls of all agents.
+    pub async fn wait_until_served(&self) -> Result<()> {
+        eventually(RECOVERY_TIMEOUT, "both replicas to serve again", async || {
+            for agent in &self.agents {
+                for replica in 0..2 {
+                    agent.view(replica).await?;
+                }
+            }
+            anyhow::Ok(())
         })
         .await
     }

@@ -1,14 +1,16 @@
 //! Clients that make changes: each change is repeated with the same idempotency key, at the replicas in turn, until its outcome
 //! is known. Every attempt is recorded in the history.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::protocol::header;
 use brokkr_api::stacks::Stack;
+use brokkr_api::{PositionToken, SequenceId};
 use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder};
 use brokkr_testkit::unique;
 use rand::rngs::StdRng;
@@ -29,6 +31,8 @@ pub struct Caller {
     pub base: Vec<String>,
     pub token: String,
     pub recorder: Arc<Recorder>,
+    /// The position of each object that was acknowledged; a read with it must not show less.
+    pub written: Arc<Mutex<HashMap<SequenceId, PositionToken>>>,
 }
 
 /// The request for one change.
@@ -114,6 +118,20 @@ impl Caller {
         Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 
+    fn written(&self) -> MutexGuard<'_, HashMap<SequenceId, PositionToken>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads with the position of a write, as its author does who waits for the result; returns the broker's hold.
+    pub async fn hold(&self, replica: usize, written: Option<SequenceId>) -> Result<Value> {
+        let position = written.and_then(|sequence| self.written().get(&sequence).copied());
+        let read = self.request(replica, Method::GET, "stacks");
+        read.header(header::POSITION, position.unwrap_or_default().to_string()).send().await?;
+        let (status, system) = self.get(replica, "system").await?;
+        ensure!(status == 200, "{status} {system}");
+        Ok(system["hold"].clone())
+    }
+
     /// Creates a stack, with retries. A repetition changes nothing, so it is not recorded.
     pub async fn put_stack(&self, first: usize, stack: &str) -> Result<()> {
         for attempt in first.. {
@@ -144,15 +162,25 @@ impl Caller {
         let answered = async {
             let response = request.send().await?;
             let status = response.status();
-            Ok::<_, reqwest::Error>((status, response.bytes().await?))
+            let position = response.headers().get(header::POSITION).and_then(|text| text.to_str().ok());
+            let position: Option<PositionToken> = position.and_then(|text| text.parse().ok());
+            let body = response.bytes().await?;
+            Ok::<_, reqwest::Error>((status, body, position))
         };
         match answered.await {
             Err(error) => Outcome::Unknown(format!("{error:?}")),
-            Ok((status, body)) if status.is_success() => match change.acknowledgement(&body) {
-                Ok(acknowledgement) => Outcome::Acknowledged(acknowledgement),
+            Ok((status, body, position)) if status.is_success() => match change.acknowledgement(&body) {
+                Ok(acknowledgement) => {
+                    if let (Acknowledgement::Object { sequence, .. }, Some(position)) =
+                        (&acknowledgement, position)
+                    {
+                        self.written().insert(*sequence, position);
+                    }
+                    Outcome::Acknowledged(acknowledgement)
+                }
                 Err(error) => Outcome::Unknown(format!("{status}, unreadable: {error}")),
             },
-            Ok((status, body)) => {
+            Ok((status, body, _)) => {
                 let text = format!("{status}: {}", String::from_utf8_lossy(&body));
                 // After an overload error the same request may succeed later.
                 let is_permanent = status.is_client_error() && status != 429 && status != 408;

@@ -15,6 +15,7 @@ mod clients;
 
 mod clock;
 mod database;
+mod failover;
 mod fleet;
 mod leaders;
 mod lies;

@@ -182,11 +182,11 @@ async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) 
             pair.server()?.start_again().await?;
         }
         InjectedFault::ReadOnly => {
-            let mut direct = pair.connect_directly().await?;
-            sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut direct).await?;
-            sqlx::query("SELECT pg_reload_conf()").execute(&mut direct).await?;
+            let begun = make_read_only(pair).await;
             tokio::time::sleep(FAULT_DURATION).await;
+            // In any case: the setting may be stored although the other fault interrupted this one.
             writable(pair).await?;
+            begun?;
         }
         InjectedFault::OpenTransaction => {
             let mut direct = pair.connect_directly().await?;
@@ -203,6 +203,13 @@ async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) 
             lock.rollback().await?;
         }
     }
+    Ok(())
+}
+
+async fn make_read_only(pair: &BrokerPair) -> Result<()> {
+    let mut direct = pair.connect_directly().await?;
+    sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut direct).await?;
+    sqlx::query("SELECT pg_reload_conf()").execute(&mut direct).await?;
     Ok(())
 }
 

@@ -8,9 +8,9 @@ use brokkr_api::{AgentId, Position, PositionToken, SequenceId, StackId};
 use brokkr_client::Poll;
 use brokkr_testkit::eventually;
 
+use crate::WAIT_TIMEOUT;
 use crate::broker_pair::BrokerPair;
 use crate::clients::{ChangeRequest, object};
-use crate::{RECOVERY_TIMEOUT, WAIT_TIMEOUT};
 
 type Known = HashMap<AgentId, (PositionToken, HashMap<StackId, SequenceId>)>;
 
@@ -97,15 +97,7 @@ async fn replace_database(serving: bool) -> Result<()> {
             .await?;
     }
     pair.raise_epoch().await?;
-    eventually(RECOVERY_TIMEOUT, "both replicas to serve again", async || {
-        for agent in &pair.agents {
-            for replica in 0..2 {
-                agent.view(replica).await?;
-            }
-        }
-        anyhow::Ok(())
-    })
-    .await?;
+    pair.wait_until_served().await?;
     let next = object(&pair.caller.send_until_known(1, ChangeRequest::submit("web", 100)).await)?;
     ensure!(Some(next) > highest, "A4: {next} was assigned although agents know {highest:?}");
     Ok(())

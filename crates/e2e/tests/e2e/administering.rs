@@ -56,8 +56,10 @@ async fn a_preflight_finds_what_prevents_an_upgrade() -> Result<()> {
     let space = unique("space");
     let manifest = namespace_yaml(&space) + &config_map_yaml(&space, "one", "1");
     fleet.apply("web", "env=prod", &manifest).await?;
+    // The broker of the tests has a single database role.
+    let expected = |check: &String| if check == "database-role" { "warning" } else { "ok" };
     finds(&fleet, &[], 0, |checks| {
-        checks.values().all(|(verdict, _)| verdict == "ok")
+        checks.iter().all(|(check, (verdict, _))| verdict == expected(check))
             && checks["agents-version"].1.starts_with("all agents have version ")
     })
     .await?;

@@ -187,6 +187,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
         Lie::OlderPositionWithoutStacks,
         Lie::OlderEpoch,
         Lie::OlderSequence,
+        Lie::OtherContent,
         Lie::OlderRemoval,
         Lie::OtherAgent,
         Lie::OtherInstallation,
@@ -204,6 +205,7 @@ async fn e4_an_empty_cut_off_older_or_foreign_answer_deletes_nothing_and_undoes_
     }
     let log = fixture.agent.process().log();
     assert!(log.contains("it is truncated"), "the script cut nothing off");
+    assert!(log.contains("sequence_id_reused"), "a known sequence id with another content is reported");
 
     // The agent still works: it accepts correct answers and repairs drift.
     let third = broker.offer(STACK, &fixture.manifest(&[("one", "new"), ("three", "3")]))?;
@@ -226,7 +228,14 @@ async fn e4_a_wrong_answer_after_a_restart_deletes_nothing_and_undoes_nothing() 
     broker.wait_until_healthy(second).await?;
     let before = fixture.wait_until_idle().await?;
 
-    let lies = [Lie::EmptyEnvelope, Lie::OlderSequence, Lie::OlderRemoval, Lie::OlderEpoch, Lie::OtherAgent];
+    let lies = [
+        Lie::EmptyEnvelope,
+        Lie::OlderSequence,
+        Lie::OtherContent,
+        Lie::OlderRemoval,
+        Lie::OlderEpoch,
+        Lie::OtherAgent,
+    ];
     for lie in lies {
         let mark = fixture.mark()?;
         fixture.agent.kill9();

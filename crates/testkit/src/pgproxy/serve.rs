@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,7 +17,7 @@ use crate::rules::Gate;
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    upstream: u16,
+    upstream: AtomicU16,
     pub(super) rules: Rules,
     link: Mutex<State>,
     open: AtomicUsize,
@@ -35,7 +35,13 @@ impl Shared {
     pub(super) fn new(upstream: u16) -> Self {
         let state =
             State { link: Link::Up, cut: CancellationToken::new(), silence: CancellationToken::new() };
+        let upstream = AtomicU16::new(upstream);
         Self { upstream, rules: Rules::default(), link: Mutex::new(state), open: AtomicUsize::new(0) }
+    }
+
+    /// Connects to the server on another port from now on.
+    pub(super) fn redirect(&self, port: u16) {
+        self.upstream.store(port, Ordering::Relaxed);
     }
 
     pub(super) fn set_link(&self, link: Link) {
@@ -103,7 +109,8 @@ impl<'a> Connection<'a> {
 
     async fn carry(&self, mut client: TcpStream) -> io::Result<()> {
         self.block_if_silent().await;
-        let mut server = TcpStream::connect(("127.0.0.1", self.shared.upstream)).await?;
+        let mut server =
+            TcpStream::connect(("127.0.0.1", self.shared.upstream.load(Ordering::Relaxed))).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         loop {

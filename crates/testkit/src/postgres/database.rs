@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use super::{Facts, execute};
+use super::{Facts, Postgres, execute};
 use crate::names::unique;
 
 /// A private database; dropped, with its open connections, when the test ends.
@@ -30,6 +30,17 @@ impl Database {
 
     pub fn url(&self) -> String {
         self.facts.url(&self.name)
+    }
+
+    /// Returns the same database on a server that was a standby.
+    #[must_use]
+    pub fn at(&self, server: &Postgres) -> Self {
+        Self { facts: server.facts().clone(), name: self.name.clone() }
+    }
+
+    /// Returns the address for a role that is not the superuser. It has to exist.
+    pub fn url_as(&self, role: &str) -> String {
+        self.facts.url_as(role, &self.name)
     }
 
     /// Opens a connection.

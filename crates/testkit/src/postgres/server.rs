@@ -72,6 +72,38 @@ impl Server {
         Ok(super::Postgres::private(Self::start_on(scratch, Durability::Full, &[]).await?))
     }
 
+    /// Makes commits wait until a standby has confirmed them.
+    pub async fn replicate_synchronously(&self) -> Result<()> {
+        let mut direct = PgConnection::connect(&self.facts().url("postgres")).await?;
+        sqlx::query("ALTER SYSTEM SET synchronous_standby_names = '*'").execute(&mut direct).await?;
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut direct).await?;
+        eventually(START_DEADLINE, "a standby to be synchronous", async || {
+            let synchronous = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')";
+            sqlx::query_scalar::<_, bool>(synchronous).fetch_one(&mut direct).await.is_ok_and(|found| found)
+        })
+        .await
+    }
+
+    /// Makes a standby receive nothing more from its primary.
+    pub async fn stop_following(&self) -> Result<()> {
+        let mut direct = PgConnection::connect(&self.facts().url("postgres")).await?;
+        sqlx::query("ALTER SYSTEM SET primary_conninfo = ''").execute(&mut direct).await?;
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut direct).await?;
+        eventually(START_DEADLINE, "the standby to stop receiving", async || {
+            let receiving = "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver)";
+            sqlx::query_scalar::<_, bool>(receiving).fetch_one(&mut direct).await.is_ok_and(|found| !found)
+        })
+        .await
+    }
+
+    /// Makes a standby a primary, and waits until it is one.
+    pub async fn promote(&self) -> Result<()> {
+        let mut direct = PgConnection::connect(&self.facts().url("postgres")).await?;
+        let promoted: bool = sqlx::query_scalar("SELECT pg_promote()").fetch_one(&mut direct).await?;
+        anyhow::ensure!(promoted, "the standby was not promoted in time");
+        Ok(())
+    }
+
     /// Starts a server on the folder `data`.
     async fn start_on(scratch: Scratch, durability: Durability, settings: &[&str]) -> Result<Self> {
         let port = Port::free()?;

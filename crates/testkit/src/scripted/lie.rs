@@ -47,6 +47,8 @@ pub enum Lie {
     OlderEpoch,
     /// At the present position, the first version of every stack.
     OlderSequence,
+    /// At the present position, the present sequence id of every stack with another content.
+    OtherContent,
     /// At the present position, a removal of every stack with the sequence id of its first version.
     OlderRemoval,
     /// Meant for another agent.
@@ -163,6 +165,10 @@ impl Lie {
                 PollAnswer { position: Some(position), ..sealed(removals()) }
             }
             Self::OlderSequence => sealed(truth.oldest()),
+            Self::OtherContent => {
+                let other = |target| TargetStack { checksum: Checksum::of(b"other"), ..target };
+                sealed(truth.newest().into_iter().map(other).collect())
+            }
             Self::OlderRemoval => sealed(removed(truth.oldest())),
             Self::OtherAgent => forged(truth, |envelope| {
                 envelope.agent = AgentId(uuid::Uuid::from_u128(7));

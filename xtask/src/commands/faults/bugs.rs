@@ -11,6 +11,9 @@
 //!
 //! Found-by: row_27_a_delayed_delete_does_not_hit_an_object_that_a_user_made_meanwhile
 //! ```
+//!
+//! A test with many attempts prints a line `violation: …` for each that succeeded. If the header names some of them
+//! (`Violation: …`, from the beginning of the line), the bug is found only if they are among those that are printed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +28,10 @@ use crate::commands::{bench, engines};
 use crate::runner::{Tests, Workspace, root};
 
 const FOLDER: &str = "crates/e2e/bugs";
-const SELECTION: &[&str] = &["--workspace", "--test", "e2e", "--test", "faults", "--test", "broker_faults"];
+/// The folders of bugs, and the test targets that have to find them.
+const PARTS: [(&str, &[&str]); 3] = [("agent", END_TO_END), ("broker", END_TO_END), ("hostile", BROKER)];
+const END_TO_END: &[&str] = &["--workspace", "--test", "e2e", "--test", "faults", "--test", "broker_faults"];
+const BROKER: &[&str] = &["-p", "brokkr-broker", "-p", "brokkr-testkit", "--test", "broker"];
 
 /// Apply deliberate bugs to a copy of the workspace, and require that tests find them.
 #[derive(clap::Args)]
@@ -33,7 +39,7 @@ pub struct Args {
     /// Print the result as JSON, and nothing else to stdout.
     #[arg(long)]
     json: bool,
-    /// Run only these bugs, such as `agent/delete-without-uid`.
+    /// Run only these bugs, such as `agent/delete-without-uid`, or those of a folder, such as `hostile`.
     bugs: Vec<String>,
 }
 
@@ -42,8 +48,12 @@ struct Bug {
     /// `agent/delete-without-uid`
     name: String,
     patch: PathBuf,
+    /// The test targets with these tests.
+    selection: &'static [&'static str],
     /// Names of test functions that have to fail.
     found_by: Vec<String>,
+    /// How the lines begin that the tests have to print.
+    violations: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -54,11 +64,11 @@ pub fn run(args: &Args) -> Result<()> {
     let mut survived = Vec::new();
     for bug in &bugs {
         eprintln!("══ {}", bug.name);
-        let passed = passing_tests(&copy, bug).with_context(|| format!("the bug {}", bug.name))?;
-        if passed.is_empty() {
+        let missed = missed(&copy, bug).with_context(|| format!("the bug {}", bug.name))?;
+        if missed.is_empty() {
             eprintln!("══ {}: found", bug.name);
         } else {
-            eprintln!("══ {}: NOT FOUND by {}", bug.name, passed.join(", "));
+            eprintln!("══ {}: NOT FOUND by {}", bug.name, missed.join(", "));
             survived.push(bug.name.as_str());
         }
     }
@@ -71,33 +81,38 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn chosen(bugs: Vec<Bug>, names: &[String]) -> Result<Vec<Bug>> {
-    if let Some(unknown) = names.iter().find(|name| bugs.iter().all(|bug| bug.name != **name)) {
+    let is_named = |bug: &Bug, name: &str| bug.name == name || bug.name.split('/').next() == Some(name);
+    if let Some(unknown) = names.iter().find(|name| !bugs.iter().any(|bug| is_named(bug, name))) {
         let known: Vec<&str> = bugs.iter().map(|bug| bug.name.as_str()).collect();
         bail!("there is no bug {unknown}; there are {}", known.join(", "));
     }
-    Ok(bugs.into_iter().filter(|bug| names.is_empty() || names.contains(&bug.name)).collect())
+    let is_chosen = |bug: &Bug| names.is_empty() || names.iter().any(|name| is_named(bug, name));
+    Ok(bugs.into_iter().filter(is_chosen).collect())
 }
 
-/// Puts the bug into the copy, and returns those of its tests that pass nevertheless.
-fn passing_tests(copy: &Workspace, bug: &Bug) -> Result<Vec<String>> {
+/// Puts the bug into the copy, and returns those of its tests that pass nevertheless, and the violations that they do not
+/// print.
+fn missed(copy: &Workspace, bug: &Bug) -> Result<Vec<String>> {
     synchronise(&root(), copy.root())?;
     apply(copy.root(), &bug.patch, &[])?;
-    copy.build(&[&["--bins"], SELECTION].concat()).context("it does not compile")?;
+    copy.build(&[&["--bins"], bug.selection].concat()).context("it does not compile")?;
     let filters: Vec<&str> = bug.found_by.iter().map(String::as_str).collect();
-    let mut tally = Tally::default();
-    copy.run_tests(&Tests { selection: SELECTION, filters: &filters }, &[], |line| {
+    let (mut tally, mut missed) = (Tally::default(), bug.violations.clone());
+    copy.run_tests(&Tests { selection: bug.selection, filters: &filters }, &[], |line| {
         eprintln!("{line}");
         tally.add_line(line);
+        if let Some(printed) = line.trim_start().strip_prefix("violation: ") {
+            missed.retain(|violation| !printed.starts_with(violation));
+        }
     })?;
-    let mut passing = Vec::new();
     for test in &bug.found_by {
         match tally.passed(test) {
-            Some(true) => passing.push(test.clone()),
+            Some(true) => missed.push(test.clone()),
             Some(false) => {}
             None => bail!("the test {test} did not run"),
         }
     }
-    Ok(passing)
+    Ok(missed)
 }
 
 /// Applies a patch in a folder, with further options such as `--check`.
@@ -164,14 +179,14 @@ fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> Result<()> {
 /// Reads the bugs of the workspace, ordered by name.
 fn all(root: &Path) -> Result<Vec<Bug>> {
     let mut bugs = Vec::new();
-    for part in ["agent", "broker"] {
+    for (part, selection) in PARTS {
         let folder = root.join(FOLDER).join(part);
         // A part without bugs has no folder.
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for entry in entries {
             let patch = entry?.path();
             if patch.extension().is_some_and(|extension| extension == "patch") {
-                bugs.push(Bug::read(part, patch)?);
+                bugs.push(Bug::read(part, selection, patch)?);
             }
         }
     }
@@ -180,19 +195,19 @@ fn all(root: &Path) -> Result<Vec<Bug>> {
 }
 
 impl Bug {
-    fn read(part: &str, patch: PathBuf) -> Result<Self> {
+    fn read(part: &str, selection: &'static [&'static str], patch: PathBuf) -> Result<Self> {
         let text = fs::read_to_string(&patch).with_context(|| format!("cannot read {}", patch.display()))?;
-        let found_by = found_by(&text);
+        let (found_by, violations) = (named(&text, "Found-by:"), named(&text, "Violation:"));
         ensure!(!found_by.is_empty(), "{} names no test: `Found-by: TEST`", patch.display());
         let stem = patch.file_stem().unwrap_or_default().to_string_lossy();
-        Ok(Self { name: format!("{part}/{stem}"), found_by, patch })
+        Ok(Self { name: format!("{part}/{stem}"), patch, selection, found_by, violations })
     }
 }
 
-/// Returns the tests that the header of a patch names.
-fn found_by(patch: &str) -> Vec<String> {
+/// Returns what the header of a patch names in lines with this key.
+fn named(patch: &str, key: &str) -> Vec<String> {
     let header = patch.lines().take_while(|line| !line.starts_with("diff --git"));
-    header.filter_map(|line| line.strip_prefix("Found-by:")).map(|test| test.trim().to_owned()).collect()
+    header.filter_map(|line| line.strip_prefix(key)).map(|name| name.trim().to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -200,7 +215,7 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
-    use super::{all, apply, found_by, synchronise};
+    use super::{all, apply, chosen, named, synchronise};
     use crate::commands::contract::tests::find;
     use crate::runner::root;
 
@@ -208,7 +223,7 @@ mod tests {
     #[test]
     fn every_patch_applies_and_names_tests_that_exist() {
         let root = root();
-        let tests = find(&root.join("crates/e2e")).expect("the tests");
+        let tests = find(&root.join("crates")).expect("the tests");
         for bug in all(&root).expect("the bugs") {
             apply(&root, &bug.patch, &["--check"]).expect("a patch that applies");
             for name in &bug.found_by {
@@ -222,10 +237,18 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_a_patch_names_its_tests() {
-        let patch =
-            "A bug.\n\nFound-by: row_01_one\nFound-by:  row_02_two \ndiff --git a/x b/x\n+Found-by: three\n";
-        assert_eq!(found_by(patch), ["row_01_one", "row_02_two"]);
+    fn the_header_of_a_patch_names_its_tests_and_violations() {
+        let patch = "A bug.\n\nFound-by: row_01_one\nFound-by:  row_02_two \nViolation: GET /x × y: read\n\
+                     diff --git a/x b/x\n+Found-by: three\n";
+        assert_eq!(named(patch, "Found-by:"), ["row_01_one", "row_02_two"]);
+        assert_eq!(named(patch, "Violation:"), ["GET /x × y: read"]);
+    }
+
+    #[test]
+    fn every_missing_check_of_the_broker_is_found_by_its_violations() {
+        let bugs = chosen(all(&root()).expect("the bugs"), &["hostile".to_owned()]).expect("a folder");
+        assert!(bugs.len() >= 15, "{}", bugs.len());
+        assert!(bugs.iter().all(|bug| !bug.violations.is_empty()));
     }
 
     #[test]

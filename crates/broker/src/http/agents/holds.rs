@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use axum::extract::State;
-use brokkr_api::agents::Holds;
+use brokkr_api::agents::{HeldStack, Holds};
 use brokkr_api::audit::RefusalReason;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::{Session, header};
@@ -13,6 +13,7 @@ use http::StatusCode;
 use crate::domain::audit::AuditRecord;
 use crate::domain::claims::{HoldClaim, hold_claim};
 use crate::domain::session::refusal;
+use crate::domain::targeting::released_to;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
@@ -72,6 +73,12 @@ pub async fn put_holds(State(broker): BrokerState, change: Change) -> ApiResult 
             let detail = format!("the stack {stack} does not target this agent");
             return Err(ApiError::new(ErrorCode::BRK3007, detail).refused_for(RefusalReason::NotTargeted));
         }
+        let audit = |count: usize, reason| {
+            broker.refusals.push(AuditRecord {
+                count: count as u64,
+                ..AuditRecord::refused(caller, &change.origin, StatusCode::NO_CONTENT, reason)
+            });
+        };
         let new = claims.iter().filter(new).count();
         if new > 0 {
             tracing::warn!(
@@ -79,11 +86,16 @@ pub async fn put_holds(State(broker): BrokerState, change: Change) -> ApiResult 
                 count = new,
                 "the agent says that it has stacks that do not target it; an admin has to decide"
             );
-            let (status, reason) = (StatusCode::NO_CONTENT, RefusalReason::NotTargeted);
-            broker.refusals.push(AuditRecord {
-                count: new as u64,
-                ..AuditRecord::refused(caller, &change.origin, status, reason)
-            });
+            audit(new, RefusalReason::NotTargeted);
+        }
+        let contradicting = contradicting(&broker, agent, &holds.held);
+        if contradicting > 0 {
+            tracing::error!(
+                agent_id = %agent,
+                count = contradicting,
+                "the agent has another content under the sequence id of a stack; submit the stack again"
+            );
+            audit(contradicting, RefusalReason::OtherContent);
         }
         holds_replace_on_conn(write.conn(), agent, &claims).await?;
         holds_store_versions_on_conn(write.conn(), agent, &holds.held).await?;
@@ -103,6 +115,20 @@ fn are_known(broker: &Broker, agent: AgentId, stacks: &[StackId]) -> bool {
         let claim = hold_claim(facts, snapshot.stack(*stack), facts.holds(*stack), false);
         claim != HoldClaim::Unconfirmed || facts.unconfirmed.contains(stack)
     })
+}
+
+/// Returns how many stacks the agent has with the broker's sequence id and another content.
+fn contradicting(broker: &Broker, agent: AgentId, held: &[HeldStack]) -> usize {
+    let snapshot = broker.index.snapshot();
+    let Some(facts) = snapshot.agent(agent) else { return 0 };
+    let contradicts = |held: &&HeldStack| {
+        let released = snapshot.stack(held.stack_id).and_then(|stack| released_to(facts, stack));
+        released.is_some_and(|object| {
+            object.sequence_id == held.sequence_id
+                && held.checksum.is_some_and(|checksum| checksum != object.checksum)
+        })
+    };
+    held.iter().filter(contradicts).count()
 }
 
 /// Judges the claims of an agent.

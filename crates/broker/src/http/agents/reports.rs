@@ -1,6 +1,6 @@
 //! Reports of an agent, in batches. Each becomes one event, however often it is sent.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use axum::extract::State;
 use brokkr_api::audit::RefusalReason;
@@ -12,18 +12,13 @@ use jiff::Timestamp;
 use crate::domain::audit::AuditRecord;
 use crate::domain::claims::{self, reads_as_target};
 use crate::domain::envelope::desired;
-use crate::domain::filing::{Filed, clamp_times, newest_of_each_stack, sift};
+use crate::domain::filing::{Filed, FiledBatch, clamp_times, sift};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
-use crate::http::write::{self, ResultStorage};
+use crate::http::write;
 use crate::state::Broker;
-use crate::store::events::{
-    event_find_on_conn, event_insert_on_conn, event_lock_agent_on_conn, event_remember_clamped_on_conn,
-};
-use crate::store::holds::{holds_raise_on_conn, holds_recorded};
-use crate::store::reasons::reason_insert_on_conn;
-use crate::store::stack_status::{stack_status_store_conditions_on_conn, stack_status_store_on_conn};
+use crate::store::holds::holds_recorded;
 
 /// Report transitions.
 ///
@@ -47,45 +42,16 @@ pub async fn report(State(broker): BrokerState, change: Change) -> ApiResult {
     fill_hops(&broker, agent, &mut filed, now);
     clamp_times(&mut filed, now);
     let applied = applied_as_target(&broker, agent, &filed);
-    write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
-        event_lock_agent_on_conn(write.conn(), agent).await?;
-        // A copy of a report with a replaced time does not conflict with the first one.
-        let clamped: Vec<&Filed> = filed.iter().filter(|filed| filed.clamped).collect();
-        let known = match clamped.is_empty() {
-            true => HashSet::new(),
-            false => event_find_on_conn(write.conn(), &clamped).await?,
-        };
-        let unknown: Vec<&Filed> = filed.iter().filter(|filed| !known.contains(&filed.report.id)).collect();
-        let new = event_insert_on_conn(write.conn(), agent, &unknown).await?;
-        if !clamped.is_empty() {
-            event_remember_clamped_on_conn(write.conn(), &clamped).await?;
-        }
-        if !applied.is_empty() {
-            holds_raise_on_conn(write.conn(), agent, &applied).await?;
-        }
-        let new_ones = || filed.iter().filter(|filed| new.contains(&filed.report.id));
-        // A repair is an event and changes no state, but its conditions may name a field that another manager
-        // changes.
-        let is_repair = |filed: &&Filed| filed.report.transition == Transition::Repaired;
-        let newest = newest_of_each_stack(new_ones().filter(|filed| !is_repair(filed)));
-        if !newest.is_empty() {
-            reason_insert_on_conn(write.conn(), &newest).await?;
-            stack_status_store_on_conn(write.conn(), agent, &newest).await?;
-        }
-        let repairs = newest_of_each_stack(new_ones().filter(is_repair));
-        if !repairs.is_empty() {
-            stack_status_store_conditions_on_conn(write.conn(), agent, &repairs).await?;
-        }
-        write
-            .notify_webhooks_of_reports(agent, &new_ones().map(|filed| &filed.report).collect::<Vec<_>>())
-            .await?;
-        let (accepted, duplicates): (Vec<EventId>, Vec<EventId>) =
-            filed.iter().map(|filed| filed.report.id).partition(|id| new.contains(id));
-        let response = write.finish(StatusCode::OK, &ReportReceipt { accepted, duplicates, refused }).await?;
-        new_ones().for_each(|filed| broker.metrics.reported(&filed.report));
-        Ok(response)
-    })
-    .await
+    let ids: Vec<EventId> = filed.iter().map(|filed| filed.report.id).collect();
+    if ids.is_empty() {
+        let receipt = ReportReceipt { accepted: Vec::new(), duplicates: Vec::new(), refused };
+        return write::answer_at(&broker, broker.index.position(), &receipt);
+    }
+    // A repeated request needs no idempotency key: the id of a report follows from its content, and is stored once.
+    let stored = broker.reports.store(FiledBatch { agent, filed, applied }, change.body.len()).await?;
+    let (accepted, duplicates) = ids.into_iter().partition(|id| stored.new.contains(id));
+    let receipt = ReportReceipt { accepted, duplicates, refused };
+    write::answer_at(&broker, write::position(&broker, stored.xid), &receipt)
 }
 
 /// Files each report under the project of its stack: an agent belongs to no project. Returns the refused ones, too: a
@@ -107,7 +73,7 @@ async fn file(
         |report: &Report| recorded.get(&report.stack_id).filter(|stack| report.sequence_id <= stack.newest);
     rest.retain(|(report, _)| match is_recorded(report) {
         Some(stack) => {
-            filed.push(Filed::new(stack.project.clone(), report.clone()));
+            filed.push(Filed::new(agent, stack.project.clone(), report.clone()));
             false
         }
         None => true,
@@ -135,7 +101,7 @@ fn allowed_by_index(
     for report in reports {
         let stack = snapshot.stack(report.stack_id);
         match (claims::report(facts, stack, report.sequence_id), stack) {
-            (Ok(()), Some(stack)) => filed.push(Filed::new(stack.project.clone(), report)),
+            (Ok(()), Some(stack)) => filed.push(Filed::new(agent, stack.project.clone(), report)),
             (Ok(()), None) => rest.push((report, RefusalReason::NotTargeted)),
             (Err(reason), _) => rest.push((report, reason)),
         }

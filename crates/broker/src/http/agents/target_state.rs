@@ -16,7 +16,7 @@ use brokkr_api::protocol::{
     Capabilities, ENVELOPE_MEDIA_TYPE, LONGEST_WAIT_SECONDS, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION,
     Session, header,
 };
-use brokkr_api::{AgentId, ErrorCode, Position, PositionToken, SequenceId};
+use brokkr_api::{AgentId, ErrorCode, PositionToken, SequenceId};
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use poll::{KnownEtag, poll};
@@ -128,9 +128,9 @@ impl PollClaims {
 
 /// Responds with the deployment objects and their content, read from the database through the cache.
 async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
-    let (mut wanted, position): (Vec<SequenceId>, Position) = {
+    let (mut wanted, stamp): (Vec<SequenceId>, _) = {
         let snapshot = broker.index.snapshot();
-        let position = broker.index.freshness().stamp();
+        let stamp = broker.index.freshness().stamp();
         let agent = snapshot.agent(agent).ok_or_else(|| ApiError::not_found("agent"))?;
         // Content is for targets only. Deletion markers have none.
         let objects = snapshot.candidates(agent).filter_map(|stack| {
@@ -141,7 +141,7 @@ async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
             AgentStatus::Inactive => Vec::new(),
             AgentStatus::Active => objects.collect(),
         };
-        (wanted, position)
+        (wanted, stamp)
     };
     wanted.sort_unstable();
     wanted.dedup();
@@ -154,7 +154,7 @@ async fn plain(broker: &Broker, agent: AgentId) -> ApiResult {
     }
     let mut response = axum::Json(objects).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::POSITION, broker.access.positions.header_of_index(position));
+    headers.insert(header::POSITION, broker.access.positions.header_of_index(stamp));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept, authorization"));
     Ok(response)

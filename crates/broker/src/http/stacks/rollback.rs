@@ -86,16 +86,16 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
                 .unwrap_or_default(),
         };
         write.audit_digests(Some(newest.checksum), Some(earlier.object.checksum));
-        let object = publish(&mut write, &locked, &new).await?;
+        let published = publish(&mut write, &locked, &new).await?;
         tracing::info!(
             stack_id = %locked.id,
             stack = locked.name,
             %to,
-            sequence_id = %object.sequence_id,
+            sequence_id = %published.object.sequence_id,
             "stack rolled back"
         );
-        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &object).await?;
-        write.finish(StatusCode::CREATED, &object).await
+        announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &published).await?;
+        write.finish(StatusCode::CREATED, &published.object).await
     })
     .await
 }

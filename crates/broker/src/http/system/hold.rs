@@ -2,8 +2,8 @@
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use brokkr_api::SequenceId;
 use brokkr_api::system::{LiftHold, RaisedEpoch};
+use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
 use crate::access::Caller;
@@ -28,7 +28,7 @@ pub async fn lift_hold(State(broker): BrokerState, change: Change) -> ApiResult 
         // Locks the installation: of two requests at once, the second finds no hold.
         let before = installation_before_raise_on_conn(write.conn()).await?;
         let Some(hold) = before.hold.clone() else {
-            return Err(ApiError::invalid_request("the broker is not on hold"));
+            return Err(ApiError::new(ErrorCode::BRK3009, "there is no hold to lift"));
         };
         write.audit_reason(reason);
         let raised = raise(before.database, before.now, before.claims.iter().map(|(_, sequence)| *sequence));

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use brokkr_api::ids::Checksum;
-use brokkr_api::{InstallationId, Position, SequenceId};
+use brokkr_api::{InstallationId, SequenceId};
 use jiff::Timestamp;
 
 use super::*;
@@ -102,7 +102,7 @@ fn a_change_among_a_million_agents_and_a_hundred_thousand_stacks_visits_only_aff
 
 #[test]
 fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
-    let seen = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
+    let seen = Freshness::unread();
     let index = Arc::new(Index::new(InstallationId::generate()));
     let agents: Vec<AgentFacts> = (0..50_000).map(agent).collect();
     let ids: Vec<AgentId> = agents.iter().map(|agent| agent.id).collect();
@@ -129,7 +129,7 @@ fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
 
 #[test]
 fn a_deleted_agent_is_in_no_list_and_its_slot_is_used_again() {
-    let seen = Freshness { position: Position::default(), shown: 0, ceiling: 0, at: Instant::now() };
+    let seen = Freshness::unread();
     let index = Arc::new(Index::new(InstallationId::generate()));
     let agents: Vec<AgentFacts> = (0..3).map(agent).collect();
     let (gone, name) = (agents[1].id, agents[1].name.clone());

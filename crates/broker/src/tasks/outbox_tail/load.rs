@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection};
 
 use super::{Cursor, OutboxTail, finished, freshness, off_thread};
 use crate::domain::facts::AgentFacts;
@@ -23,9 +23,11 @@ impl OutboxTail {
     /// above the horizon that are already loaded are simply applied again.
     pub async fn load(&self) -> Result<Cursor, StoreError> {
         let started = Instant::now();
-        let mut transaction =
-            self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
-        let snapshot = outbox_snapshot_on_conn(&mut transaction).await?;
+        let mut conn = self.pool.acquire().await.doing("begin to load the index")?;
+        let mut transaction = conn.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
+        let recent = self.history.recent();
+        let (snapshot, _) = outbox_snapshot_on_conn(&mut transaction, &recent.marks).await?;
+        self.check_history(&mut transaction, &recent, &snapshot).await?;
         let exported = outbox_export_on_conn(&mut transaction).await?;
         let mut second = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
         outbox_import_on_conn(&mut second, &exported).await?;
@@ -42,9 +44,11 @@ impl OutboxTail {
         let agents = facts_of_all_agents_on_conn(&mut transaction).await?;
         transaction.commit().await.doing("end loading the index")?;
         let (holds, stacks, grants) = finished(rest.await)?;
+        let mark = self.mark(&mut conn).await?;
+        self.record_marks(&mut conn, recent, mark.as_slice()).await?;
         let (agent_count, stack_count) = (agents.len(), stacks.len());
         let index = Arc::clone(&self.index);
-        let freshness = freshness(&snapshot, highest);
+        let freshness = freshness(&snapshot, highest, mark.unwrap_or_default());
         let read = started.elapsed();
         off_thread(move || {
             let agents = with_holds(agents, holds);
@@ -59,7 +63,7 @@ impl OutboxTail {
             agents = agent_count, stacks = stack_count, position = %freshness.position, read_millis = read, millis = all,
             "index loaded"
         );
-        Ok(Cursor::at(snapshot))
+        Ok(Cursor { snapshot, moved: snapshot.now, is_marked: mark.is_some() })
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use sqlx::Connection as _;
 use uuid::Uuid;
 
 use super::{Cursor, OutboxTail};
@@ -57,13 +58,15 @@ impl Rounds {
 impl OutboxTail {
     /// Makes a step, then compares these slices with the database; reloads everything if they differ.
     pub async fn check(&self, cursor: Cursor, slices: RangeInclusive<u8>) -> Result<Cursor, StoreError> {
+        let mut conn = self.pool.acquire().await.doing("begin to compare the index")?;
         let mut transaction =
-            self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to compare the index")?;
-        let Some(next) = self.step_on_conn(&mut transaction, cursor).await? else {
+            conn.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to compare the index")?;
+        let Some(reading) = self.read_changes_on_conn(&mut transaction, cursor).await? else {
             transaction.rollback().await.doing("end comparing the index")?;
             return self.load().await;
         };
-        let above = outbox_above_on_conn(&mut transaction, next.snapshot.horizon).await?;
+        let horizon = reading.snapshot.horizon;
+        let above = outbox_above_on_conn(&mut transaction, horizon).await?;
         let without: Vec<Uuid> = above.iter().map(|notification| notification.key()).collect();
         let there = fingerprints_on_conn(&mut transaction, &slices, &without).await?;
         let grants = if above.iter().any(|notification| matches!(notification, OutboxNotification::Grant(_)))
@@ -73,6 +76,10 @@ impl OutboxTail {
             Some(facts_of_all_grants_on_conn(&mut transaction).await?)
         };
         transaction.commit().await.doing("end comparing the index")?;
+        let next = self.show(&mut conn, cursor, reading).await?;
+        if next.snapshot.horizon != horizon {
+            return Ok(next);
+        }
         let (here, same_grants) = {
             let snapshot = self.index.snapshot();
             let without: HashSet<Uuid> = without.into_iter().collect();

@@ -161,7 +161,7 @@ async fn the_api_server_accepts_the_rendered_broker_chart() -> Result<()> {
     let full = format!(
         "{named},ingress.enabled=true,ingress.host=b.example,ingress.tlsSecret=i,ingress.className=nginx,\
          config.trustedProxies={{10.0.0.0/8,::1}},config.eventDays=7,config.traces=http://c.example:4318,\
-         migrations.existingSecret.name=m,nodeSelector.disk=fast,priorityClassName=high,podLabels.team=a,\
+         migrations.existingSecret.name=m,migrations.servingRole=r,nodeSelector.disk=fast,priorityClassName=high,podLabels.team=a,\
          networkPolicy.metricsFrom[0].podSelector.matchLabels.app=p,networkPolicy.egress[0].ports[0].port=5432,\
          service.type=LoadBalancer,service.annotations.kind=internal,imagePullSecrets[0].name=r,\
          tolerations[0].key=a,tolerations[0].operator=Exists,extraEnv[0].name=A,extraEnv[0].value=b"

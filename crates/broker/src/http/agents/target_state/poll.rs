@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::protocol::{Capabilities, Capability, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Want, header};
-use brokkr_api::{AgentId, ErrorCode, Position, StackId};
+use brokkr_api::{AgentId, ErrorCode, HistoryMark, Position, StackId};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
@@ -54,12 +54,18 @@ pub async fn poll(
         broker.presence.seen(agent.id, claims.wait);
     }
     let deadline = Instant::now() + Duration::from_secs(claims.wait.unwrap_or_default());
-    let mut waiting: Option<Waiting> = None;
+    let (mut waiting, mut checked): (Option<Waiting>, Option<u64>) = (None, None);
     // Without a wait, the first pass responds.
     let mut over = claims.wait.unwrap_or_default() == 0;
     loop {
         // The envelope and the caller's key are checked again after registering as a waiter and at each
         // wake-up.
+        // Once for each history, so that a poll that has waited for long is not looked up again when it is woken.
+        let history = broker.history.restarts();
+        if checked != Some(history) && !broker.is_known_history(claims.position) {
+            Box::pin(broker.check_history(caller, claims.position)).await?;
+        }
+        checked = Some(history);
         let caught_up = claims.position.is_none_or(|shown| broker.index.position() >= shown.position);
         if let Caller::Agent(agent) = caller
             && !Box::pin(broker.access.assertions.is_still_valid(&broker.index, &broker.pool, agent)).await?
@@ -148,6 +154,7 @@ fn wanted_of(broker: &Broker, agent: AgentId, capabilities: Capabilities) -> Opt
 struct Current {
     envelope: Arc<EncodedEnvelope>,
     position: Position,
+    mark: HistoryMark,
 }
 
 /// Returns the current envelope if the session may still have it.
@@ -168,8 +175,9 @@ fn current(broker: &Broker, agent: AgentId, claims: &PollClaims) -> ApiResult<Cu
             return Err(ApiError::new(ErrorCode::BRK3001, detail));
         }
     }
-    let (envelope, position) = broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
-    Ok(Current { envelope, position })
+    let (envelope, (position, mark)) =
+        broker.index.envelope(agent).ok_or_else(|| ApiError::not_found("agent"))?;
+    Ok(Current { envelope, position, mark })
 }
 
 fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) -> Response {
@@ -183,7 +191,7 @@ fn answer(broker: &Broker, now: &Current, claims: &PollClaims, changed: bool) ->
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(ENVELOPE_MEDIA_TYPE));
     }
     headers.insert(ETAG, text(&now.envelope.etag));
-    headers.insert(header::POSITION, broker.access.positions.header_of_index(now.position));
+    headers.insert(header::POSITION, broker.access.positions.header_of_index((now.position, now.mark)));
     headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
     headers.insert(header::CAPABILITIES, own_capabilities());
     headers.insert(header::SPREAD, HeaderValue::from(broker.reconnect_spread()));
