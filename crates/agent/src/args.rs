@@ -9,6 +9,8 @@ use brokkr_install::rights::Rights;
 use clap::{Args, Parser, Subcommand};
 use url::Url;
 
+use crate::automatic::AutomaticObject;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "brokkr-agent",
@@ -61,6 +63,11 @@ pub struct RunArguments {
     /// Interval between full checks of all objects, in case an event was missed. Jitter is added.
     #[arg(long, env = "BROKKR_SWEEP_INTERVAL", default_value = "6h", value_parser = humantime::parse_duration)]
     pub sweep_interval: Duration,
+    /// Objects that controllers of this cluster put into every namespace, such as `ConfigMap/trust-bundle` or
+    /// `Secret/pull-secret-*`. They do not keep a namespace that Brokkr created from being deleted with its stack. Those of
+    /// Kubernetes, OpenShift and Istio are known.
+    #[arg(long, env = "BROKKR_AUTOMATIC_OBJECTS", value_delimiter = ',', value_name = "KIND/NAME")]
+    pub automatic_objects: Vec<AutomaticObject>,
     /// How long all workloads of a stack must be ready, without interruption, before the stack counts as healthy. 0s: at once.
     #[arg(long, env = "BROKKR_STABLE_AFTER", default_value = "10s", value_parser = humantime::parse_duration)]
     pub stable_after: Duration,

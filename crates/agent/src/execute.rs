@@ -1,5 +1,6 @@
 //! Sends the requests of one step to the API server, and interprets the responses.
 
+mod absence;
 pub mod classify;
 mod contained;
 pub mod discovery;

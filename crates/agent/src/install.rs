@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::discovery::pinned_kind;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::Value;
 
@@ -32,6 +33,7 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     }
     let objects = rights::manifests(&arguments.rights, &arguments.namespace)?;
     let client = kube_client(arguments.kubeconfig.as_deref()).await?;
+    check_supported(&client).await?;
     println!("permissions: {}", arguments.rights.summary());
     for object in &objects {
         apply(&client, object).await?;
@@ -42,6 +44,22 @@ pub async fn install(arguments: InstallArguments) -> anyhow::Result<()> {
     delete_stale_rights::<ClusterRole>(&client, &arguments.namespace, &kept).await?;
     delete_stale_rights::<Role>(&client, &arguments.namespace, &kept).await?;
     wait_for_fence(&client, &arguments.namespace).await
+}
+
+/// Fails if the API server does not serve the kind of the fence, before anything is written.
+async fn check_supported(client: &Client) -> anyhow::Result<()> {
+    let policy = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy");
+    match pinned_kind(client, &policy).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Discovery(_)) => {
+            let version = client.apiserver_version().await.map(|info| info.git_version).unwrap_or_default();
+            bail!(
+                "this cluster runs Kubernetes {version}, which has no ValidatingAdmissionPolicy in version v1; Brokkr needs \
+                 Kubernetes 1.30 or newer"
+            )
+        }
+        Err(error) => Err(error).context("find out whether the cluster has ValidatingAdmissionPolicy"),
+    }
 }
 
 /// Prints the text. A closed pipe is not an error, because the reader may need only the beginning.

@@ -8,8 +8,10 @@
 
 pub mod admin;
 pub mod args;
+pub mod automatic;
 pub mod backoff;
 pub mod broker_link;
+pub mod clock;
 pub mod content_cache;
 pub mod diagnose;
 pub mod execute;

@@ -19,7 +19,7 @@ mod digest;
 mod follow;
 pub mod index;
 mod request;
-mod served;
+pub(crate) mod served;
 #[cfg(test)]
 mod tests;
 mod timing;

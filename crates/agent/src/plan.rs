@@ -37,7 +37,7 @@ mod prune;
 mod readiness;
 mod record;
 mod remove;
-mod report;
+pub mod report;
 pub mod retry;
 pub mod steady;
 mod stop;

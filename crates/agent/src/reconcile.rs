@@ -7,6 +7,7 @@
 pub mod claims;
 pub mod counts;
 pub mod passes;
+mod retries;
 pub mod stack;
 pub mod state;
 mod sweeps;
@@ -19,11 +20,12 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::{EventId, StackId};
 use brokkr_api::report::Report;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::sync::mpsc;
 
 use crate::admin::Asked;
 use crate::broker_link::poll::BrokerMessage;
+use crate::clock;
 use crate::inventory::wire;
 use crate::metrics::Metrics;
 use crate::model::{Prerequisite, Record, Step, StepResult, Uid};
@@ -156,14 +158,14 @@ impl Reconciler {
     }
 
     fn until_next_wake(&self) -> Duration {
-        let now = Timestamp::now();
+        let now = clock::now();
         let next = self.state.next_wake().map_or(self.sweeps.next, |next| next.min(self.sweeps.next));
         let wait = next.duration_since(now).min(SignedDuration::from_secs(60));
         Duration::try_from(wait).unwrap_or_default()
     }
 
     fn wake(&mut self) {
-        let now = Timestamp::now();
+        let now = clock::now();
         self.state.wake(now);
         if self.sweeps.is_due(now) {
             self.sweep();
@@ -214,7 +216,7 @@ impl Reconciler {
     fn on_change(&mut self, change: Change) {
         if let Change::PrerequisiteChanged(prerequisite, name) = &change {
             tracing::debug!(?prerequisite, name, "prerequisite changed");
-            self.state.on_prerequisite_changed(*prerequisite, name, Timestamp::now());
+            self.state.on_prerequisite_changed(*prerequisite, name, clock::now());
         } else if self.state.on_change(change) {
             self.report_orphans();
         }
@@ -235,7 +237,7 @@ impl Reconciler {
 
     fn finish(&mut self, done: Done) {
         self.metrics.carried_out(&done.step, &done.answer);
-        let finished = self.state.finish(done.stack, &done.step, &done.answer, Timestamp::now());
+        let finished = self.state.finish(done.stack, &done.step, &done.answer, clock::now());
         self.send(finished.reports);
         if finished.dropped {
             tracing::info!(stack.id = %done.stack, "stack removed");
@@ -283,7 +285,8 @@ impl Reconciler {
             held: self.worker.holds.contains(id),
             stable_after: self.worker.stable_after,
         };
-        let Some(decided) = self.state.advance(id, context, Timestamp::now()) else { return };
+        let Some(decided) = self.state.advance(id, context, clock::now()) else { return };
+        self.send(decided.reports);
         if let Some(plan) = &decided.plan {
             let ended = self.passes.note(id, plan.stage, Instant::now());
             self.count_pass(ended);

@@ -120,7 +120,9 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         agent,
         home: home.clone(),
         session: session.count,
-        cluster: Cluster::new(requests.clone(), arguments.in_flight).counted_by(&metrics),
+        cluster: Cluster::new(requests.clone(), arguments.in_flight)
+            .counted_by(&metrics)
+            .with_automatic_objects(&arguments.automatic_objects),
         records,
         rights: Rights::new(scope.clone()),
         content: ContentSource { broker: broker.clone(), contents, kinds: Kinds::default() },
@@ -139,6 +141,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         home,
         session,
         memory,
+        lacks_stored_state: remembered.is_new,
         position: remembered.position,
         may_continue_without_broker: remembered.status == Some(AgentStatus::Active),
         interval: arguments.polling_interval,

@@ -36,7 +36,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["health"],
     &["resource"],
-    &["intern", "own_objects", "proxy", "args", "backoff"],
+    &["intern", "own_objects", "proxy", "args", "automatic", "backoff", "clock"],
 ];
 
 fn modules() -> Modules {

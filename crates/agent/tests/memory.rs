@@ -76,6 +76,7 @@ fn a_live_object_and_its_inventory_entry_cost_a_few_hundred_bytes() {
                     tracked::read(&live(&key, agent, stack, number), &kind.name(), Timestamp::now()).unwrap();
                 if let Some(inventory) = inventory.as_mut() {
                     let entry = Entry {
+                        wave: 0,
                         kind: deployment(),
                         origin: Origin::Created,
                         uid: Some(seen.uid.clone()),

@@ -158,6 +158,8 @@ pub enum SessionVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OpenedSession {
     pub verdict: SessionVerdict,
+    /// The highest count that the broker knows. An agent that has lost its stored state continues above it.
+    pub count: i64,
 }
 
 /// The complete set of stacks that the agent holds, sent before its first write for a new one.

@@ -306,6 +306,12 @@ pub enum LeftBecause {
     NeededByAnotherStack,
     /// It contains objects of others.
     Contains(Vec<String>),
+    /// It has an ownerReference, so its owner decides about its deletion.
+    OwnerReference,
+    /// Another stack or agent owns it by now: `stack 0199…`.
+    OwnedByOther(String),
+    /// Somebody has removed the label `brokkr.io/agent`, and no agent may delete an object without it.
+    LabelRemoved,
 }
 
 /// What has to appear in the cluster before a step can succeed.

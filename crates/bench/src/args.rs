@@ -31,7 +31,7 @@ pub struct AgentArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
     pub only: Vec<Part>,
     /// Repeat each measurement this many times and report the median.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     pub rounds: usize,
     /// Create and change a stack with this many objects.
     #[arg(long, default_value_t = 1_000)]
@@ -45,6 +45,9 @@ pub struct AgentArgs {
     /// Measure memory with this many objects, in ten stacks.
     #[arg(long, default_value_t = 10_000)]
     pub many_objects: usize,
+    /// Change the status of this many objects per second.
+    #[arg(long, default_value_t = 100)]
+    pub status_changes: u32,
     /// Deliver this many stacks of four objects until they are ready.
     #[arg(long, default_value_t = 1_000)]
     pub stacks: usize,
@@ -76,6 +79,8 @@ pub enum Part {
     Drift,
     /// Idle for ten minutes.
     Idle,
+    /// Change the status of objects in a stack of 10,000, and repair another stack meanwhile.
+    Churn,
     /// Measure memory and a restart with 10,000 objects.
     Memory,
     /// Deliver 1,000 stacks until all are ready.
@@ -84,7 +89,8 @@ pub enum Part {
 
 impl Part {
     /// In the order in which they run: controllers start only for the last, and would disturb the others.
-    pub const ALL: [Self; 5] = [Self::Create, Self::Drift, Self::Idle, Self::Memory, Self::Stacks];
+    pub const ALL: [Self; 6] =
+        [Self::Create, Self::Drift, Self::Idle, Self::Churn, Self::Memory, Self::Stacks];
 }
 
 impl std::fmt::Display for Part {

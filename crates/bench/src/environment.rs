@@ -174,7 +174,8 @@ impl Environment {
             Ok(_) => Attempt::Done(()),
             Err(error) => Attempt::NotYet(format!("{error:#}")),
         });
-        tokio::try_join!(gone, self.bare.clear(prefix))?;
+        // No namespace controller runs that would end the deletion.
+        tokio::try_join!(gone, self.bare.finalize(prefix))?;
         Ok(())
     }
 

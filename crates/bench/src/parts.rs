@@ -1,5 +1,6 @@
 //! The parts of the agent's measurements. All share one API server, one broker and one agent.
 
+mod churn;
 mod create;
 mod drift;
 mod idle;
@@ -22,6 +23,7 @@ pub async fn run(args: &AgentArgs) -> Result<Results> {
             Part::Create => Box::pin(create::run(args, &environment, &mut results)).await,
             Part::Drift => Box::pin(drift::run(args, &environment, &mut results)).await,
             Part::Idle => Box::pin(idle::run(args, &environment, &mut results)).await,
+            Part::Churn => Box::pin(churn::run(args, &environment, &mut results)).await,
             Part::Memory => Box::pin(memory::run(args, &environment, &mut results)).await,
             Part::Stacks => Box::pin(stacks::run(args, &mut environment, &mut results)).await,
         };

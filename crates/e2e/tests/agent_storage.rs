@@ -217,6 +217,7 @@ fn record(session: i64, entries: u32) -> Record {
     let line = |number: u32| {
         let key: Key = format!("/ConfigMap/shop/web-{number}").parse().expect("a key");
         let entry = Entry {
+            wave: 0,
             kind: kind("ConfigMap"),
             origin: Origin::Created,
             uid: Some(unique("uid").into()),

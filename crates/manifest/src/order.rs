@@ -5,6 +5,7 @@
 //! the API server call a workload of this stack. Objects of one rank may be applied in parallel. Users who need more use
 //! waves.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -92,13 +93,17 @@ fn explicit_wave(object: &Object) -> Option<i64> {
 
 /// Groups resources in the order of their deletion; a group is gone before the next one is deleted.
 ///
-/// This is the reverse order of the ranks, with two additions; waves are ignored. Custom resources are
+/// This is the reverse order of the waves, and within a wave of the ranks, with two additions. Custom resources are
 /// deleted before workloads, because one of the workloads may be the controller that removes the finalizers
-/// of the custom resources. Definitions are deleted before namespaces.
-pub fn deletion_stages(keys: impl IntoIterator<Item = Key>) -> Vec<Vec<Key>> {
-    let mut stages: BTreeMap<DeletionRank, Vec<Key>> = BTreeMap::new();
-    for key in keys {
-        stages.entry(deletion_rank(&key)).or_default().push(key);
+/// of the custom resources. Definitions are deleted after all waves, and namespaces last.
+pub fn deletion_stages(keys: impl IntoIterator<Item = (i64, Key)>) -> Vec<Vec<Key>> {
+    let mut stages: BTreeMap<(Option<DeletionRank>, Reverse<i64>, DeletionRank), Vec<Key>> = BTreeMap::new();
+    for (wave, key) in keys {
+        let rank = deletion_rank(&key);
+        let is_prerequisite = matches!(rank, DeletionRank::Definition | DeletionRank::Namespace);
+        let stage =
+            if is_prerequisite { (Some(rank), Reverse(0), rank) } else { (None, Reverse(wave), rank) };
+        stages.entry(stage).or_default().push(key);
     }
     stages.into_values().collect()
 }
@@ -231,7 +236,7 @@ mod tests {
             "gateway.networking.k8s.io/HTTPRoute/shop/web",
             "apiregistration.k8s.io/APIService//v1.example.com",
         ];
-        let deleted = deletion_stages(keys.iter().map(|key| key.parse().unwrap()));
+        let deleted = deletion_stages(keys.iter().map(|key| (0, key.parse().unwrap())));
         let deleted: Vec<Vec<String>> =
             deleted.iter().map(|stage| stage.iter().map(ToString::to_string).collect()).collect();
         assert_eq!(
@@ -245,5 +250,19 @@ mod tests {
                 vec![keys[0]]
             ]
         );
+    }
+
+    #[test]
+    fn waves_are_deleted_in_reverse_order_and_namespaces_after_all_of_them() {
+        let keys = [
+            (9, "/Namespace//shop"),
+            (-1, "batch/Job/shop/migrate"),
+            (0, "/ConfigMap/shop/settings"),
+            (0, "apps/Deployment/shop/web"),
+            (2, "/ConfigMap/shop/announcement"),
+        ];
+        let deleted = deletion_stages(keys.map(|(wave, key)| (wave, key.parse().unwrap())));
+        let deleted: Vec<String> = deleted.iter().flatten().map(ToString::to_string).collect();
+        assert_eq!(deleted, [keys[4].1, keys[3].1, keys[2].1, keys[1].1, keys[0].1]);
     }
 }

@@ -160,7 +160,9 @@ impl<'a> ParseState<'a> {
         if bytes.len() > self.budget.object_bytes {
             problems.push(Problem::ObjectTooLarge { bytes: bytes.len(), limit: self.budget.object_bytes });
         }
-        let key = identity.key();
+        // Without a namespace, a namespaced object is applied to `default`.
+        let mut key = identity.key();
+        key.namespace.get_or_insert_with(|| "default".to_owned());
         if let Some(first) = self.seen.get(&key) {
             problems.push(Problem::Repeated { first: first.clone() });
         } else {

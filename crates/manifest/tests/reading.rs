@@ -185,6 +185,14 @@ fn the_same_resource_in_two_versions_is_the_same_resource() {
 }
 
 #[test]
+fn an_object_without_a_namespace_and_one_in_default_are_the_same_resource() {
+    let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n\
+        {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}}\n";
+    let errors = read(text).unwrap_err();
+    assert!(matches!(errors.iter().next().unwrap().problem, Problem::Repeated { .. }));
+}
+
+#[test]
 fn a_manifest_without_objects_is_an_error() {
     for text in ["", "---\n---\n", "# nothing\n", "apiVersion: v1\nkind: List\nitems: []\n", "~"] {
         let errors = read(text).unwrap_err();

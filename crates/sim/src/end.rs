@@ -108,11 +108,11 @@ fn check_removed(world: &World, stack: StackId) -> Checked {
     if world.records.get(stack).is_some() || world.run.state.stacks.contains_key(&stack) {
         return Err(format!("E2: {stack} should be gone, but is not"));
     }
-    let left = world
-        .server
-        .objects
-        .iter()
-        .find(|(_, object)| object.owner.is_none() && object.marks.stack == Some(stack.to_string()));
+    let left = world.server.objects.iter().find(|(_, object)| {
+        // Without the label, no agent may delete it.
+        let is_labelled = object.marks.agent.is_some();
+        is_labelled && object.owner.is_none() && object.marks.stack == Some(stack.to_string())
+    });
     left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left over from a stack that is gone")))
 }
 

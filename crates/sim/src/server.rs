@@ -211,7 +211,7 @@ impl Server {
             fields: object.fields(),
             health: Self::health(key, object),
             later: None,
-            writer: None,
+            sequence: object.marks.sequence.as_deref().and_then(|text| text.parse().ok()),
             completed: false,
         })
     }

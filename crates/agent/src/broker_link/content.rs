@@ -9,8 +9,8 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
 use brokkr_client::Client as Broker;
 use brokkr_manifest::{Budget, parse};
-use jiff::Timestamp;
 
+use crate::clock;
 use crate::content_cache::{ContentCache, ContentCacheError};
 use crate::execute::Cluster;
 use crate::execute::discovery::{Kinds, ResolveError};
@@ -87,7 +87,7 @@ async fn read(
     bytes: &[u8],
     announced: Checksum,
 ) -> Result<Arc<Content>, Failure> {
-    let fetched = Timestamp::now();
+    let fetched = clock::now();
     let manifest = parse(bytes, &Budget::default())
         .map_err(|errors| Failure::with_words(FailureClass::Permanent, Reason::Unreadable, errors))?;
     let digest = Checksum(manifest.digest());
@@ -106,7 +106,7 @@ async fn read(
             Failure::with_words(FailureClass::Transient, Reason::DiscoveryFailed, words)
         }
     })?;
-    let verified = Timestamp::now();
+    let verified = clock::now();
     Ok(Arc::new(Content {
         sequence: target.sequence_id,
         checksum: target.checksum,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use brokkr_api::agents::{AgentStatus, OpenSession, SessionVerdict};
+use brokkr_api::agents::{AgentStatus, OpenSession, OpenedSession};
 use brokkr_api::ids::InstanceId;
 use brokkr_api::protocol::Session;
 use brokkr_api::{AgentId, PositionToken};
@@ -45,6 +45,8 @@ pub struct Remembered {
     pub position: PositionToken,
     /// The last status from the broker; none before the first answer.
     pub status: Option<AgentStatus>,
+    /// No earlier run has stored a session count: this is the first run, or the stored state was lost.
+    pub is_new: bool,
 }
 
 impl Memory {
@@ -79,6 +81,11 @@ impl Memory {
                 Err(error) => return Err(error).context("raise the session count"),
             }
         }
+    }
+
+    /// Stores the session count of an earlier run, so that the next run exceeds it.
+    pub async fn keep_session(&self, count: i64) -> Result<(), RequestError> {
+        self.keep(SESSION, count.to_string()).await
     }
 
     pub async fn keep_position(&self, position: PositionToken) -> Result<(), RequestError> {
@@ -145,6 +152,7 @@ fn read(data: &Data) -> Remembered {
         },
         position: text(POSITION).parse().unwrap_or_default(),
         status: text(STATUS).parse().ok(),
+        is_new: !data.contains_key(SESSION),
     }
 }
 
@@ -154,12 +162,11 @@ pub async fn open_session(
     agent: AgentId,
     session: Session,
     namespace: &str,
-) -> anyhow::Result<SessionVerdict> {
+) -> anyhow::Result<OpenedSession> {
     let opening = OpenSession {
         count: session.count,
         instance: session.instance,
         namespace: Some(namespace.to_owned()),
     };
-    let opened = broker.open_session(agent, &opening).await.context("open a session with the broker")?;
-    Ok(opened.verdict)
+    broker.open_session(agent, &opening).await.context("open a session with the broker")
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brokkr_api::agents::{AgentStatus, SessionVerdict};
+use brokkr_api::agents::{AgentStatus, OpenedSession, SessionVerdict};
 use brokkr_api::envelope::Envelope;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{Session, Want};
@@ -33,6 +33,13 @@ pub enum BrokerMessage {
     BrokerUnreachable,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opened {
+    Done,
+    /// The process has to start again, with the session count that was stored.
+    Restart,
+}
+
 pub struct BrokerLink {
     pub broker: Broker,
     pub agent: AgentId,
@@ -40,6 +47,8 @@ pub struct BrokerLink {
     pub home: Arc<str>,
     pub session: Session,
     pub memory: Memory,
+    /// No earlier run has stored its session count, so that of this run may be too low.
+    pub lacks_stored_state: bool,
     pub position: PositionToken,
     /// The agent was ACTIVE in its last run, and this run has no target state yet.
     pub may_continue_without_broker: bool,
@@ -54,7 +63,9 @@ pub struct BrokerLink {
 
 impl BrokerLink {
     pub async fn run(mut self) {
-        self.open_session().await;
+        if self.open_session().await == Opened::Restart {
+            return;
+        }
         let mut held = self.holds.subscribe();
         let mut etag: Option<String> = None;
         let mut failures = 0u32;
@@ -174,14 +185,25 @@ impl BrokerLink {
     }
 
     /// Opens the session. Until the broker responds, the agent keeps and repairs the last known state.
-    async fn open_session(&mut self) {
+    async fn open_session(&mut self) -> Opened {
         let mut failures = 0;
         loop {
             match open_session(&self.broker, self.agent, self.session, &self.home).await {
-                Ok(SessionVerdict::Serves) => return,
-                Ok(verdict) => {
+                Ok(OpenedSession { verdict: SessionVerdict::Serves, .. }) => return Opened::Done,
+                Ok(OpenedSession { count, .. }) if self.lacks_stored_state => {
+                    tracing::warn!(
+                        count,
+                        "this agent's stored state was lost; restarting with a higher session count"
+                    );
+                    match self.memory.keep_session(count).await {
+                        Ok(()) => return Opened::Restart,
+                        Err(error) => tracing::warn!(%error, "failed to store the session count; retrying"),
+                    }
+                    self.pause(&mut failures, None).await;
+                }
+                Ok(OpenedSession { verdict, .. }) => {
                     tracing::error!(?verdict, "another process uses this agent's identity");
-                    return;
+                    return Opened::Done;
                 }
                 Err(error) => {
                     tracing::warn!("failed to open a session: {error:#}; retrying");

@@ -81,7 +81,14 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
     match code.as_u16() {
         // Server-side apply refuses a field that the kind does not have with this message.
         500 if says("field not declared in schema") => (Permanent, invalid()),
-        429 | 500 | 502 | 503 | 504 => (Transient, own()),
+        _ if says("Request entity too large")
+            || says("etcdserver: request is too large")
+            || says("Too long:") =>
+        {
+            (Permanent, Reason::TooLarge)
+        }
+        // 401: a token that has just expired or was signed with a key that the API server does not know yet.
+        401 | 408 | 410 | 429 | 500.. => (Transient, own()),
         // Two writes updated the same quota at the same time: the object is not the problem.
         409 if status.details.kind == "resourcequotas" || says("resourcequotas") => (Transient, own()),
         409 => (Conflict, own()),
@@ -108,12 +115,6 @@ fn classify(code: StatusCode, status: &Status) -> (FailureClass, Reason) {
         }
         404 => (Missing, own()),
         413 => (Permanent, Reason::TooLarge),
-        _ if says("Request entity too large")
-            || says("etcdserver: request is too large")
-            || says("Too long:") =>
-        {
-            (Permanent, Reason::TooLarge)
-        }
         _ if says("no matches for kind") => (
             Missing,
             Reason::UnknownKind {
@@ -219,7 +220,7 @@ mod tests {
 
     /// Bodies from a real API server of 1.36, reduced to the relevant fields.
     #[test]
-    fn refusals_are_classified_by_code_reason_and_message() {
+    fn d2_refusals_are_classified_by_code_reason_and_message() {
         use FailureClass::{Conflict, Immutable, Missing, Permanent, Transient};
         let immutable = json!({"reason": "Invalid", "message": "Deployment.apps \"web\" is invalid: spec.selector: \
             Invalid value: {}: field is immutable", "details": {"causes": [{"reason": "FieldValueInvalid",
@@ -263,6 +264,11 @@ mod tests {
             (409, json!({"reason": "Conflict"}).to_string(), Conflict, "Conflict"),
             (429, json!({"reason": "TooManyRequests"}).to_string(), Transient, "TooManyRequests"),
             (503, "<html>".into(), Transient, "HttpStatus"),
+            (401, json!({"reason": "Unauthorized"}).to_string(), Transient, "Unauthorized"),
+            (408, String::new(), Transient, "HttpStatus"),
+            (410, json!({"reason": "Expired"}).to_string(), Transient, "Expired"),
+            (507, String::new(), Transient, "HttpStatus"),
+            (500, json!({"message": "etcdserver: request is too large"}).to_string(), Permanent, "TooLarge"),
             (500, json!({"message": "failed calling webhook \"x\""}).to_string(), Transient, "HttpStatus"),
         ];
         for (code, body, class, reason) in table {

@@ -5,6 +5,7 @@ use brokkr_manifest::Key;
 use serde::Deserialize;
 
 use super::request::Cluster;
+use crate::automatic::{is_automatic, is_openshift_marker};
 use crate::model::{Failure, FailureClass, StepResult};
 use crate::resource::{Kind, KindName, Served};
 
@@ -53,7 +54,7 @@ impl Cluster {
 }
 
 /// Returns the names of the objects of others; empty if there are none. The stack's own objects are already
-/// deleted, so every object counts, except those that Kubernetes creates and those that have an owner.
+/// deleted, so every object counts, except those that appear in every namespace and those that have an owner.
 async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
     let name = KindName::of(key);
     let (kinds, namespace) = if name.is_namespace() {
@@ -61,33 +62,30 @@ async fn foreign(cluster: &Cluster, key: &Key) -> Result<Vec<String>, Failure> {
     } else {
         (defined_kind(cluster, key).await?, None)
     };
+    let mut found = Vec::new();
+    for kind in &kinds {
+        let items = list(cluster, kind, namespace).await?.into_iter();
+        found.extend(items.filter(|item| item.owner_references.is_empty()).map(|item| (kind, item)));
+    }
+    let on_openshift =
+        found.iter().any(|(kind, item)| is_openshift_marker(&kind.group, &kind.kind, &item.name));
     let (mut named, mut more) = (Vec::new(), 0);
-    for kind in kinds {
-        for item in list(cluster, &kind, namespace).await? {
-            if item.owner_references.is_empty() && !is_created_automatically(&kind, &item.name) {
-                let place = item.namespace.filter(|_| namespace.is_none());
-                let label = place.map_or_else(
-                    || format!("{} {}", kind.kind, item.name),
-                    |place| format!("{} {place}/{}", kind.kind, item.name),
-                );
-                if named.len() < NAMED { named.push(label) } else { more += 1 }
-            }
+    for (kind, item) in found {
+        let object = (kind.group.as_str(), kind.kind.as_str(), item.name.as_str());
+        if is_automatic(object, on_openshift, cluster.automatic_objects()) {
+            continue;
         }
+        let place = item.namespace.filter(|_| namespace.is_none());
+        let label = place.map_or_else(
+            || format!("{} {}", kind.kind, item.name),
+            |place| format!("{} {place}/{}", kind.kind, item.name),
+        );
+        if named.len() < NAMED { named.push(label) } else { more += 1 }
     }
     if more > 0 {
         named.push(format!("{more} more"));
     }
     Ok(named)
-}
-
-/// Returns whether Kubernetes creates the object in every namespace, or derives it from other objects.
-fn is_created_automatically(kind: &Kind, name: &str) -> bool {
-    match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "ServiceAccount") => name == "default",
-        ("", "ConfigMap") => name == "kube-root-ca.crt",
-        ("", "Event" | "Endpoints") | ("events.k8s.io", "Event") | ("metrics.k8s.io", _) => true,
-        _ => false,
-    }
 }
 
 async fn namespaced_kinds(cluster: &Cluster) -> Result<Vec<Kind>, Failure> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
@@ -22,10 +22,13 @@ use crate::resource::{Kind, KindName, Served};
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
 const SERVED_CHECKS: Duration = Duration::from_millis(50);
 
-/// A cache of kinds. Only kinds that were found are cached.
+/// How long a kind is cached: its definition may be replaced.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// A cache of kinds, with the time at which they were found. Only kinds that were found are cached.
 #[derive(Clone, Default)]
 pub struct Kinds {
-    known: Arc<Mutex<HashMap<GroupVersionKind, Kind>>>,
+    known: Arc<Mutex<HashMap<GroupVersionKind, (Instant, Kind)>>>,
 }
 
 /// Why the objects of a manifest cannot be addressed.
@@ -61,7 +64,9 @@ impl Kinds {
         manifest: &Manifest,
     ) -> Result<Kind, ResolveError> {
         let desired = GroupVersionKind::gvk(&identity.group, &identity.version, &identity.kind);
-        if let Some(kind) = self.known.lock().expect("never poisoned").get(&desired) {
+        if let Some((found, kind)) = self.known.lock().expect("never poisoned").get(&desired)
+            && found.elapsed() < FRESH
+        {
             return Ok(kind.clone());
         }
         if let Some(kind) = defined_here(identity, manifest) {
@@ -70,7 +75,7 @@ impl Kinds {
         match pinned_kind(cluster.client(), &desired).await {
             Ok((resource, capabilities)) => {
                 let kind = kind_of(&resource, capabilities.scope == Scope::Namespaced);
-                self.known.lock().expect("never poisoned").insert(desired, kind.clone());
+                self.known.lock().expect("never poisoned").insert(desired, (Instant::now(), kind.clone()));
                 Ok(kind)
             }
             Err(kube::Error::Api(status)) if status.code != 404 => {

@@ -2,8 +2,8 @@
 //!
 //! The limit grows by one per round (as many responses as the limit allows requests). When the server is
 //! overloaded, the limit is halved, at most once per round and never below one. After 30 seconds without
-//! overload, the configured limit applies again. A Retry-After delays all requests, not only the refused
-//! one.
+//! overload, the configured limit applies again. A Retry-After of the API server's own flow control delays all
+//! requests for some seconds; that of a webhook delays only the refused one (D5).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 /// The time after which the last overload is forgotten.
 const QUIET: Duration = Duration::from_secs(30);
-/// The longest Retry-After that is obeyed (D2).
-const LONGEST_HOLD: Duration = Duration::from_secs(300);
+/// The longest time for which a Retry-After delays all requests. The refused request itself waits for all of it (D2).
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 /// What a response says about the load of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,13 @@ pub enum ServerLoad {
 }
 
 impl ServerLoad {
+    /// Returns what a response says. The API server's own flow control answers before the request is handled, with a
+    /// plain text; a `Status` comes from the handling of this one request, for example from a webhook.
     #[must_use]
-    pub fn of(status: StatusCode, retry_after: Option<Duration>) -> Self {
+    pub fn of(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let is_about_this_request = body.trim_ascii_start().starts_with(b"{");
         match (status, retry_after) {
+            _ if is_about_this_request => Self::Normal,
             (StatusCode::TOO_MANY_REQUESTS, _) | (StatusCode::SERVICE_UNAVAILABLE, Some(_)) => {
                 Self::Overloaded(retry_after)
             }
@@ -207,13 +211,27 @@ mod tests {
     #[test]
     fn d2_retry_after_is_obeyed_by_all_and_a_503_counts_only_with_it() {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-        assert_eq!(ServerLoad::of(unavailable, None), ServerLoad::Normal);
-        let pause = Some(Duration::from_secs(7));
-        assert_eq!(ServerLoad::of(unavailable, pause), ServerLoad::Overloaded(pause));
+        assert_eq!(ServerLoad::of(unavailable, None, b""), ServerLoad::Normal);
+        let pause = Some(Duration::from_secs(3));
+        assert_eq!(ServerLoad::of(unavailable, pause, b""), ServerLoad::Overloaded(pause));
         let mut limit = ConcurrencyLimit::new(4);
         limit.record(second(0), second(1), ServerLoad::Overloaded(pause));
         limit.record(second(0), second(2), ServerLoad::Overloaded(Some(Duration::from_secs(1))));
-        assert_eq!(limit.held_until, Some(second(8)), "the longer pause counts");
+        assert_eq!(limit.held_until, Some(second(4)), "the longer pause counts");
+    }
+
+    #[test]
+    fn d5_the_retry_after_of_a_webhook_delays_no_other_request_and_that_of_the_server_only_for_seconds() {
+        let (busy, pause) = (StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_secs(300)));
+        let webhook =
+            br#"{"kind":"Status","code":429,"message":"admission webhook \"a\" denied the request"}"#;
+        assert_eq!(ServerLoad::of(busy, pause, webhook), ServerLoad::Normal);
+        let flow_control = b"Too many requests, please try again later.\n";
+        let overloaded = ServerLoad::of(busy, pause, flow_control);
+        assert_eq!(overloaded, ServerLoad::Overloaded(pause));
+        let mut limit = ConcurrencyLimit::new(4);
+        limit.record(second(0), second(0), overloaded);
+        assert_eq!(limit.held_until, Some(second(5)));
     }
 
     #[tokio::test]

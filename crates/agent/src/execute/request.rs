@@ -8,25 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use brokkr_api::reason::Reason;
-use brokkr_manifest::Key;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
 
 use super::classify;
 use super::pacing::{RequestSlots, ServerLoad};
+use crate::automatic::AutomaticObject;
+use crate::clock;
 use crate::health;
 use crate::metrics::Metrics;
-use crate::model::{Failure, FailureClass, SeenObject, StepResult};
+use crate::model::{Failure, FailureClass, SeenObject};
 use crate::observe::tracked;
 use crate::resource::Kind;
 
 /// A request that takes longer is abandoned. Whether the server executed it is determined later.
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 pub(super) const JSON: &str = "application/json";
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -39,6 +39,8 @@ pub struct Cluster {
     /// Checked just before a write is sent (A7): queued writes are not sent once writes are suspended.
     may_write: Arc<AtomicBool>,
     metrics: Metrics,
+    /// Objects that controllers of this cluster put into every namespace.
+    automatic: Arc<[AutomaticObject]>,
 }
 
 /// A response with any status: the caller interprets it.
@@ -74,7 +76,7 @@ impl OutgoingRequest<'_> {
 
 impl Reply {
     pub(super) fn seen(&self, kind: &Kind) -> Result<SeenObject, Failure> {
-        tracked::read(&self.body, &kind.name(), Timestamp::now())
+        tracked::read(&self.body, &kind.name(), clock::now())
             .map_err(|error| classify::unreachable(&format!("failed to parse the response: {error}")))
     }
 
@@ -93,13 +95,29 @@ impl Cluster {
     #[must_use]
     pub fn new(client: Client, in_flight: usize) -> Self {
         let slots = Arc::new(RequestSlots::new(in_flight));
-        Self { client, slots, may_write: Arc::default(), metrics: Metrics::default() }
+        Self {
+            client,
+            slots,
+            may_write: Arc::default(),
+            metrics: Metrics::default(),
+            automatic: Arc::default(),
+        }
     }
 
     /// Returns the cluster with these metrics, which count its requests.
     #[must_use]
     pub fn counted_by(self, metrics: &Metrics) -> Self {
         Self { metrics: metrics.clone(), ..self }
+    }
+
+    /// Returns the cluster with further objects that its controllers put into every namespace.
+    #[must_use]
+    pub fn with_automatic_objects(self, automatic: &[AutomaticObject]) -> Self {
+        Self { automatic: automatic.into(), ..self }
+    }
+
+    pub(super) fn automatic_objects(&self) -> &[AutomaticObject] {
+        &self.automatic
     }
 
     /// Allows or suspends writes; returns the previous setting.
@@ -171,7 +189,7 @@ impl Cluster {
         };
         self.metrics.asked(verb, reply.as_ref().ok().map(|reply| reply.status), sent.elapsed());
         if let Ok(reply) = &reply {
-            slot.record_load(ServerLoad::of(reply.status, reply.retry_after()));
+            slot.record_load(ServerLoad::of(reply.status, reply.retry_after(), &reply.body));
         }
         reply
     }
@@ -179,19 +197,6 @@ impl Cluster {
     /// Returns the media type to request: metadata only where health needs no more.
     pub(super) fn accept(kind: &Kind) -> &'static str {
         if health::reads_status(kind) { JSON } else { METADATA }
-    }
-
-    pub async fn read_object(&self, kind: &Kind, key: &Key) -> StepResult {
-        let accept = Self::accept(kind);
-        match self.get(&kind.object_path(key), accept).await {
-            Err(failure) => StepResult::Failed(failure),
-            Ok(reply) if reply.status == StatusCode::NOT_FOUND => StepResult::ObjectRead(None),
-            Ok(reply) if reply.status.is_success() => match reply.seen(kind) {
-                Ok(seen) => StepResult::ObjectRead(Some(seen)),
-                Err(failure) => StepResult::Failed(failure),
-            },
-            Ok(reply) => StepResult::Failed(reply.refusal(kind)),
-        }
     }
 
     /// Returns the whole object at this path; none if there is none.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::ObjectNote;
 use brokkr_install::rights::ALLOWED_ROLES;
+use brokkr_manifest::Key;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -55,11 +56,13 @@ fn has(list: &[String], value: &str) -> bool {
 }
 
 impl Rules {
-    /// Returns whether a verb is allowed on all objects of a kind. A rule for certain names is not enough.
-    fn allow(&self, verb: &str, kind: &Kind) -> bool {
+    /// Returns whether a verb is allowed on objects of a kind: on those with these names, or on all if there are none.
+    fn allow(&self, verb: &str, kind: &Kind, names: &[&str]) -> bool {
         self.incomplete
             || self.resource_rules.iter().any(|rule| {
-                rule.resource_names.is_empty()
+                (rule.resource_names.is_empty()
+                    || !names.is_empty()
+                        && names.iter().all(|name| rule.resource_names.iter().any(|it| it == name)))
                     && has(&rule.verbs, verb)
                     && has(&rule.api_groups, &kind.group)
                     && has(&rule.resources, &kind.plural)
@@ -108,24 +111,26 @@ impl Rights {
         Ok(rules.resource_rules.iter().any(lists))
     }
 
-    /// Returns the missing rights for these kinds and namespaces: to read with the agent's account, and to
+    /// Returns the missing rights for these objects: to read with the agent's account, and to
     /// write with the identity of `writes`.
     pub async fn missing(
         &self,
         writes: &Writes,
-        objects: &[(Kind, Option<String>)],
+        objects: impl Iterator<Item = (&Kind, &Key)>,
     ) -> Result<Vec<ObjectNote>, Failure> {
-        let mut lacking: BTreeMap<(&Kind, Option<&str>), Vec<&str>> = BTreeMap::new();
-        for (kind, namespace) in objects {
-            let namespace = namespace.as_deref().filter(|_| kind.namespaced);
-            if lacking.contains_key(&(kind, namespace)) {
-                continue;
-            }
-            let verbs = self.lacking(writes, kind, namespace).await?;
-            lacking.insert((kind, namespace), verbs);
+        let mut names: BTreeMap<(&Kind, Option<&str>), Vec<&str>> = BTreeMap::new();
+        for (kind, key) in objects {
+            let namespace = key.namespace.as_deref().filter(|_| kind.namespaced);
+            names.entry((kind, namespace)).or_default().push(&key.name);
         }
-        let missing = lacking.into_iter().filter(|(_, verbs)| !verbs.is_empty());
-        Ok(missing.map(|((kind, namespace), verbs)| note(kind, namespace, &verbs, writes.user())).collect())
+        let mut missing = Vec::new();
+        for ((kind, namespace), names) in names {
+            let verbs = self.lacking(writes, kind, namespace, &names).await?;
+            if !verbs.is_empty() {
+                missing.push(note(kind, namespace, &verbs, writes.user()));
+            }
+        }
+        Ok(missing)
     }
 
     async fn lacking(
@@ -133,6 +138,7 @@ impl Rights {
         writes: &Writes,
         kind: &Kind,
         namespace: Option<&str>,
+        names: &[&str],
     ) -> Result<Vec<&'static str>, Failure> {
         let namespace = namespace.unwrap_or(ANY_NAMESPACE);
         let watched_in = match &self.scope {
@@ -142,13 +148,13 @@ impl Rights {
         let cluster = writes.cluster();
         let mut lacking = Vec::new();
         for verb in READS {
-            let namespace = if verb == "get" { namespace } else { watched_in };
-            if !self.rules(cluster, None, namespace).await?.allow(verb, kind) {
+            let (namespace, names) = if verb == "get" { (namespace, names) } else { (watched_in, &[][..]) };
+            if !self.rules(cluster, None, namespace).await?.allow(verb, kind, names) {
                 lacking.push(verb);
             }
         }
         let rules = self.rules(cluster, writes.user(), namespace).await?;
-        lacking.extend(WRITES.iter().filter(|verb| !rules.allow(verb, kind)));
+        lacking.extend(WRITES.iter().filter(|verb| !rules.allow(verb, kind, names)));
         Ok(lacking)
     }
 
@@ -243,15 +249,18 @@ mod tests {
             ("create", "", "pods", false),
         ];
         for (verb, group, plural, allowed) in table {
-            assert_eq!(given.allow(verb, &kind(group, plural)), allowed, "{verb} {plural}.{group}");
+            assert_eq!(given.allow(verb, &kind(group, plural), &[]), allowed, "{verb} {plural}.{group}");
         }
-        assert!(!Rules::default().allow("get", &kind("", "pods")), "no rule allows it");
+        assert!(!Rules::default().allow("get", &kind("", "pods"), &[]), "no rule allows it");
+        let secrets = kind("", "secrets");
+        assert!(given.allow("delete", &secrets, &["one"]), "the rule is for this name");
+        assert!(!given.allow("delete", &secrets, &["one", "two"]));
     }
 
     #[test]
     fn incomplete_rules_allow_everything() {
         let unsure = Rules { incomplete: true, ..Rules::default() };
-        assert!(unsure.allow("patch", &kind("apps", "deployments")));
+        assert!(unsure.allow("patch", &kind("apps", "deployments"), &["web"]));
     }
 
     #[test]

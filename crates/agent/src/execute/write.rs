@@ -4,6 +4,7 @@ use brokkr_manifest::Key;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::absence::ObjectRequest;
 use super::classify;
 use super::request::{APPLY, Cluster, JSON, METADATA, OutgoingRequest, Reply};
 use crate::grant::ActingAs;
@@ -131,31 +132,41 @@ impl Writes {
             "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": uid}, "propagationPolicy": "Background",
         });
-        self.change(Method::DELETE, kind, &kind.object_path(key), JSON, &options, StepResult::DeleteAccepted)
-            .await
+        let (method, query, content_type) = (Method::DELETE, "", JSON);
+        let request = self.on_object(method, query, content_type, &options);
+        self.change(kind, key, &request, StepResult::DeleteAccepted).await
     }
 
     /// Removes our metadata; all other fields stay.
     pub async fn release(&self, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
-        let path = format!("{}?fieldManager={FIELD_MANAGER}", kind.object_path(key));
-        self.change(Method::PATCH, kind, &path, MERGE, &ownership::remove_metadata(uid), StepResult::Released)
-            .await
+        let query = format!("?fieldManager={FIELD_MANAGER}");
+        let request = self.on_object(Method::PATCH, &query, MERGE, &ownership::remove_metadata(uid));
+        self.change(kind, key, &request, StepResult::Released).await
+    }
+
+    fn on_object<'a>(
+        &'a self,
+        method: Method,
+        query: &'a str,
+        content_type: &'a str,
+        body: &Value,
+    ) -> ObjectRequest<'a> {
+        let body = body.to_string().into_bytes();
+        ObjectRequest { method, query, content_type, accept: METADATA, user: self.user(), body }
     }
 
     async fn change(
         &self,
-        method: Method,
         kind: &Kind,
-        path: &str,
-        content_type: &str,
-        body: &Value,
+        key: &Key,
+        request: &ObjectRequest<'_>,
         done: StepResult,
     ) -> StepResult {
-        match self.send(method, path, content_type, METADATA, body.to_string().into_bytes()).await {
+        match self.cluster.for_object(kind, key, request).await {
             Err(failure) => StepResult::Failed(failure),
-            Ok(reply) if reply.status == StatusCode::NOT_FOUND => StepResult::Gone,
-            Ok(reply) if reply.status.is_success() => done,
-            Ok(reply) => StepResult::Failed(reply.refusal(kind)),
+            Ok(None) => StepResult::Gone,
+            Ok(Some(reply)) if reply.status.is_success() => done,
+            Ok(Some(reply)) => StepResult::Failed(reply.refusal(kind)),
         }
     }
 }

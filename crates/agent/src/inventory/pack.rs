@@ -35,6 +35,9 @@ struct Packed<Row> {
     /// The positions of the few entries that are completed Jobs.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     completed: BTreeSet<usize>,
+    /// The waves of the entries that have one, by their positions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    waves: BTreeMap<usize, i64>,
 }
 
 /// Kind (by its index in the table), namespace, name, origin, uid, digest, fields.
@@ -47,6 +50,7 @@ pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Resu
         kinds: Vec::new(),
         entries: Vec::<Row<&str, &Uid, &Fingerprint>>::new(),
         completed: BTreeSet::new(),
+        waves: BTreeMap::new(),
     };
     for (key, entry) in entries {
         let index = *indexes.entry(&entry.kind).or_insert_with(|| {
@@ -54,6 +58,7 @@ pub fn pack<'a>(entries: impl IntoIterator<Item = (&'a Key, &'a Entry)>) -> Resu
             packed.kinds.len() - 1
         });
         packed.completed.extend(entry.completed.then_some(packed.entries.len()));
+        packed.waves.extend((entry.wave != 0).then_some((packed.entries.len(), entry.wave)));
         packed.entries.push((
             index,
             key.namespace.as_deref(),
@@ -82,6 +87,7 @@ pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<Key, Entry>, PackError> {
                 digest,
                 fields,
                 completed: packed.completed.contains(&at),
+                wave: packed.waves.get(&at).copied().unwrap_or_default(),
             },
         ))
     };

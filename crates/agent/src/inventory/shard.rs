@@ -123,6 +123,7 @@ mod tests {
                 digest: Some(Checksum::of(noise.as_bytes())),
                 fields: (!number.is_multiple_of(5)).then(|| Fingerprint::of(&noise)),
                 completed: number.is_multiple_of(7),
+                wave: i64::from(number % 11) - 5,
             };
             (key.parse().unwrap(), entry)
         };

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use brokkr_api::{AgentId, StackId};
+use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
 use hex::FromHex as _;
 use jiff::Timestamp;
@@ -139,8 +139,8 @@ pub struct SeenObject {
     pub health: Arc<Health>,
     /// Its health after a grace period ends.
     pub later: Option<Box<(Timestamp, Arc<Health>)>>,
-    /// The field manager of the last write by others since our last apply, with its operation and the time.
-    pub writer: Option<Arc<str>>,
+    /// The sequence id that its ownership metadata names.
+    pub sequence: Option<SequenceId>,
     /// It is a Job that is complete.
     pub completed: bool,
 }
@@ -152,6 +152,12 @@ impl SeenObject {
             Some((at, health)) if *at <= now => health,
             _ => &self.health,
         }
+    }
+
+    /// Returns whether no decision depends on the difference: only the resourceVersion may differ.
+    #[must_use]
+    pub fn is_equivalent(&self, other: &Self) -> bool {
+        Self { version: other.version, ..self.clone() } == *other
     }
 
     /// Returns whether it is ready. A completed Job stays ready while it is being deleted, because that

@@ -10,7 +10,7 @@ use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::failure::{Cause, RetryState};
-use super::object::SeenObject;
+use super::object::{SeenObject, Uid};
 
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
@@ -61,8 +61,8 @@ pub struct Failures {
 /// What a prune or removal has done.
 #[derive(Clone, Debug, Default)]
 pub struct Cleanup {
-    /// Deletions that the server accepted.
-    pub deleted: HashSet<Key>,
+    /// Deletions that the server accepted, with the uid of the deleted object.
+    pub deleted: HashMap<Key, Uid>,
     /// Objects that stay in the cluster on purpose, with the reason.
     pub left: BTreeMap<Key, LeftBecause>,
 }

@@ -38,6 +38,13 @@ pub struct Entry {
     /// It is a Job that is complete: it is not created again when it is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub completed: bool,
+    /// The wave in which it was applied. Waves are deleted in reverse order.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wave: i64,
+}
+
+fn is_zero(wave: &i64) -> bool {
+    *wave == 0
 }
 
 /// The record of a stack, stored in the cluster as `stacks.brokkr.io`.

@@ -82,6 +82,13 @@ pub enum Step {
         kind: Kind,
         uid: Uid,
     },
+    /// Remove our ownership metadata, in order to adopt the object again: somebody has raised its sequence id above every one
+    /// that this agent ever applied, and the fence allows no lower one.
+    Reclaim {
+        key: Key,
+        kind: Kind,
+        uid: Uid,
+    },
     /// Remove our ownership metadata and leave the object.
     Release {
         key: Key,
@@ -100,6 +107,7 @@ impl Step {
             | Self::ListContained { key, .. }
             | Self::Resolve { key, .. }
             | Self::Delete { key, .. }
+            | Self::Reclaim { key, .. }
             | Self::Release { key, .. } => Some(key),
             Self::DryRun { desired, .. }
             | Self::Apply { desired, .. }
@@ -163,6 +171,7 @@ pub enum StepResult {
     Diagnosed(Option<Cause>),
     DeleteAccepted,
     Gone,
+    Reclaimed,
     Released,
     Failed(Failure),
 }

@@ -194,7 +194,7 @@ impl Follower {
                 Phase::List
             }
             Refusal::NotServed => {
-                match served::find(&self.source).await {
+                match served::find(&self.source.client, &kind, timing.answer).await {
                     Ok(None) => self.wait_until_served().await,
                     Ok(Some(found)) if found != kind => {
                         tracing::info!(%kind, now = %found, "kind is served in another version; watching that one");

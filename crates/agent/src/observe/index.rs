@@ -169,7 +169,7 @@ impl Index {
                 false
             }
             Some(known) => {
-                let changed = known.seen != seen;
+                let changed = !known.seen.is_equivalent(&seen);
                 **known = Known { seen, reported_at };
                 changed
             }
@@ -257,7 +257,7 @@ mod tests {
             health: Health { state: HealthState::Ready, reason: Reason::None, message: Message::default() }
                 .into(),
             later: None,
-            writer: None,
+            sequence: None,
             completed: false,
         }
     }

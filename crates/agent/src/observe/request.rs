@@ -3,6 +3,7 @@
 //! These are plain requests, so that every phase has its own deadline and every refusal is interpreted. A
 //! watch that hangs would look exactly like a cluster without changes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +11,13 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
 
 use super::timing::WatchTiming;
 use super::tracked::{self, Line, Page};
+use crate::clock;
 use crate::resource::Kind;
 
 const PAGE: u32 = 250;
@@ -50,6 +51,16 @@ pub enum Refusal {
     Failed(String, Option<Duration>),
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("the resourceVersion is too old"),
+            Self::NotServed => f.write_str("the kind is not served"),
+            Self::Denied(why) | Self::Unfit(why) | Self::Failed(why, _) => f.write_str(why),
+        }
+    }
+}
+
 impl Refusal {
     pub fn failed(what: impl std::fmt::Display) -> Self {
         Self::Failed(what.to_string(), None)
@@ -74,7 +85,7 @@ impl Source {
         add(&mut query, "continue", next);
         let asked = async {
             let body = self.get(query, "List").await?.into_body().collect().await.map_err(Refusal::failed)?;
-            tracked::read_page(&body.to_bytes(), &self.kind.name(), Timestamp::now()).map_err(Refusal::failed)
+            tracked::read_page(&body.to_bytes(), &self.kind.name(), clock::now()).map_err(Refusal::failed)
         };
         within(self.timing.answer, asked).await
     }
@@ -174,7 +185,7 @@ impl Lines {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                return match tracked::read_line(&line, &self.kind.name(), Timestamp::now()) {
+                return match tracked::read_line(&line, &self.kind.name(), clock::now()) {
                     Ok((Line::Error { code, message }, _)) => Err(Refusal::of(code, message, None)),
                     Ok(read) => Ok(Some(read)),
                     Err(error) => Err(Refusal::Failed(format!("failed to parse a line: {error}"), None)),

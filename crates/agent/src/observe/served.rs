@@ -1,8 +1,11 @@
 //! Finds out whether the API server supports streaming lists, and in which version it serves a kind.
 
+use std::time::Duration;
+
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use k8s_openapi::apimachinery::pkg::version::Info;
+use kube::Client;
 use serde::de::DeserializeOwned;
 
 use super::request::{Refusal, Source, within};
@@ -13,7 +16,9 @@ const STREAMING: (u32, u32) = (1, 34);
 
 /// Returns whether the API server supports streaming lists.
 pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
-    let Some(info) = ask::<Info>(source, "/version").await? else { return Ok(false) };
+    let Some(info) = ask::<Info>(&source.client, source.timing.answer, "/version").await? else {
+        return Ok(false);
+    };
     let number = |text: &str| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().unwrap_or(0)
@@ -21,15 +26,14 @@ pub async fn streams_lists(source: &Source) -> Result<bool, Refusal> {
     Ok((number(&info.major), number(&info.minor)) >= STREAMING)
 }
 
-/// Returns the kind in a version that is served; `None` if there is none.
-pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
-    let lost = &source.kind;
-    for version in versions(source, &lost.group).await? {
+/// Returns the kind in a version that is served; `None` if there is none. Each request may take as long as `limit`.
+pub async fn find(client: &Client, lost: &Kind, limit: Duration) -> Result<Option<Kind>, Refusal> {
+    for version in versions(client, limit, &lost.group).await? {
         let path = match lost.group.as_str() {
             "" => format!("/api/{version}"),
             group => format!("/apis/{group}/{version}"),
         };
-        let Some(list) = ask::<APIResourceList>(source, &path).await? else { continue };
+        let Some(list) = ask::<APIResourceList>(client, limit, &path).await? else { continue };
         let found = list
             .resources
             .into_iter()
@@ -48,11 +52,11 @@ pub async fn find(source: &Source) -> Result<Option<Kind>, Refusal> {
 }
 
 /// Returns the served versions of a group, the preferred one first.
-async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> {
+async fn versions(client: &Client, limit: Duration, group: &str) -> Result<Vec<String>, Refusal> {
     if group.is_empty() {
         return Ok(vec!["v1".into()]);
     }
-    let Some(group) = ask::<APIGroup>(source, &format!("/apis/{group}")).await? else {
+    let Some(group) = ask::<APIGroup>(client, limit, &format!("/apis/{group}")).await? else {
         return Ok(Vec::new());
     };
     let preferred = group.preferred_version.map(|version| version.version);
@@ -61,10 +65,14 @@ async fn versions(source: &Source, group: &str) -> Result<Vec<String>, Refusal> 
     Ok(versions)
 }
 
-async fn ask<T: DeserializeOwned>(source: &Source, path: &str) -> Result<Option<T>, Refusal> {
+async fn ask<T: DeserializeOwned>(
+    client: &Client,
+    limit: Duration,
+    path: &str,
+) -> Result<Option<T>, Refusal> {
     let request = Request::get(path).body(Vec::new()).map_err(Refusal::failed)?;
-    within(source.timing.answer, async {
-        match source.client.request(request).await {
+    within(limit, async {
+        match client.request(request).await {
             Ok(answer) => Ok(Some(answer)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(Refusal::failed(error)),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use brokkr_manifest::Key;
 use jiff::Timestamp;
@@ -208,7 +208,7 @@ impl Raw {
             fields,
             health,
             later,
-            writer: last_other_writer(&entries, ours),
+            sequence: metadata.annotations.get(ownership::SEQUENCE).and_then(|text| text.parse().ok()),
             completed,
         }
     }
@@ -218,20 +218,6 @@ impl ManagedFields {
     fn is_ours(&self) -> bool {
         self.manager == ownership::FIELD_MANAGER && self.operation == "Apply" && self.subresource.is_empty()
     }
-}
-
-/// Returns the field manager that wrote last, if it wrote after us. Writes to the status are ignored: they
-/// are frequent and do not affect our fields.
-fn last_other_writer(entries: &[ManagedFields], ours: Option<&ManagedFields>) -> Option<Arc<str>> {
-    let since = ours.and_then(|ours| ours.time);
-    let last = entries
-        .iter()
-        .filter(|entry| !entry.is_ours() && entry.subresource != "status" && entry.time >= since)
-        .max_by_key(|entry| entry.time)?;
-    let at = last.time.map(|at| format!(" at {at}")).unwrap_or_default();
-    let through =
-        if last.subresource.is_empty() { String::new() } else { format!(" of {}", last.subresource) };
-    Some(format!("{} ({}{through}{at})", last.manager, last.operation).into())
 }
 
 /// Reads a list, and reduces each object before the next one is read.
@@ -347,29 +333,6 @@ mod tests {
         });
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
         read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap()
-    }
-
-    #[test]
-    fn the_manager_that_wrote_after_us_is_named() {
-        let entry = |manager: &str, operation: &str, subresource: &str, time: &str| {
-            json!({"manager": manager, "operation": operation, "subresource": subresource,
-                "time": time, "apiVersion": "v1", "fieldsV1": {}})
-        };
-        let writer = |entries: &[Value]| {
-            let text = json!({"metadata": {"name": "a", "uid": "u", "managedFields": entries}}).to_string();
-            let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
-            read(text.as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap().writer
-        };
-        let ours = entry("brokkr", "Apply", "", "2026-01-02T00:00:00Z");
-        let before = entry("kubectl-create", "Update", "", "2026-01-01T00:00:00Z");
-        let status = entry("controller", "Update", "status", "2026-01-04T00:00:00Z");
-        let edit = entry("kubectl-edit", "Update", "", "2026-01-03T00:00:00Z");
-        let scale = entry("autoscaler", "Update", "scale", "2026-01-05T00:00:00Z");
-        assert_eq!(writer(&[ours.clone(), before.clone(), status.clone()]), None);
-        let named = writer(&[ours, before.clone(), status, edit.clone()]).unwrap();
-        assert_eq!(&*named, "kubectl-edit (Update at 2026-01-03T00:00:00Z)");
-        let named = writer(&[before, edit, scale]).unwrap();
-        assert_eq!(&*named, "autoscaler (Update of scale at 2026-01-05T00:00:00Z)");
     }
 
     #[test]

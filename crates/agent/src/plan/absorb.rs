@@ -170,14 +170,19 @@ pub fn absorb(
         (Step::Diagnose { desired }, StepResult::Failed(_)) => {
             progress.readiness.causes.entry(desired.key.clone()).or_insert((now, None)).0 = now;
         }
-        (Step::Delete { key, .. }, StepResult::DeleteAccepted) => {
+        (Step::Delete { key, uid, .. }, StepResult::DeleteAccepted) => {
             progress.failures.objects.remove(key);
             progress.lookups.objects.remove(key);
-            progress.cleanup.deleted.insert(key.clone());
+            progress.cleanup.deleted.insert(key.clone(), uid.clone());
         }
         (Step::Delete { key, .. } | Step::Release { key, .. }, StepResult::Gone) => {
             progress.failures.objects.remove(key);
             progress.lookups.objects.insert(key.clone(), None);
+        }
+        // It has no owner now: read it, and adopt it again.
+        (Step::Reclaim { key, .. }, StepResult::Reclaimed | StepResult::Gone) => {
+            progress.failures.objects.remove(key);
+            progress.lookups.objects.remove(key);
         }
         (Step::Release { key, because, .. }, StepResult::Released) => {
             progress.failures.objects.remove(key);

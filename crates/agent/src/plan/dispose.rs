@@ -11,17 +11,28 @@ use brokkr_manifest::order::deletion_stages;
 
 use super::report;
 use super::timing::{BLOCKED_AFTER, RELEASE_CHECKS, SLOW_AFTER, SLOW_CHECKS, due};
-use crate::model::{Entry, Origin, Plan, Record, SeenObject, Situation, Stage, Step};
-use crate::resource::{is_prerequisite, object_ref};
+use crate::model::{Content, Entry, Origin, Plan, Record, SeenObject, Situation, Stage, Step, Uid};
+use crate::resource::{is_contained_in, is_prerequisite, object_ref};
 
 enum Disposal {
     /// Nothing is left to do.
-    Done,
+    Done(Receipt),
     /// Another stack of this agent contains it now, and takes it over with its apply.
     Inherited(ObjectNote),
     Act(Step),
     /// Deleted but still present, or to be deleted once the contents of the other stacks are known.
     Wait(ObjectNote),
+}
+
+/// J3: what is known about an object for which nothing is left to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Receipt {
+    /// The object with this uid is gone: Brokkr deleted it, or it was seen to be absent.
+    Gone(Uid),
+    /// It stays in the cluster.
+    Left(LeftBecause),
+    /// Brokkr never wrote it.
+    Untouched,
 }
 
 /// Disposes of these objects, group by group; `None` once all are deleted or left on purpose.
@@ -33,7 +44,8 @@ pub(super) fn all(
     keys: impl Iterator<Item = Key>,
     needed_by: impl Fn(&Key) -> Option<Key>,
 ) -> Option<Plan> {
-    for group in deletion_stages(keys) {
+    let wave = |key: &Key| record.inventory.get(key).map_or(0, |entry| entry.wave);
+    for group in deletion_stages(keys.map(|key| (wave(&key), key))) {
         let mut plan = Plan::new(stage);
         let mut blockers = Vec::new();
         for key in group {
@@ -46,7 +58,7 @@ pub(super) fn all(
                 continue;
             }
             match dispose(situation, &key, entry, &needed_by) {
-                Disposal::Done => {}
+                Disposal::Done(_) => {}
                 Disposal::Act(step) => plan.steps.push(step),
                 // A removal waits until nothing is left; a prune does not wait for another stack, which may be broken.
                 Disposal::Inherited(note) if stage == Stage::Remove => blockers.push(note),
@@ -80,60 +92,74 @@ fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) 
     plan.wake(Some(situation.now + if reported { SLOW_CHECKS } else { RELEASE_CHECKS }))
 }
 
+/// Returns what happened to the objects of the record, once nothing is left to do for them.
+pub(super) fn receipts<'a>(
+    situation: &'a Situation<'_>,
+    objects: impl Iterator<Item = (&'a Key, &'a Entry)> + 'a,
+    needed_by: impl Fn(&Key) -> Option<Key> + 'a,
+) -> impl Iterator<Item = (&'a Key, Receipt)> + 'a {
+    objects.filter_map(move |(key, entry)| match dispose(situation, key, entry, &needed_by) {
+        Disposal::Done(receipt) => Some((key, receipt)),
+        Disposal::Inherited(_) | Disposal::Act(_) | Disposal::Wait(_) => None,
+    })
+}
+
 fn dispose(
     situation: &Situation<'_>,
     key: &Key,
     entry: &Entry,
     needed_by: impl Fn(&Key) -> Option<Key>,
 ) -> Disposal {
-    if situation.progress.cleanup.left.contains_key(key) {
-        return Disposal::Done;
+    if let Some(because) = situation.progress.cleanup.left.get(key) {
+        return Disposal::Done(Receipt::Left(because.clone()));
     }
+    let stack = situation.goal.target.stack_id;
     let seen = match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
         (Some(seen), _) => seen,
         // An object that lost its label looks deleted to the watch: read it.
         (None, None) => {
             return Disposal::Act(Step::ReadObject { key: key.clone(), kind: entry.kind.clone() });
         }
-        (None, Some(None)) => return Disposal::Done,
-        (None, Some(Some(seen))) if was_applied(entry, seen) => seen,
-        // C5: another client created an object with that name, or we never wrote it.
-        (None, Some(Some(_))) => return Disposal::Done,
+        (None, Some(None)) => return Disposal::Done(absent(situation, key, entry)),
+        (None, Some(Some(seen))) => seen,
     };
-    let stack = situation.goal.target.stack_id;
     let ours = seen.belongs_to(situation.agent, stack, key) || was_applied(entry, seen);
-    // C4, C5 and B6: it belongs to another stack or agent, or it has an owner (an ownerReference) that
-    // controls its deletion.
-    if !ours || seen.other_owner(situation.agent, stack, key).is_some() || seen.has_owner {
-        return Disposal::Done;
+    if let Some(owner) = seen.other_owner(situation.agent, stack, key).filter(|_| was_applied(entry, seen)) {
+        return Disposal::Done(Receipt::Left(LeftBecause::OwnedByOther(owner.to_string())));
+    }
+    // C4, C5: another client created an object with that name, or we never wrote it.
+    if !ours {
+        return Disposal::Done(if entry.uid.as_ref() == Some(&seen.uid) {
+            Receipt::Untouched
+        } else {
+            absent(situation, key, entry)
+        });
+    }
+    // B6: its owner (an ownerReference) controls its deletion.
+    if seen.has_owner {
+        return Disposal::Done(Receipt::Left(LeftBecause::OwnerReference));
     }
     if seen.deleting {
         return Disposal::Wait(deletion_note(key, seen));
     }
+    if let Some(successor) = situation.other_stacks.successor(key) {
+        return Disposal::Inherited(report::note(key, Reason::HandOver { stack: successor }));
+    }
+    // K1: the fence allows no change of an object without the label. An earlier run has released it, or somebody wants to
+    // keep it.
+    let is_labelled = seen.agent.is_some();
     let release = |because: LeftBecause| {
         let (key, kind, uid) = (key.clone(), entry.kind.clone(), seen.uid.clone());
         Disposal::Act(Step::Release { key, kind, uid, because })
     };
-    if let Some(successor) = situation.other_stacks.successor(key) {
-        return Disposal::Inherited(report::note(key, Reason::HandOver { stack: successor }));
+    match kept_because(situation, key, entry, seen, needed_by) {
+        Some(because) if is_labelled => return release(because),
+        Some(because) => return Disposal::Done(Receipt::Left(because)),
+        None if !is_labelled => return Disposal::Done(Receipt::Left(LeftBecause::LabelRemoved)),
+        None => {}
     }
-    if situation.goal.target.removal == Some(Removal::Released) {
-        return release(LeftBecause::Requested);
-    }
-    if seen.keep {
-        return release(LeftBecause::KeepAnnotation);
-    }
-    // C6: a Namespace or definition is deleted only if Brokkr created it and it contains nothing of others.
+    // C6: a Namespace or definition is deleted only if it contains nothing of others.
     if is_prerequisite(key) {
-        if entry.origin == Origin::Adopted {
-            return release(LeftBecause::Preexisting);
-        }
-        if let Some(upper) = needed_by(key) {
-            return release(LeftBecause::NeededBy(Box::new(object_ref(&upper))));
-        }
-        if situation.other_stacks.is_prerequisite_of_another_stack(key) {
-            return release(LeftBecause::NeededByAnotherStack);
-        }
         match situation.progress.lookups.contained.get(key) {
             None => {
                 return Disposal::Act(Step::ListContained { key: key.clone(), kind: entry.kind.clone() });
@@ -142,13 +168,54 @@ fn dispose(
             Some(_) => {}
         }
     }
-    if situation.progress.cleanup.deleted.contains(key) {
+    if situation.progress.cleanup.deleted.contains_key(key) {
         return Disposal::Wait(deletion_note(key, seen));
     }
     if situation.other_stacks.has_pending_content() {
         return Disposal::Wait(report::note(key, Reason::OtherContentPending));
     }
     Disposal::Act(Step::Delete { key: key.clone(), kind: entry.kind.clone(), uid: seen.uid.clone() })
+}
+
+/// Returns why the object must not be deleted, as far as that is known without a request.
+fn kept_because(
+    situation: &Situation<'_>,
+    key: &Key,
+    entry: &Entry,
+    seen: &SeenObject,
+    needed_by: impl Fn(&Key) -> Option<Key>,
+) -> Option<LeftBecause> {
+    if situation.goal.target.removal == Some(Removal::Released) {
+        return Some(LeftBecause::Requested);
+    }
+    if seen.keep {
+        return Some(LeftBecause::KeepAnnotation);
+    }
+    if !is_prerequisite(key) {
+        return None;
+    }
+    // C6: a Namespace or definition is deleted only if Brokkr created it.
+    if entry.origin == Origin::Adopted {
+        return Some(LeftBecause::Preexisting);
+    }
+    if let Some(upper) = needed_by(key) {
+        return Some(LeftBecause::NeededBy(Box::new(object_ref(&upper))));
+    }
+    let needed = situation.other_stacks.is_prerequisite_of_another_stack(key);
+    needed.then_some(LeftBecause::NeededByAnotherStack)
+}
+
+/// Returns the receipt for an object of the record that does not exist. Without a digest we never wrote it; its uid may be
+/// that of an object which was only going to be adopted.
+fn absent(situation: &Situation<'_>, key: &Key, entry: &Entry) -> Receipt {
+    let applied = entry.uid.as_ref().filter(|_| entry.digest.is_some());
+    let uid = situation.progress.cleanup.deleted.get(key).or(applied);
+    uid.map_or(Receipt::Untouched, |uid| Receipt::Gone(uid.clone()))
+}
+
+/// Returns an object of the content that depends on this one.
+pub(super) fn needed_in(content: &Content, key: &Key) -> Option<Key> {
+    content.objects.keys().find(|other| is_contained_in(other, key)).cloned()
 }
 
 /// Returns whether we wrote this object. The uid alone is no proof: the uid of an existing object is recorded

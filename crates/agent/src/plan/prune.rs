@@ -8,7 +8,6 @@ use brokkr_manifest::Key;
 use super::retry::sync;
 use super::{dispose, report};
 use crate::model::{Content, Entry, Plan, Record, Situation, Stage};
-use crate::resource::is_contained_in;
 
 pub(super) fn plan(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let record = situation.record?;
@@ -24,7 +23,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content) -> Option<Plan>
         return Some(plan);
     }
     dispose::all(situation, Stage::Prune, record, leftovers.keys().map(|key| (*key).clone()), |key| {
-        content.objects.keys().find(|other| is_contained_in(other, key)).cloned()
+        dispose::needed_in(content, key)
     })
 }
 

@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::report::{report, summary};
 use super::timing::{
-    DEGRADED_AFTER, ORDINARY_START, REASON_REPORTS, REPAIR_REPORTS, SLOW_ROLLOUT, STABLE_AFTER_CRASH, due,
+    DEGRADED_AFTER, ORDINARY_START, REASON_REPORTS, REPAIR_REPORTS, SLOW_AFTER, SLOW_ROLLOUT,
+    STABLE_AFTER_CRASH, due,
 };
 use super::{contest, retry};
 use crate::health::HealthState;
@@ -195,6 +196,26 @@ pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record
     };
     changed |= report_repairs(situation, record, &mut next, &mut reported.wake_at);
     reported.step = changed.then_some(next);
+    reported
+}
+
+/// J4: reports that objects of the stack cannot be observed. Nothing is known about their health until they can.
+pub(super) fn report_blindness(situation: &Situation<'_>, record: &Record, reason: &Reason) -> HealthReport {
+    let mut reported = HealthReport { step: None, wake_at: None, unready: true };
+    let is_known = record.outcome.as_ref().is_some_and(|last| {
+        last.transition == Transition::Degraded && matches!(last.reason, Reason::CannotWatch { .. })
+    });
+    let since = situation.progress.readiness.unready_since.unwrap_or(situation.now);
+    if is_known {
+        return reported;
+    }
+    if !due(since + SLOW_AFTER, situation.now) {
+        reported.wake_no_later_than(since + SLOW_AFTER);
+        return reported;
+    }
+    let mut next = Record { session: situation.session, ..record.clone() };
+    report(situation, &mut next, Transition::Degraded, reason, &reason.message(), Vec::new());
+    reported.step = Some(next);
     reported
 }
 

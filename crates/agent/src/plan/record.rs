@@ -1,15 +1,17 @@
 //! Builds the record to write at each transition of a stack, for example when it is applied or removed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brokkr_api::SequenceId;
-use brokkr_api::reason::{Message, Reason};
-use brokkr_api::report::{Hops, ObjectNote, Transition};
+use brokkr_api::reason::{LeftBecause, Message, Reason};
+use brokkr_api::report::{Hops, Transition};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
+use super::dispose::{self, Receipt};
+use super::readiness;
 use super::report::{announced, note, report, summary};
-use super::{dispose, readiness};
 use crate::model::{Content, DesiredObject, Entry, Made, Origin, Record, SeenObject, Situation};
 use crate::resource::is_prerequisite;
 
@@ -61,8 +63,9 @@ pub(super) fn intention<'a>(
             digest: None,
             fields: None,
             completed: false,
+            wave: desired.wave,
         });
-        entry.kind = desired.kind.clone();
+        (entry.kind, entry.wave) = (desired.kind.clone(), desired.wave);
         // The object was not applied yet, or it is not the one that was applied: only its uid is known.
         if let Some(seen) = seen
             && entry.uid.as_ref() != Some(&seen.uid)
@@ -121,19 +124,26 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
 /// Returns the record of a complete delivery.
 pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
-    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
+    let stays = |key: &Key| content.objects.contains_key(key) || dispose::lingers(situation, key);
+    let (inventory, leftovers) =
+        std::mem::take(&mut record.inventory).into_iter().partition(|(key, _)| stays(key));
+    let leftovers: BTreeMap<Key, Entry> = leftovers;
+    record.inventory = inventory;
     record.applied = Some(content.sequence);
     let after =
         |earlier: Option<Timestamp>| earlier.map_or(situation.now, |earlier| earlier.max(situation.now));
     record.hops.applied = Some(after(record.hops.verified));
     record.hops.pruned = Some(after(record.hops.applied));
-    let left: Vec<String> = situation
-        .progress
-        .cleanup
-        .left
-        .iter()
-        .map(|(key, because)| format!("{}: {}", key.display_name(), Reason::Left(because.clone()).sentence()))
-        .collect();
+    let left: Vec<String> =
+        dispose::receipts(situation, leftovers.iter(), |key| dispose::needed_in(content, key))
+            .filter_map(|(key, receipt)| match receipt {
+                // Another stack has taken it over, as planned.
+                Receipt::Gone(_) | Receipt::Untouched | Receipt::Left(LeftBecause::OwnedByOther(_)) => None,
+                Receipt::Left(because) => {
+                    Some(format!("{}: {}", key.display_name(), Reason::Left(because).sentence()))
+                }
+            })
+            .collect();
     let (ready, worst) = readiness::of(situation, content);
     record.ready = ready;
     let left = Message::new(left.join("; "));
@@ -155,33 +165,23 @@ pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: 
 pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     let inventory = std::mem::take(&mut record.inventory);
-    let gone: Vec<ObjectNote> = inventory
-        .iter()
-        .filter(|(key, _)| !situation.progress.cleanup.left.contains_key(key))
-        .filter_map(|(key, entry)| gone(key, entry))
-        .collect();
+    let (mut gone, mut left) = (Vec::new(), Vec::new());
+    for (key, receipt) in dispose::receipts(situation, inventory.iter(), |_| None) {
+        match receipt {
+            Receipt::Gone(uid) => gone.push(note(key, Reason::Gone { uid: uid.to_string() })),
+            Receipt::Left(because) => left.push(note(key, Reason::Left(because))),
+            Receipt::Untouched => {}
+        }
+    }
     record.ready = 0;
     record.total = u32::try_from(gone.len()).unwrap_or(u32::MAX);
     record.hops.pruned =
         Some(record.hops.released.map_or(situation.now, |released| released.max(situation.now)));
-    let notes: Vec<ObjectNote> = situation
-        .progress
-        .cleanup
-        .left
-        .iter()
-        .map(|(key, because)| note(key, Reason::Left(because.clone())))
-        .collect();
-    let message = summary(&notes);
+    let message = summary(&left);
     // Objects that are left come first; deleted ones follow as far as the limit allows.
-    let notes = [notes, gone].concat();
+    let notes = [left, gone].concat();
     // The sequence id of the removal; for a stack that no longer targets this agent, the applied one.
     record.sequence = record.sequence.max(situation.goal.target.sequence_id);
     report(situation, &mut record, Transition::Removed, &Reason::None, &message, notes);
     record
-}
-
-/// Returns the note that one object is deleted; none if the object never existed.
-fn gone(key: &Key, entry: &Entry) -> Option<ObjectNote> {
-    let uid = entry.uid.as_ref()?;
-    Some(note(key, Reason::Gone { uid: uid.to_string() }))
 }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use brokkr_api::EventId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, NOTES, ObjectNote, Report, Transition};
+use brokkr_api::{AgentId, EventId};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
@@ -103,6 +103,36 @@ fn report_once(
     report(situation, &mut record, transition, reason, message, notes);
     record.hops = recorded;
     Plan::with(stage, vec![Step::WriteRecord(Box::new(record))])
+}
+
+/// J4: reports that the record cannot be written. This report is not in the record, so it is lost if the agent ends before it
+/// is sent.
+#[must_use]
+pub fn unrecorded(
+    agent: AgentId,
+    target: &TargetStack,
+    record: Option<&Record>,
+    failure: &Failure,
+    now: Timestamp,
+) -> Report {
+    let known = record.filter(|record| record.sequence == target.sequence_id);
+    let mut report = Report {
+        id: EventId(Default::default()),
+        stack_id: target.stack_id,
+        sequence_id: target.sequence_id,
+        transition: Transition::Blocked,
+        at: microseconds(now),
+        hops: known.map_or_else(|| announced(target), |record| record.hops),
+        reason: failure.reason.clone(),
+        message: failure.message.clipped(LONGEST_MESSAGE),
+        objects: Vec::new(),
+        conditions: record.map(|record| record.conditions.clone()).unwrap_or_default(),
+        dropped: 0,
+        ready: known.map_or(0, |record| record.ready),
+        total: known.map_or(0, |record| record.total),
+    };
+    report.id = report.derived_id(agent);
+    report
 }
 
 /// Returns the hops of a version that is not recorded yet.

@@ -63,6 +63,18 @@ pub(super) fn requests<'a>(
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
 }
 
+/// Returns the step that makes an object ours again whose sequence id somebody has raised. Only a newer run of this agent could
+/// have written a higher one; whether there is one is checked when the step is executed.
+pub(super) fn reclaim(situation: &Situation<'_>, desired: &DesiredObject) -> Option<Step> {
+    let (record, seen) = (situation.record?, situation.observed.seen(&desired.key)?);
+    let is_raised = seen.sequence.is_some_and(|sequence| sequence > record.sequence);
+    (is_raised && seen.belongs_to(situation.agent, record.stack, &desired.key)).then(|| Step::Reclaim {
+        key: desired.key.clone(),
+        kind: desired.kind.clone(),
+        uid: seen.uid.clone(),
+    })
+}
+
 /// Adds what the failure waits for: a missing prerequisite is resolved by an event, not by a later retry.
 pub(super) fn block_on_prerequisite(mut plan: Plan, failure: &Failure) -> Plan {
     plan.blocked_on.extend(waits_for(failure));
@@ -101,6 +113,19 @@ pub(super) fn overdue(situation: &Situation<'_>) -> Vec<ObjectNote> {
         .iter()
         .map(|(key, retry)| report::failure_note(key, &retry.failure))
         .collect()
+}
+
+/// Reports failures that have lasted too long, if they are not reported yet.
+pub(super) fn report_overdue(situation: &Situation<'_>, stage: Stage) -> Option<Plan> {
+    let lasting = overdue(situation);
+    let reason = lasting.first()?.reason.clone();
+    let failed = report::failed(situation, &reason, lasting);
+    (!failed.steps.is_empty()).then_some(Plan { stage, ..failed })
+}
+
+/// Returns whether the request has failed for so long that this is reported.
+pub(super) fn is_overdue(situation: &Situation<'_>, key: &Key) -> bool {
+    situation.progress.failures.objects.get(key).is_some_and(|retry| due(report_at(retry), situation.now))
 }
 
 fn report_at(retry: &RetryState) -> jiff::Timestamp {

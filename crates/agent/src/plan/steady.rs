@@ -9,6 +9,7 @@ use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::contest::{CONTESTED_AFTER, TRUCE, is_contested, slowed};
+use super::retry::reclaim;
 use super::timing::due;
 use super::{dispose, prune, readiness, record};
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
@@ -54,15 +55,24 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
         plan = plan.wake(wake);
     }
     if plan.steps.is_empty() && situation.busy.is_empty() {
-        let next = situation.progress.repairs.unswept.iter().take(SWEPT_AT_ONCE);
-        plan.steps.extend(next.filter_map(|key| repair_or_sweep(situation, key, true).0));
+        // Objects that need no check, such as those of another owner, must not keep the others from theirs.
+        let unswept = situation.progress.repairs.unswept.iter();
+        let next = unswept.filter_map(|key| repair_or_sweep(situation, key, true).0);
+        plan.steps.extend(next.take(SWEPT_AT_ONCE));
     }
     if situation.goal.fallback.is_some() {
         plan.steps.push(Step::ForgetContents { keep: content.sequence });
     }
     // Health is reported for the whole stack, so all objects must be observed first.
     if let Some(kind) = plan.watch.first() {
-        plan.waiting_for = Some(Reason::CannotWatch { kind: kind.to_string() }.message());
+        let reason = Reason::CannotWatch { kind: kind.to_string() };
+        plan.waiting_for = Some(reason.message());
+        plan.unready = true;
+        if plan.steps.is_empty() && situation.busy.is_empty() {
+            let health = readiness::report_blindness(situation, record, &reason);
+            plan.steps.extend(health.step.map(|record| Step::WriteRecord(Box::new(record))));
+            plan = plan.wake(health.wake_at);
+        }
     } else if plan.steps.is_empty() && situation.busy.is_empty() {
         let health = readiness::report_health(situation, content, record);
         plan.steps.extend(health.step.map(|record| Step::WriteRecord(Box::new(record))));
@@ -97,7 +107,8 @@ pub(super) fn keep_up(situation: &Situation<'_>, mut plan: Plan) -> Plan {
     let taken_back = |key: &Key| {
         plan.stage == Stage::Stopped
             && situation.record.is_some_and(|record| {
-                record.made.prerequisites.contains(key) && situation.progress.cleanup.deleted.contains(key)
+                record.made.prerequisites.contains(key)
+                    && situation.progress.cleanup.deleted.contains_key(key)
             })
     };
     let going = |key: &Key| {
@@ -164,6 +175,12 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         });
         if contested && seen.is_some() && !situation.progress.repairs.rivals.contains_key(key) {
             return (Some(Step::FindRivals { desired: desired.clone(), stamp }), None);
+        }
+        if let Some(step) = reclaim(situation, desired) {
+            // Its failures are not those of a put back.
+            let retry = situation.progress.failures.objects.get(key).map(|retry| retry.retry_at);
+            let retry = retry.filter(|at| !due(*at, situation.now));
+            return (Some(step).filter(|_| retry.is_none()), retry);
         }
         let uid = seen.map(|seen| seen.uid.clone());
         let ours = seen.is_some_and(|seen| seen.belongs_to(situation.agent, record.stack, key));

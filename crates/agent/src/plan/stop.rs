@@ -68,7 +68,7 @@ pub(super) fn is_taken_back(situation: &Situation<'_>, content: &Content) -> boo
         .progress
         .cleanup
         .deleted
-        .iter()
+        .keys()
         .any(|key| KindName::of(key).is_namespace() && content.objects.contains_key(key))
 }
 
@@ -119,7 +119,7 @@ fn fate(situation: &Situation<'_>, record: &Record, key: &Key) -> Fate {
     if let Some(retry) = situation.progress.failures.objects.get(key) {
         return if due(retry.retry_at, situation.now) { Fate::Settled } else { Fate::Leaving };
     }
-    if seen.deleting || situation.progress.cleanup.deleted.contains(key) {
+    if seen.deleting || situation.progress.cleanup.deleted.contains_key(key) {
         return Fate::Leaving;
     }
     let (key, kind) = (key.clone(), entry.kind.clone());

@@ -44,11 +44,14 @@ pub const REASON_REPORTS: SignedDuration = SignedDuration::from_secs(10);
 /// After a crash, workloads must be ready for this long before the stack counts as healthy again.
 pub const STABLE_AFTER_CRASH: SignedDuration = SignedDuration::from_secs(120);
 
+/// The longest Retry-After that is obeyed.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
 /// D2: returns the delay after failed attempts: 1 s first, doubled, 60 s at most, unless the Retry-After is
 /// longer.
 #[must_use]
 pub fn backoff(attempts: u32, retry_after: Option<Duration>) -> SignedDuration {
-    let delay = BACKOFF.delay(attempts.max(1)).max(retry_after.unwrap_or_default());
+    let delay = BACKOFF.delay(attempts.max(1)).max(retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER));
     SignedDuration::try_from(delay).unwrap_or(SignedDuration::from_secs(60))
 }
 

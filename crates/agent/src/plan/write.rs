@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brokkr_api::reason::Reason;
 
-use super::retry::{existing, has_failed_for_good, requests, sync};
+use super::retry::{existing, has_failed_for_good, is_overdue, reclaim, report_overdue, requests, sync};
 use super::stop::stop_on_failures;
 use super::timing::{RELEASE_CHECKS, SLOW_AFTER};
 use super::{record, report};
@@ -23,10 +23,12 @@ pub(super) fn validate(situation: &Situation<'_>, content: &Content) -> Option<P
             && !has_failed_for_good(situation, &desired.key)
             && existing(situation, &desired.key).is_none_or(|seen| !seen.deleting)
     });
-    requests(situation, Stage::Validate, unchecked, |desired| Step::DryRun {
-        desired: desired.clone(),
-        uid: existing(situation, &desired.key).map(|seen| seen.uid.clone()),
-        stamp: stamp(situation, content),
+    requests(situation, Stage::Validate, unchecked, |desired| {
+        reclaim(situation, desired).unwrap_or_else(|| Step::DryRun {
+            desired: desired.clone(),
+            uid: existing(situation, &desired.key).map(|seen| seen.uid.clone()),
+            stamp: stamp(situation, content),
+        })
     })
 }
 
@@ -50,14 +52,16 @@ fn is_changed(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
 pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     let open: Vec<_> = content.objects.values().filter(|desired| is_open(situation, desired)).collect();
     let order = |desired: &DesiredObject| (!is_changed(situation, desired), desired.wave, desired.rank);
-    // D5: a failed object does not delay those after it; an object that was not tried yet does.
-    let untried =
-        open.iter().filter(|desired| !situation.progress.failures.objects.contains_key(&desired.key));
-    let next = untried.map(|desired| order(desired)).min();
-    let now = open.into_iter().filter(|desired| {
-        next.is_none_or(|next| order(desired) == next)
-            || situation.progress.failures.objects.contains_key(&desired.key)
-    });
+    // J5: an object delays those after it until it is written, has failed for good, or has failed for so long that this is
+    // reported.
+    let delaying = open.iter().filter(|desired| !is_overdue(situation, &desired.key));
+    let next = delaying.map(|desired| order(desired)).min();
+    if open.iter().any(|desired| is_overdue(situation, &desired.key))
+        && let Some(plan) = report_overdue(situation, Stage::Apply)
+    {
+        return Some(plan);
+    }
+    let now = open.into_iter().filter(|desired| next.is_none_or(|next| order(desired) <= next));
     objects(situation, Stage::Apply, content, now)
         .or_else(|| stop_on_failures(situation, content.objects.values()))
 }
@@ -84,7 +88,7 @@ pub(super) fn objects<'a>(
     let mut open = Vec::new();
     for desired in objects.filter(|desired| is_open(situation, desired)) {
         match existing(situation, &desired.key) {
-            Some(seen) if seen.deleting || situation.progress.cleanup.deleted.contains(&desired.key) => {
+            Some(seen) if seen.deleting || situation.progress.cleanup.deleted.contains_key(&desired.key) => {
                 leaving = Some(&desired.key);
             }
             _ => open.push(desired),
@@ -96,7 +100,7 @@ pub(super) fn objects<'a>(
             Some(seen) if situation.progress.delivery.replace.contains(&desired.key) => {
                 Step::Delete { key: desired.key.clone(), kind: desired.kind.clone(), uid: seen.uid.clone() }
             }
-            seen => Step::Apply {
+            seen => reclaim(situation, desired).unwrap_or_else(|| Step::Apply {
                 desired: desired.clone(),
                 uid: seen.map(|seen| seen.uid.clone()),
                 stamp: stamp(situation, content),
@@ -104,7 +108,7 @@ pub(super) fn objects<'a>(
                 ours: seen.is_some_and(|seen| {
                     seen.belongs_to(situation.agent, situation.goal.target.stack_id, &desired.key)
                 }),
-            },
+            }),
         });
     plan.or_else(|| {
         // No event reports the deletion of an object without our label: read it again.

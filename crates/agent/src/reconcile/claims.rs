@@ -56,7 +56,8 @@ impl Claims {
         among(&self.held, self.hash(key))
     }
 
-    fn desired_by(&self, key: &Key) -> impl Iterator<Item = StackId> {
+    /// Returns the stacks whose newest content has this object.
+    pub fn desired_by(&self, key: &Key) -> impl Iterator<Item = StackId> {
         among(&self.desired, self.hash(key))
     }
 }

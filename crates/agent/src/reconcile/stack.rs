@@ -1,23 +1,26 @@
 //! The state of one stack in this process: its goal, its record, and its running requests.
 
+mod targets;
+
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
-use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
+use brokkr_api::report::Report;
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
 use super::counts::StackPhase;
+use super::retries::Retries;
 use crate::model::progress::Repairs;
 use crate::model::{
     FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step, StepResult,
 };
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
+use crate::plan::report::unrecorded;
 use crate::plan::retry::waits_for;
-use crate::plan::timing::backoff;
 use crate::plan::{plan, steady};
 use crate::resource::{KindName, is_contained_in};
 
@@ -45,6 +48,10 @@ pub struct Surroundings<'a> {
 /// above the default concurrency of the client, so that the client is never idle.
 const WINDOW: usize = 64;
 
+/// A whole plan of a steady stack looks at all its objects. It is made at most once in this time per object, so that frequent
+/// changes of a large stack cost little. Changed objects are looked at, and repaired, at once.
+const WHOLE_PLANS: SignedDuration = SignedDuration::from_micros(100);
+
 #[derive(Clone, Default)]
 pub struct StackState {
     pub goal: Option<Goal>,
@@ -69,46 +76,16 @@ pub struct StackState {
     /// Objects that changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
-    /// Failures in a row of steps that are not about one object: their number, and when to retry.
-    retry_after_failure: Option<(u32, Timestamp)>,
+    /// When the last whole plan of the steady state was made.
+    planned_at: Option<Timestamp>,
+    /// Failures of steps that are not about one object.
+    retries: Retries,
 }
 
 impl StackState {
     #[must_use]
     pub fn resumed(record: Record) -> Self {
         Self { record: Some(record), ..Self::default() }
-    }
-
-    /// Sets the target. One that is older than the record is refused.
-    pub fn set_target(&mut self, target: TargetStack) {
-        let highest = self.record.as_ref().map(|record| record.sequence);
-        let older = highest.is_some_and(|highest| target.sequence_id < highest);
-        if older {
-            tracing::warn!(
-                stack.id = %target.stack_id, sequence = %target.sequence_id, recorded = ?highest,
-                "refused a deployment object that is older than the recorded one"
-            );
-            // Without another target, the recorded state is kept and repaired.
-            self.set_target_from_record();
-            return;
-        }
-        let newer = self.goal.as_ref().is_some_and(|goal| {
-            goal.target.sequence_id != target.sequence_id || goal.target.removal != target.removal
-        });
-        if newer {
-            self.drop_queue();
-        }
-        self.next = Some(target);
-        self.adopt_next_target();
-    }
-
-    /// Drops the planned steps of an older target.
-    fn drop_queue(&mut self) {
-        for step in self.queue.drain(..) {
-            if let Some(key) = step.key() {
-                self.busy.remove(key);
-            }
-        }
     }
 
     /// Returns the next steps to execute.
@@ -138,7 +115,7 @@ impl StackState {
     pub fn phase(&self) -> StackPhase {
         let fails = !self.progress.failures.objects.is_empty()
             || self.progress.failures.fetch.is_some()
-            || self.retry_after_failure.is_some();
+            || self.retries.is_failing();
         match self.stage {
             None => StackPhase::Idle,
             Some(Stage::Remove | Stage::Done) => StackPhase::Removing,
@@ -178,79 +155,6 @@ impl StackState {
         content.is_some_and(|content| content.objects.keys().any(|key| is_contained_in(key, prerequisite)))
     }
 
-    /// Continues a stored removal, even if the broker no longer mentions the stack.
-    pub fn continue_removal(&mut self) {
-        if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
-            self.set_target_from_record();
-        }
-    }
-
-    /// A9: without the broker, the record is the target.
-    pub fn set_target_from_record(&mut self) {
-        let Some(record) = self.record.as_ref().filter(|_| self.goal.is_none()) else { return };
-        let at = record.hops.published.unwrap_or(Timestamp::UNIX_EPOCH);
-        self.set_target(TargetStack {
-            project: record.project.clone(),
-            stack_id: record.stack,
-            stack_name: record.stack_name.clone(),
-            sequence_id: record.sequence,
-            checksum: record.checksum.unwrap_or_else(|| Checksum::of(b"")),
-            // Not used: the cached content has its own digest.
-            parsed_digest: Checksum::of(b""),
-            removal: record.removal,
-            grant: record.grant.clone(),
-            approvals: Vec::new(),
-            published_at: at,
-            targeted_at: record.hops.targeted.unwrap_or(at),
-            released_at: record.hops.released.unwrap_or(at),
-        });
-    }
-
-    fn adopt_next_target(&mut self) {
-        if self.in_flight > 0 {
-            return;
-        }
-        let Some(target) = self.next.take() else { return };
-        // Checked again, because the record may have changed while the target waited.
-        let older = self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence);
-        if older {
-            return;
-        }
-        let same = self.goal.as_ref().is_some_and(|goal| {
-            goal.target.sequence_id == target.sequence_id && goal.target.removal == target.removal
-        });
-        if same {
-            if let Some(goal) = &mut self.goal {
-                goal.target = target;
-            }
-            return;
-        }
-        let applied = self.record.as_ref().and_then(|record| record.applied);
-        let (content, fallback) = match self.goal.take() {
-            // The content stays if only the removal was withdrawn.
-            Some(goal)
-                if goal.content.as_ref().is_some_and(|content| content.sequence == target.sequence_id) =>
-            {
-                (goal.content, goal.fallback)
-            }
-            Some(goal) => {
-                // The content that was applied last: this one, or the previous one if this one was never
-                // applied.
-                let fallback = match goal.content {
-                    Some(content) if Some(content.sequence) == applied => Some(content),
-                    _ => goal.fallback,
-                };
-                (None, fallback)
-            }
-            None => (None, None),
-        };
-        self.goal = Some(Goal { target, content, fallback });
-        self.forget_progress();
-        self.retry_after_failure = None;
-        self.wake_at = None;
-        self.stage = None;
-    }
-
     /// Forgets objects that were being deleted when they were read, because no event reports the end of the
     /// deletion.
     pub fn forget_deleting(&mut self) {
@@ -261,7 +165,7 @@ impl StackState {
     pub fn resume_writing(&mut self) {
         self.progress.failures.objects.retain(|_, retry| retry.failure.reason != Reason::WritesSuspended);
         self.progress.lookups.contained.clear();
-        self.retry_after_failure = None;
+        self.retries.retry_now();
     }
 
     /// Restarts a stack that stopped because of another stack, when that one has changed.
@@ -309,15 +213,15 @@ impl StackState {
             self.touched = touched;
             return None;
         }
-        if let Some((_, until)) = self.retry_after_failure
-            && until > now
-        {
+        if let Some(until) = self.retries.pause(now) {
             self.touched = touched;
             self.wake_at = Some(until);
             return None;
         }
-        if std::mem::take(&mut self.record_lost)
-            && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none() && !under_way)
+        // While repairs are running, it is still to be created afterwards.
+        if !under_way
+            && std::mem::take(&mut self.record_lost)
+            && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none())
         {
             // E5: deleting a record deletes no object; the record is created again.
             self.queue.push_back(Step::WriteRecord(Box::new(record.clone())));
@@ -338,8 +242,9 @@ impl StackState {
             stable_after: around.context.stable_after,
             now,
         };
-        let mut next = if under_way {
-            let mut repairs = Plan::new(self.stage.unwrap_or(Stage::Steady));
+        let whole_plan_at = self.next_whole_plan().filter(|at| *at > now);
+        let mut next = if under_way || whole_plan_at.is_some() {
+            let mut repairs = Plan::new(self.stage.unwrap_or(Stage::Steady)).wake(whole_plan_at);
             for key in &touched {
                 let (step, wake) = steady::repair(&situation, key);
                 repairs.steps.extend(step);
@@ -349,13 +254,28 @@ impl StackState {
         } else {
             plan(&situation)
         };
-        self.note(&next, now);
+        if under_way || whole_plan_at.is_none() {
+            self.note(&next, now);
+        } else {
+            // Says nothing about the stack as a whole.
+            self.wake_at = next.wake_at;
+        }
+        if !under_way && whole_plan_at.is_none() {
+            self.planned_at = Some(now);
+        }
         let steps = std::mem::take(&mut next.steps);
         for step in &steps {
             self.busy.extend(step.key().cloned());
         }
         self.queue.extend(steps);
         Some(next)
+    }
+
+    /// Returns when the next whole plan may be made, if the stack is steady.
+    fn next_whole_plan(&self) -> Option<Timestamp> {
+        let objects = self.record.as_ref().map_or(0, |record| record.inventory.len());
+        let pause = WHOLE_PLANS * i32::try_from(objects).unwrap_or(i32::MAX);
+        self.planned_at.filter(|_| self.stage == Some(Stage::Steady)).map(|at| at + pause)
     }
 
     fn note(&mut self, plan: &Plan, now: Timestamp) {
@@ -405,6 +325,13 @@ impl StackState {
         }
     }
 
+    /// J4: returns a report that the record cannot be written, if that has lasted for too long.
+    pub fn report_unwritten_record(&mut self, agent: AgentId, now: Timestamp) -> Option<Report> {
+        let target = &self.goal.as_ref()?.target;
+        let failure = self.retries.to_report(now)?;
+        Some(unrecorded(agent, target, self.record.as_ref(), &failure, now))
+    }
+
     pub fn finish(&mut self, step: &Step, answer: &StepResult, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(key) = step.key() {
@@ -436,11 +363,18 @@ impl StackState {
                     "step failed"
                 );
                 if step.key().is_none() && !matches!(step, Step::Fetch) {
-                    let attempts = self.retry_after_failure.map_or(0, |(attempts, _)| attempts) + 1;
-                    self.retry_after_failure = Some((attempts, now + backoff(attempts, failure.retry_after)));
+                    self.retries.fail(step, failure, now);
                 }
             }
-            _ if step.key().is_none() => self.retry_after_failure = None,
+            _ if step.key().is_none() => {
+                // Unless the record itself has a newer report, the same state is reported once more.
+                if let Some(reported_at) = self.retries.succeed(step)
+                    && let Some(record) = &mut self.record
+                    && record.reports.iter().all(|report| report.at <= reported_at)
+                {
+                    record.outcome = None;
+                }
+            }
             _ => {}
         }
         self.adopt_next_target();

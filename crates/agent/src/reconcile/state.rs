@@ -40,6 +40,8 @@ pub struct Decided {
     pub target: Option<TargetStack>,
     /// What has to change before the stack can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
+    /// Reports to send that are not in the record, because it cannot be written.
+    pub reports: Vec<Report>,
 }
 
 /// The effects of a result outside the state.
@@ -154,6 +156,8 @@ impl ReconcilerState {
     pub fn on_change(&mut self, change: Change) -> bool {
         self.on_record_changed(&change);
         let listed = matches!(change, Change::Listed(_) | Change::Unserved(_));
+        // J4: a stack with an object of this kind is no longer healthy.
+        let is_blind = matches!(change, Change::Unwatchable(..));
         let touched: Vec<Key> = match &change {
             Change::Present(key, _) | Change::Gone(key, ..) => vec![key.clone()],
             _ => Vec::new(),
@@ -178,8 +182,18 @@ impl ReconcilerState {
                     self.dirty.insert(id);
                 }
             }
+            // A stack that was refused because of the owner of this object: the owner may have changed, or the list that named
+            // it was out of date.
+            for id in self.claims.desired_by(&key) {
+                if let Some(stack) = self.stacks.get_mut(&id)
+                    && stack.depends_on_others
+                {
+                    stack.restart_if_stopped();
+                    self.dirty.insert(id);
+                }
+            }
         }
-        if listed {
+        if listed || is_blind {
             self.mark_all_dirty();
         }
         listed || unclaimed
@@ -258,6 +272,7 @@ impl ReconcilerState {
         let had_next = stack.next.is_some();
         let plan = stack.plan(&around, now);
         let steps = stack.release();
+        let reports = stack.report_unwritten_record(context.agent, now).into_iter().collect();
         let adopted = had_next && stack.next.is_none();
         let target = stack.goal.as_ref().map(|goal| goal.target.clone());
         let blocked_on = stack.blocked_on.clone();
@@ -271,7 +286,7 @@ impl ReconcilerState {
                 self.claims.hold(id, record.inventory.keys());
             }
         }
-        Some(Decided { plan, steps, target, blocked_on })
+        Some(Decided { plan, steps, target, blocked_on, reports })
     }
 
     /// Applies the result of a step.
@@ -279,8 +294,8 @@ impl ReconcilerState {
         if let (Step::Apply { desired, .. }, StepResult::Applied { seen, .. }) = (step, answer) {
             self.index.put(&desired.key, seen.clone());
         }
-        if let (Step::Delete { key, uid, .. } | Step::Release { key, uid, .. }, StepResult::Gone) =
-            (step, answer)
+        if let (Step::Delete { key, uid, .. } | Step::Release { key, uid, .. }, StepResult::Gone)
+        | (Step::Reclaim { key, uid, .. }, StepResult::Reclaimed | StepResult::Gone) = (step, answer)
         {
             self.index.absorb(Change::Gone(key.clone(), uid.clone(), LastState::Other));
         }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rand::RngExt as _;
 
+use crate::clock;
+
 /// The schedule. It has jitter, so that the agents of a fleet do not sweep at the same time.
 pub struct Sweeps {
     interval: Duration,
@@ -14,8 +16,8 @@ pub struct Sweeps {
 impl Sweeps {
     #[must_use]
     pub fn every(interval: Duration) -> Self {
-        let mut sweeps = Self { interval, next: Timestamp::now() };
-        sweeps.plan_next(Timestamp::now());
+        let mut sweeps = Self { interval, next: clock::now() };
+        sweeps.plan_next(clock::now());
         sweeps
     }
 

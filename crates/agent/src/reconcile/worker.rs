@@ -1,11 +1,11 @@
 //! Executes steps with requests to the cluster and the broker. It makes no decisions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::reason::Reason;
+use brokkr_manifest::Key;
 use jiff::SignedDuration;
 
 use crate::broker_link::content::{self, ContentSource};
@@ -14,7 +14,7 @@ use crate::diagnose;
 use crate::execute::{Cluster, Rights, Writes, roles};
 use crate::grant;
 use crate::inventory::{RecordError, Records};
-use crate::model::{Content, DesiredObject, Failure, FailureClass, Record, Step, StepResult};
+use crate::model::{Content, Failure, FailureClass, Record, Step, StepResult, Uid};
 use crate::resource::Kind;
 
 #[derive(Clone)]
@@ -83,6 +83,7 @@ impl Worker {
                 Ok(writes) => writes.delete(kind, key, uid).await,
                 Err(refusal) => refusal,
             },
+            Step::Reclaim { key, kind, uid } => self.reclaim(target, kind, key, uid).await,
             Step::Release { key, kind, uid, .. } => match self.writes(target) {
                 Ok(writes) => writes.release(kind, key, uid).await,
                 Err(refusal) => refusal,
@@ -104,9 +105,8 @@ impl Worker {
         if !refused.is_empty() {
             return StepResult::RightsChecked(refused);
         }
-        let scope = |desired: &Arc<DesiredObject>| (desired.kind.clone(), desired.key.namespace.clone());
-        let objects: BTreeSet<(Kind, Option<String>)> = content.objects.values().map(scope).collect();
-        match self.rights.missing(writes, &objects.into_iter().collect::<Vec<_>>()).await {
+        let objects = content.objects.values().map(|desired| (&desired.kind, &desired.key));
+        match self.rights.missing(writes, objects).await {
             Ok(lacking) => StepResult::RightsChecked(lacking),
             Err(failure) => StepResult::Failed(failure),
         }
@@ -120,6 +120,28 @@ impl Worker {
                 retry_after: error.retry_after(),
                 ..Failure::with_words(FailureClass::Transient, Reason::BrokerUnreachable, &error)
             }),
+        }
+    }
+
+    /// Releases an object whose sequence id was raised, if the record proves that no newer run of this agent raised it.
+    async fn reclaim(&self, target: &TargetStack, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
+        let writes = match self.writes(target) {
+            Ok(writes) => writes,
+            Err(refusal) => return refusal,
+        };
+        match self.records.fetch(&target.stack_name, target.stack_id).await {
+            Ok(Some(found)) if found.session > self.session => return superseded(),
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let reason = Reason::RecordNotWritten;
+                return StepResult::Failed(Failure::new(FailureClass::Transient, reason));
+            }
+            Err(error) => return StepResult::Failed(record_failure(&error)),
+        }
+        tracing::warn!(object = %key.display_name(), "somebody has raised the sequence id of this object; adopting it again");
+        match writes.release(kind, key, uid).await {
+            StepResult::Released => StepResult::Reclaimed,
+            other => other,
         }
     }
 

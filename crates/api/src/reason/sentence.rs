@@ -204,6 +204,14 @@ fn left(because: &LeftBecause) -> String {
         LeftBecause::Contains(objects) => {
             format!("left in the cluster because it contains {}", objects.join(", "))
         }
+        LeftBecause::OwnerReference => {
+            "left in the cluster because the owner in its ownerReferences decides about its deletion"
+                .to_owned()
+        }
+        LeftBecause::OwnedByOther(owner) => format!("left in the cluster because it belongs to {owner}"),
+        LeftBecause::LabelRemoved => {
+            "left in the cluster because its label brokkr.io/agent was removed".to_owned()
+        }
     }
 }
 

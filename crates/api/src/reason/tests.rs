@@ -36,6 +36,7 @@ fn a_reason_is_the_same_after_it_was_sent_and_stored() {
         Reason::NotCovered(Uncovered::ClusterScoped),
         Reason::Left(LeftBecause::NeededBy(Box::new(ObjectRef { kind: "Pod".into(), ..Default::default() }))),
         Reason::Left(LeftBecause::Requested),
+        Reason::Left(LeftBecause::OwnedByOther("stack 7".into())),
         Reason::Other("FailedMount".into()),
     ] {
         let sent = note(reason);

@@ -3,37 +3,127 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use brokkr_testkit::audit::Request;
 use jiff::Timestamp;
 
 use crate::args::AgentArgs;
+use crate::bare::Bare;
 use crate::environment::{Environment, Submission};
 use crate::peers::{Flux, kubectl_apply};
 use crate::results::Results;
 use crate::timeline;
 use crate::workload::Workload;
 
+/// A service account to which the fence does not apply, with all rights.
+const ACCOUNT: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: bench-account}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: plain, namespace: bench-account}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bench-account}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: plain, namespace: bench-account}]
+";
+
 /// The programs that apply. Namespaces have the program's name, so that the log distinguishes them.
 #[derive(Clone, Copy)]
 enum Contestant {
-    Bare,
+    Bare(Condition),
     Agent,
-    Flux,
-    Flux8,
+    /// With this many concurrent requests; the default of its controller is 4.
+    Flux(usize),
     Kubectl,
 }
 
-impl Contestant {
-    const ALL: [Self; 5] = [Self::Bare, Self::Agent, Self::Flux, Self::Flux8, Self::Kubectl];
+/// What the bare client has in common with the agent, each alone and all together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    /// As an administrator, without a watch.
+    Plain,
+    /// As a service account to which the fence does not apply.
+    Account,
+    /// As the agent's account, to which the fence applies.
+    Fence,
+    /// As an administrator, with watches of what is written.
+    Watch,
+    /// As the agent's account, with the fence and watches.
+    All,
+}
 
-    fn name(self) -> &'static str {
+impl Condition {
+    /// Returns the beginning of the keys of its results.
+    fn key(self) -> &'static str {
         match self {
-            Self::Bare => "bare",
-            Self::Agent => "agent",
-            Self::Flux => "flux",
-            Self::Flux8 => "flux8",
-            Self::Kubectl => "kubectl",
+            Self::Plain => "bare",
+            Self::Account => "bare_account",
+            Self::Fence => "bare_fence",
+            Self::Watch => "bare_watch",
+            Self::All => "bare_all",
+        }
+    }
+}
+
+impl Contestant {
+    const ALL: [Self; 12] = [
+        Self::Bare(Condition::Plain),
+        Self::Agent,
+        Self::Bare(Condition::All),
+        Self::Flux(1),
+        Self::Flux(4),
+        Self::Bare(Condition::Account),
+        Self::Flux(8),
+        Self::Flux(16),
+        Self::Bare(Condition::Fence),
+        Self::Flux(32),
+        Self::Bare(Condition::Watch),
+        Self::Kubectl,
+    ];
+
+    fn name(self) -> String {
+        match self {
+            Self::Bare(condition) => condition.key().replace('_', "-"),
+            Self::Agent => "agent".to_owned(),
+            Self::Flux(concurrency) => format!("flux{concurrency}"),
+            Self::Kubectl => "kubectl".to_owned(),
+        }
+    }
+}
+
+/// The bare clients.
+struct Bares {
+    plain: Bare,
+    account: Bare,
+    agents: Bare,
+}
+
+impl Bares {
+    async fn new(args: &AgentArgs, environment: &Environment) -> Result<Self> {
+        environment.cluster.apply(ACCOUNT).await?;
+        let account = environment.cluster.client_for("bench-account", "plain").await?;
+        let agents = environment.cluster.client_for(environment.agent.namespace(), "brokkr-agent").await?;
+        let agent = environment.fleet.agent(environment.agent.name()).await?.context("the agent")?;
+        let id = agent["id"].as_str().context("the id of the agent")?;
+        Ok(Self {
+            plain: environment.bare.clone(),
+            account: Bare::new(account, args.in_flight),
+            agents: Bare::new(agents, args.in_flight).for_agent(id),
+        })
+    }
+
+    fn under(&self, condition: Condition) -> Bare {
+        match condition {
+            Condition::Plain => self.plain.clone(),
+            Condition::Account => self.account.clone(),
+            Condition::Fence => self.agents.clone(),
+            Condition::Watch => self.plain.clone().watching(),
+            Condition::All => self.agents.clone().watching(),
         }
     }
 }
@@ -48,6 +138,7 @@ struct Turn<'a> {
 
 pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Results) -> Result<()> {
     let flux = if args.no_flux { None } else { Some(Flux::locate()?) };
+    let bare = Bares::new(args, environment).await?;
     for round in 0..args.rounds {
         let mut order = Contestant::ALL;
         // Each round begins with another program.
@@ -56,22 +147,34 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
             let prefix = format!("bench-{}-{round}", contestant.name());
             let turn = Turn { args, environment, prefix, is_last_round: round + 1 == args.rounds };
             match (contestant, &flux) {
-                (Contestant::Bare, _) => turn.bare(results).await?,
+                (Contestant::Bare(condition), _) => turn.bare(&bare, condition, results).await?,
                 (Contestant::Agent, _) => turn.agent(results).await?,
-                (Contestant::Flux, Some(flux)) => turn.flux(flux, "flux", 1, results).await?,
-                (Contestant::Flux8, Some(flux)) => turn.flux(flux, "flux8", 8, results).await?,
+                (Contestant::Flux(concurrency), Some(flux)) => turn.flux(flux, concurrency, results).await?,
                 (Contestant::Kubectl, _) => turn.kubectl(results).await?,
-                (Contestant::Flux | Contestant::Flux8, None) => {}
+                (Contestant::Flux(_), None) => {}
             }
         }
     }
     results.add_ratio("agent_over_bare", "agent_create_s", &["bare_create_s"]);
     // The agent validates everything before it writes (B2); this is the lower bound for that.
     results.add_ratio("agent_over_bare_both", "agent_create_s", &["bare_dryrun_s", "bare_create_s"]);
-    results.add_ratio("agent_over_flux", "agent_create_s", &["flux_create_s"]);
-    results.add_ratio("agent_over_flux8", "agent_create_s", &["flux8_create_s"]);
+    results.add_ratio(
+        "agent_over_bare_all_both",
+        "agent_create_s",
+        &["bare_all_dryrun_s", "bare_all_create_s"],
+    );
+    for contestant in Contestant::ALL {
+        if let Contestant::Flux(_) = contestant {
+            let name = contestant.name();
+            results.add_ratio(
+                &format!("agent_over_{name}"),
+                "agent_create_s",
+                &[&format!("{name}_create_s")],
+            );
+        }
+    }
     results.add_ratio("agent_over_kubectl", "agent_create_s", &["kubectl_create_s"]);
-    results.add_ratio("change_over_flux", "change_s", &["flux_change_s"]);
+    results.add_ratio("change_over_flux", "change_s", &["flux4_change_s"]);
     Ok(())
 }
 
@@ -84,17 +187,19 @@ impl Turn<'_> {
         Workload::mix_changed(&self.prefix, self.args.objects)
     }
 
-    async fn bare(&self, results: &mut Results) -> Result<()> {
+    async fn bare(&self, bares: &Bares, condition: Condition, results: &mut Results) -> Result<()> {
+        let (bare, key) = (bares.under(condition), condition.key());
         let dry_run = format!("{}-dry", self.prefix);
         let workload = Workload::mix(&dry_run, self.args.objects);
-        results.add("bare_dryrun_s", self.environment.bare.dry_run(&workload).await?);
+        results.add(&format!("{key}_dryrun_s"), bare.dry_run(&workload).await?);
         self.environment.bare.clear(&dry_run).await?;
-        results.add("bare_create_s", self.environment.bare.create(&self.workload()).await?);
+        results.add(&format!("{key}_create_s"), bare.create(&self.workload()).await?);
         self.environment.bare.clear(&self.prefix).await
     }
 
-    async fn flux(&self, flux: &Flux, name: &str, concurrency: usize, results: &mut Results) -> Result<()> {
+    async fn flux(&self, flux: &Flux, concurrency: usize, results: &mut Results) -> Result<()> {
         let (cluster, scratch) = (&self.environment.cluster, &self.environment.scratch);
+        let name = Contestant::Flux(concurrency).name();
         let file = scratch.write("flux.yaml", self.workload().yaml())?;
         results.add(&format!("{name}_create_s"), flux.apply(cluster, &file, concurrency).await?);
         let file = scratch.write("flux.yaml", self.changed().yaml())?;

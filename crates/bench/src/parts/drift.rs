@@ -67,7 +67,12 @@ pub async fn run(args: &AgentArgs, environment: &Environment, results: &mut Resu
 }
 
 /// Edits or deletes one object and waits until it is repaired.
-async fn disturb(environment: &Environment, space: &str, number: usize, objects: usize) -> Result<()> {
+pub(super) async fn disturb(
+    environment: &Environment,
+    space: &str,
+    number: usize,
+    objects: usize,
+) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(environment.admin.clone(), space);
     let name = format!("settings-{}", number % objects);
     if number % DELETIONS == DELETIONS - 1 {
@@ -155,7 +160,7 @@ impl Unrelated {
 }
 
 /// Returns the milliseconds from each disturbance to the first repairing write, by the API server's clock.
-fn latencies(requests: &[Request], space: &str, is_repair: impl Fn(&Request) -> bool) -> Vec<f64> {
+pub(super) fn latencies(requests: &[Request], space: &str, is_repair: impl Fn(&Request) -> bool) -> Vec<f64> {
     let mut disturbed: BTreeMap<&str, Timestamp> = BTreeMap::new();
     let mut latencies = Vec::new();
     let mut writes: Vec<&Request> = requests

@@ -1,6 +1,8 @@
 //! Agents: joining, changing, sessions, presence.
 
-use brokkr_api::agents::{Abandoned, Agent, AgentPatch, AgentStatus, OpenSession, SessionVerdict};
+use brokkr_api::agents::{
+    Abandoned, Agent, AgentPatch, AgentStatus, OpenSession, OpenedSession, SessionVerdict,
+};
 use brokkr_api::page::Sort;
 use brokkr_api::system::AgentVersion;
 use brokkr_api::why::Presence;
@@ -207,15 +209,15 @@ pub async fn agent_patch_on_conn(
 }
 
 /// Opens a session in one conditional statement: the highest count wins, a second process with the same count
-/// makes the session a duplicate, a lower count changes nothing.
+/// makes the session a duplicate, a lower count changes nothing. Returns the verdict and the highest count.
 pub async fn agent_open_session_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
     session: &OpenSession,
     version: Option<&str>,
-) -> Result<SessionVerdict> {
-    let duplicated: Option<bool> = sqlx::query_scalar(
-        "UPDATE agents SET
+) -> Result<OpenedSession> {
+    let (duplicated, count): (Option<bool>, i64) = sqlx::query_as(
+        "WITH opened AS (UPDATE agents SET
             session_duplicated = session_count = $2
                 AND (session_duplicated OR (session_instance IS NOT NULL AND session_instance <> $3)),
             session_instance = CASE WHEN session_count = $2 THEN coalesce(session_instance, $3) ELSE $3 END,
@@ -223,20 +225,22 @@ pub async fn agent_open_session_on_conn(
             version = coalesce($4, version),
             namespace = coalesce($5, namespace)
          WHERE id = $1 AND session_count <= $2
-         RETURNING session_duplicated",
+         RETURNING session_duplicated)
+         SELECT (SELECT session_duplicated FROM opened), greatest(session_count, $2) FROM agents WHERE id = $1",
     )
     .bind(agent.0)
     .bind(session.count)
     .bind(session.instance.0)
     .bind(version)
     .bind(&session.namespace)
-    .optional(conn, "open the session")
+    .one(conn, "open the session")
     .await?;
-    Ok(match duplicated {
+    let verdict = match duplicated {
         None => SessionVerdict::Superseded,
         Some(true) => SessionVerdict::Duplicated,
         Some(false) => SessionVerdict::Serves,
-    })
+    };
+    Ok(OpenedSession { verdict, count })
 }
 
 /// An agent, and its own namespace in its cluster.

@@ -14,6 +14,7 @@ mod deletion;
 mod delivery;
 mod drift;
 mod failing;
+mod interference;
 mod isolation;
 mod joining;
 mod journey;

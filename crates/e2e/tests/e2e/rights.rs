@@ -10,6 +10,7 @@ use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::SequenceId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::{Checksum, StackId};
+use brokkr_manifest::Key;
 use brokkr_testkit::agent::{ACCOUNT, install};
 use brokkr_testkit::audit::Request;
 use brokkr_testkit::{AgentOptions, Attempt, Cluster, Fleet, eventually, unique};
@@ -238,13 +239,20 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
             namespaced,
         })
     };
+    let key = |namespace: Option<&str>| Key {
+        group: String::new(),
+        kind: "Any".into(),
+        namespace: namespace.map(ToOwned::to_owned),
+        name: "web".into(),
+    };
     let objects = [
-        (kind("", "configmaps", true), Some(space.clone())),
-        (kind("apps", "deployments", true), Some("elsewhere".to_owned())),
-        (kind("", "namespaces", false), None),
+        (kind("", "configmaps", true), key(Some(&space))),
+        (kind("apps", "deployments", true), key(Some("elsewhere"))),
+        (kind("", "namespaces", false), key(None)),
     ];
+    let wanted = |count: usize| objects[..count].iter().map(|(kind, key)| (kind, key));
     let all = "get, list, watch, create, patch or delete";
-    let missing = Rights::new(Scope::Namespaces(vec![space.clone()])).missing(&writes, &objects).await;
+    let missing = Rights::new(Scope::Namespaces(vec![space.clone()])).missing(&writes, wanted(3)).await;
     let messages: Vec<String> = missing
         .map_err(|failure| anyhow::anyhow!("{failure:?}"))?
         .into_iter()
@@ -259,7 +267,7 @@ async fn missing_permissions_are_named_verb_by_verb() -> Result<()> {
     );
 
     // Watching the whole cluster needs cluster-wide permissions.
-    let missing = Rights::new(Scope::Cluster).missing(&writes, &objects[..1]).await;
+    let missing = Rights::new(Scope::Cluster).missing(&writes, wanted(1)).await;
     let messages = missing.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
     assert_eq!(
         messages[0].message.to_string(),

@@ -69,6 +69,10 @@ impl World {
             Step::Diagnose { .. } => StepResult::Diagnosed(None),
             Step::Delete { key, uid, .. } => self.server.delete(key, uid),
             Step::Release { key, uid, .. } => self.server.release(key, uid),
+            Step::Reclaim { key, uid, .. } => match self.server.release(key, uid) {
+                StepResult::Released => StepResult::Reclaimed,
+                other => other,
+            },
         }
     }
 
@@ -133,5 +137,6 @@ fn writes(step: &Step) -> bool {
             | Step::Apply { .. }
             | Step::Delete { .. }
             | Step::Release { .. }
+            | Step::Reclaim { .. }
     )
 }

@@ -65,15 +65,16 @@ async fn open_session(
     if id != script.borrow().truth.agent {
         return refuse(ErrorCode::BRK2001);
     }
-    let mut verdict = SessionVerdict::Superseded;
+    let (mut verdict, mut count) = (SessionVerdict::Superseded, 0);
     script.send_modify(|script| {
         if opening.count >= script.truth.session {
             script.truth.session = opening.count;
             verdict = SessionVerdict::Serves;
         }
+        count = script.truth.session;
     });
     let capabilities = [(header::CAPABILITIES, Capabilities::own().to_string())];
-    (capabilities, Json(OpenedSession { verdict })).into_response()
+    (capabilities, Json(OpenedSession { verdict, count })).into_response()
 }
 
 async fn put_holds(State(script): Shared, Path(id): Path<AgentId>, Json(holds): Json<Holds>) -> Response {

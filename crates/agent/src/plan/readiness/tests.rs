@@ -118,6 +118,7 @@ impl Stack {
             verified: second(0),
         };
         let entry = Entry {
+            wave: 0,
             kind,
             origin: Origin::Created,
             uid: Some(Uid::from("uid")),
@@ -163,7 +164,7 @@ impl Stack {
             finalizers: Vec::new(),
             health: Arc::new(health),
             later: None,
-            writer: None,
+            sequence: None,
             completed: false,
         };
         self.objects.insert(self.key.clone(), seen);

@@ -65,6 +65,9 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         ),
         Cause::NamespaceMissing => namespace(case),
         Cause::Forbidden => (forbidden(case.report), None),
+        Cause::ImmutableField if is_about_a_volume(case) => or_roll_back(
+            "use a claim with another name and copy the data to it; recreating the claim would delete its data",
+        ),
         Cause::ImmutableField => {
             or_roll_back("rename the object, or allow it to be recreated with the annotation brokkr.io/replace: recreate")
         }
@@ -191,6 +194,13 @@ fn namespace(case: &Case<'_>) -> (String, Option<NextCommand>) {
             None,
         ),
     }
+}
+
+/// Returns whether the immutable field is one of a volume claim, which holds data.
+fn is_about_a_volume(case: &Case<'_>) -> bool {
+    let note =
+        case.report.and_then(|report| note_of(report, |reason| matches!(reason, Reason::Immutable { .. })));
+    note.is_some_and(|note| note.object.kind == "PersistentVolumeClaim")
 }
 
 fn contested(report: Option<&LastReport>) -> String {

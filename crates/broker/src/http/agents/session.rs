@@ -1,7 +1,7 @@
 //! Sessions: each process of an agent opens one with a higher count, and only the highest may write.
 
 use axum::extract::State;
-use brokkr_api::agents::{OpenSession, OpenedSession, SessionVerdict};
+use brokkr_api::agents::{OpenSession, SessionVerdict};
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::header;
 use http::StatusCode;
@@ -21,7 +21,7 @@ const LONGEST_VERSION: usize = 40;
 ///
 /// The verdict says whether this process may write.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/session", tag = "agents", request_body = OpenSession,
-    params(("agent" = String, Path, description = "Id")), responses((status = 200, body = OpenedSession)))]
+    params(("agent" = String, Path, description = "Id")), responses((status = 200, body = brokkr_api::agents::OpenedSession)))]
 pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResult {
     let session: OpenSession = change.json()?;
     let agent = change.caller()?.agent()?.id;
@@ -33,18 +33,18 @@ pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResu
     }
     let mut response = write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
-        let verdict = agent_open_session_on_conn(write.conn(), agent, &session, version).await?;
-        if verdict != SessionVerdict::Superseded {
+        let opened = agent_open_session_on_conn(write.conn(), agent, &session, version).await?;
+        if opened.verdict != SessionVerdict::Superseded {
             write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         }
-        if verdict == SessionVerdict::Duplicated {
+        if opened.verdict == SessionVerdict::Duplicated {
             tracing::error!(
                 agent_id = %agent,
                 count = session.count,
                 "two processes claim the same session of this agent"
             );
         }
-        write.finish(StatusCode::OK, &OpenedSession { verdict }).await
+        write.finish(StatusCode::OK, &opened).await
     })
     .await?;
     // The agent has to know the capabilities of this broker before its first report.
