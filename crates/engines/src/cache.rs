@@ -9,7 +9,7 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-use crate::catalog::{MODULES, Module};
+use crate::catalog::{MODULES, Module, OLDER_KUBERNETES};
 
 /// The file in each cache folder with the digest of its sources, without the Go version. Machines without Go use it to
 /// find the binaries.
@@ -56,11 +56,14 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
+/// The variable that selects an older version of Kubernetes.
+const KUBERNETES: &str = "BROKKR_KUBERNETES";
+
 /// Finds every engine, or returns which one is missing. Builds nothing.
 pub fn locate() -> Result<Engines, Missing> {
     let mut binaries = BTreeMap::new();
     let mut stages = PathBuf::new();
-    for module in MODULES {
+    for module in MODULES.iter().chain(selected_kubernetes()?) {
         let folder = complete_folder(module)?;
         for binary in module.binaries {
             binaries.insert(binary.name, folder.join(binary.name));
@@ -70,6 +73,21 @@ pub fn locate() -> Result<Engines, Missing> {
         }
     }
     Ok(Engines { binaries, stages })
+}
+
+/// Returns the older version of Kubernetes that the environment selects, if any. It comes last, so its programs replace others.
+fn selected_kubernetes() -> Result<Option<&'static Module>, Missing> {
+    let Ok(wanted) = std::env::var(KUBERNETES) else { return Ok(None) };
+    let found = OLDER_KUBERNETES.iter().find(|(version, _)| *version == wanted);
+    match found {
+        Some((_, module)) => Ok(Some(module)),
+        None => {
+            let known: Vec<&str> = OLDER_KUBERNETES.iter().map(|(version, _)| *version).collect();
+            Err(Missing {
+                what: format!("{KUBERNETES} is {wanted}, but must be one of {}", known.join(", ")),
+            })
+        }
+    }
 }
 
 /// Finds the program of a module that tests do not use.

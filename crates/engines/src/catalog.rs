@@ -123,6 +123,37 @@ pub const MODULES: &[Module] = &[
     },
 ];
 
+/// The programs of an older version of Kubernetes whose behaviour the agent depends on.
+const CONTROL_PLANE: &[Binary] = &[
+    Binary { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
+    Binary { name: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
+];
+
+/// The older supported versions of Kubernetes, by their version. `BROKKR_KUBERNETES` selects one for a test run; it takes the
+/// place of the same programs in [`MODULES`].
+pub const OLDER_KUBERNETES: &[(&str, Module)] = &[
+    (
+        "1.30",
+        Module {
+            name: "kubernetes-1.30",
+            folder: "engines/kubernetes-1.30",
+            binaries: CONTROL_PLANE,
+            link: "-X k8s.io/component-base/version.gitVersion=v1.30.14",
+            ..PLAIN
+        },
+    ),
+    (
+        "1.33",
+        Module {
+            name: "kubernetes-1.33",
+            folder: "engines/kubernetes-1.33",
+            binaries: CONTROL_PLANE,
+            link: "-X k8s.io/component-base/version.gitVersion=v1.33.13",
+            ..PLAIN
+        },
+    ),
+];
+
 /// Flux's apply engine in a small program, with which the agent is compared. Only benchmarks need and build it.
 pub const FLUX: Module = Module {
     name: "flux",

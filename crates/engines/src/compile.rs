@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::cache::{self, SOURCES};
-use crate::catalog::{Data, MODULES, Module};
+use crate::catalog::{Data, MODULES, Module, OLDER_KUBERNETES};
 
 /// One binary, and how long its build took.
 #[derive(Debug)]
@@ -25,6 +25,15 @@ pub fn build_all(mut on_build: impl FnMut(&str)) -> io::Result<Vec<Built>> {
     let mut built = Vec::new();
     for module in MODULES {
         built.extend(build_module(module, &mut on_build)?);
+    }
+    Ok(built)
+}
+
+/// Builds the older versions of Kubernetes that are missing.
+pub fn build_older_kubernetes(mut on_build: impl FnMut(&str)) -> io::Result<Vec<Built>> {
+    let mut built = Vec::new();
+    for (version, module) in OLDER_KUBERNETES {
+        built.extend(build_module(module, |name| on_build(&format!("{name} {version}")))?);
     }
     Ok(built)
 }

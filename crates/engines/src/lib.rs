@@ -18,5 +18,5 @@ mod catalog;
 mod compile;
 
 pub use cache::{Engines, Missing, locate, locate_peer};
-pub use catalog::{Binary, FLUX, MODULES, Module};
-pub use compile::{Built, build_all, build_module};
+pub use catalog::{Binary, FLUX, MODULES, Module, OLDER_KUBERNETES};
+pub use compile::{Built, build_all, build_module, build_older_kubernetes};

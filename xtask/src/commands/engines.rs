@@ -3,12 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use brokkr_engines::{Built, build_all};
+use brokkr_engines::{Built, build_all, build_older_kubernetes};
 use serde_json::json;
 
 /// Build etcd, Kubernetes, containerd, CoreDNS, kwok and Helm into a cache outside the clone (takes minutes the first time).
 #[derive(clap::Args)]
 pub struct Args {
+    /// Also build the older versions of Kubernetes, which `BROKKR_KUBERNETES=1.30` and `1.33` select.
+    #[arg(long)]
+    all: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -16,7 +19,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let built = ensure()?;
+    let mut built = ensure()?;
+    if args.all {
+        let older = build_older_kubernetes(|name| eprintln!("building {name} …"));
+        built.extend(older.context("cannot build the older versions of Kubernetes")?);
+    }
     if args.json {
         print_json(&built, started.elapsed())
     } else {

@@ -59,7 +59,7 @@ impl Retries {
     }
 
     /// Returns why the record cannot be written, if that has lasted for too long and was not reported yet.
-    pub fn to_report(&mut self, now: Timestamp) -> Option<Failure> {
+    pub fn take_report(&mut self, now: Timestamp) -> Option<Failure> {
         if self.reported_at.is_some() || self.attempts < REPORTED_AFTER {
             return None;
         }
@@ -107,7 +107,7 @@ mod tests {
         for attempt in 1..10 {
             assert_eq!(retries.pause(now), None);
             retries.fail(&step, &refused, now);
-            if let Some(failure) = retries.to_report(now) {
+            if let Some(failure) = retries.take_report(now) {
                 reports.push((attempt, failure.reason));
             }
             now = retries.pause(now).unwrap();
@@ -126,7 +126,7 @@ mod tests {
         let mut retries = Retries::default();
         for _ in 0..10 {
             retries.fail(&step, &superseded, Timestamp::UNIX_EPOCH);
-            assert_eq!(retries.to_report(Timestamp::UNIX_EPOCH), None);
+            assert_eq!(retries.take_report(Timestamp::UNIX_EPOCH), None);
         }
     }
 }

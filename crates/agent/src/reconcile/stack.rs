@@ -328,7 +328,7 @@ impl StackState {
     /// J4: returns a report that the record cannot be written, if that has lasted for too long.
     pub fn report_unwritten_record(&mut self, agent: AgentId, now: Timestamp) -> Option<Report> {
         let target = &self.goal.as_ref()?.target;
-        let failure = self.retries.to_report(now)?;
+        let failure = self.retries.take_report(now)?;
         Some(unrecorded(agent, target, self.record.as_ref(), &failure, now))
     }
 

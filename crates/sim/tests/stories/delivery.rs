@@ -230,3 +230,19 @@ fn s2_the_record_of_a_newer_run_wins_over_a_run_that_should_be_dead() {
     assert!(scene.object(NOTES).is_none() && scene.object(SETTINGS).is_some());
     assert!(scene.reports(Transition::Applied).iter().all(|report| report.sequence_id != sequence));
 }
+
+/// A list that is out of date can name an owner that is gone.
+#[test]
+fn c4_a_stack_that_was_refused_continues_as_soon_as_the_other_owner_is_gone() {
+    let mut scene = Scene::new();
+    scene.meddle(SHOP, &Meddling::Create);
+    scene.meddle(SETTINGS, &Meddling::CreateForAnother);
+    scene.deliver(&items(&[SHOP, SETTINGS]));
+    assert_eq!(scene.reports(Transition::Failed).len(), 1, "{:#?}", scene.trace());
+    let refused = scene.world.now();
+    scene.meddle(SETTINGS, &Meddling::Delete);
+    while scene.object(SETTINGS).is_none() {
+        scene.world.go_on(1).unwrap();
+        assert!(scene.world.now() < refused + SignedDuration::from_secs(60), "only in the next cycle");
+    }
+}
