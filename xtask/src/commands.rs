@@ -14,4 +14,5 @@ pub mod fuzz;
 pub mod hostile;
 pub mod image;
 pub mod journeys;
+pub mod sim;
 pub mod test;

@@ -5,6 +5,7 @@
 //! commands/test.rs       runs every test, as CI does, with engines that are started once for all of them
 //! commands/e2e.rs        runs the end-to-end tests
 //! commands/faults.rs     runs the full fault matrix, and checks that it finds deliberate bugs
+//! commands/sim.rs        runs the agent's decisions against a simulated API server, with every fault at every step
 //! commands/hostile.rs    sends what an attacker with the key of an agent could send
 //! commands/api.rs        calls every route with generated requests
 //! commands/fuzz.rs       fuzzes everything that parses untrusted input
@@ -26,7 +27,8 @@ use anyhow::Result;
 use clap::Parser;
 
 use commands::{
-    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image, journeys, test,
+    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image, journeys, sim,
+    test,
 };
 
 /// The project's own commands.
@@ -38,6 +40,7 @@ enum Command {
     E2e(e2e::Args),
     #[command(subcommand)]
     Faults(faults::Args),
+    Sim(sim::Args),
     Hostile(hostile::Args),
     Fuzz(fuzz::Args),
     Api(api::Args),
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         Command::Test(args) => test::run(&args),
         Command::E2e(args) => e2e::run(&args),
         Command::Faults(args) => faults::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Api(args) => api::run(&args),

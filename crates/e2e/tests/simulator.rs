@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use brokkr_agent::execute::{Cluster as Requests, Writes};
-use brokkr_agent::grant;
 use brokkr_agent::inventory::{RecordError, Records, wire};
 use brokkr_agent::model::{FailureClass, Record, SeenObject, StepResult, Uid};
+use brokkr_agent::ownership::{AGENT_LABEL, CHECKSUM, ID, SEQUENCE, STACK_ID};
+use brokkr_agent::{fence, grant};
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
 use brokkr_sim::broker::Broker;
-use brokkr_sim::corpus::{CorpusRequest, Entry, Given, Verdict, corpus, play, stamp, verdict};
+use brokkr_sim::corpus::{CorpusRequest, Entry, Given, Verdict, corpus, fenced, play, stamp, verdict};
 use brokkr_sim::objects::{Item, kind_of, namespace_key};
 use brokkr_sim::records::Records as SimulatedRecords;
 use brokkr_sim::server::Server;
+use brokkr_testkit::agent::{ACCOUNT, install};
 use brokkr_testkit::{Attempt, Cluster, eventually, unique};
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -44,6 +46,46 @@ impl Real {
         requests.allow_writes(true);
         let writes = as_itself(&requests)?;
         Ok(Self { admin, requests, writes })
+    }
+
+    /// Returns the API server as an agent sees it, with the fence that knows the agent of the corpus.
+    async fn behind_the_fence(cluster: &Cluster) -> Result<Self> {
+        let home = unique("sim-fence");
+        install(cluster, &home, &[] as &[&str]).await?;
+        let client = cluster.client_for(&home, ACCOUNT).await?;
+        eventually(WAIT_TIMEOUT, "the fence to know the agent", async || {
+            match fence::ensure_active(&client, &home, stamp().agent).await {
+                Ok(()) => Attempt::Done(()),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
+            }
+        })
+        .await?;
+        let requests = Requests::new(client, 4);
+        requests.allow_writes(true);
+        let writes = as_itself(&requests)?;
+        Ok(Self { admin: cluster.admin().await?, requests, writes })
+    }
+
+    /// Plays these requests on both servers, which must agree.
+    async fn compare(&self, entries: Vec<Entry>, simulated: &Server) -> Result<()> {
+        let (mut differences, count) = (Vec::new(), entries.len());
+        for entry in entries {
+            let truth = self.play(&entry).await.with_context(|| entry.name)?;
+            let simulated = play(&mut simulated.clone(), &entry);
+            if truth != simulated {
+                differences
+                    .push(format!("{}\n  real:      {truth:?}\n  simulated: {simulated:?}", entry.name));
+            }
+            self.clear(&entry).await?;
+        }
+        assert!(
+            differences.is_empty(),
+            "{} of {count} differ:\n{}",
+            differences.len(),
+            differences.join("\n")
+        );
+        println!("{count} requests, the same answers");
+        Ok(())
     }
 
     fn api(&self, key: &Key) -> Api<DynamicObject> {
@@ -109,6 +151,21 @@ impl Real {
             }
             Given::Held(key) => {
                 self.merge(key, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await?;
+            }
+            Given::Unlabelled(key) => {
+                self.merge(key, json!({"metadata": {"labels": {AGENT_LABEL: null}}})).await?;
+            }
+            Given::Sequence(key, sequence) => {
+                self.merge(key, json!({"metadata": {"annotations": {SEQUENCE: sequence}}})).await?;
+            }
+            Given::OfAnotherAgent(item) => {
+                self.create(item).await?;
+                let annotations = json!({
+                    STACK_ID: "another-stack", ID: item.key.to_string(), CHECKSUM: "theirs", SEQUENCE: "1",
+                });
+                let labels = json!({AGENT_LABEL: "another-agent"});
+                self.merge(&item.key, json!({"metadata": {"labels": labels, "annotations": annotations}}))
+                    .await?;
             }
             Given::Deleted(key) => {
                 self.api(key).delete(&key.name, &DeleteParams::default()).await.context("delete")?;
@@ -186,21 +243,15 @@ impl Real {
 #[tokio::test]
 async fn the_simulated_server_answers_as_the_real_one_does() -> Result<()> {
     let cluster = Cluster::shared().await?;
-    let real = Real::of(&cluster).await?;
-    let entries = corpus(&unique("sim"));
-    let (mut differences, count) = (Vec::new(), entries.len());
-    for entry in entries {
-        let truth = real.play(&entry).await.with_context(|| entry.name)?;
-        let mut server = Server::new(Timestamp::now());
-        let simulated = play(&mut server, &entry);
-        if truth != simulated {
-            differences.push(format!("{}\n  real:      {truth:?}\n  simulated: {simulated:?}", entry.name));
-        }
-        real.clear(&entry).await?;
-    }
-    assert!(differences.is_empty(), "{} of {count} differ:\n{}", differences.len(), differences.join("\n"));
-    println!("{count} requests, the same answers");
-    Ok(())
+    Real::of(&cluster).await?.compare(corpus(&unique("sim")), &Server::new(Timestamp::now())).await
+}
+
+#[tokio::test]
+async fn the_simulated_fence_refuses_as_the_real_one_does() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let mut server = Server::new(Timestamp::now());
+    server.fence = Some(stamp().agent);
+    Real::behind_the_fence(&cluster).await?.compare(fenced(&unique("fenced")), &server).await
 }
 
 #[tokio::test]
@@ -233,7 +284,7 @@ async fn the_simulated_record_store_keeps_the_same_versions() -> Result<()> {
         .await?
         .create(&Item { key: namespace_key(&namespace), ..Item::new("/Namespace//any", 1) })
         .await?;
-    brokkr_testkit::agent::install(&cluster, &namespace, &[] as &[&str]).await?;
+    install(&cluster, &namespace, &[] as &[&str]).await?;
     let (agent, stack) = (AgentId::generate(), StackId::generate());
     let real = Records::new(cluster.admin().await?, &namespace, agent);
     eventually(WAIT_TIMEOUT, "the record kind to be served", async || match real.load().await {

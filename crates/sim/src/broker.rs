@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brokkr_agent::model::{Content, definitions};
-use brokkr_api::envelope::{Approval, Removal, TargetStack};
+use brokkr_api::envelope::{Approval, Grant, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::{EventId, SequenceId, StackId};
@@ -19,6 +19,7 @@ struct Stack {
     sequence: SequenceId,
     deleted: bool,
     targeted: bool,
+    grant: Option<Grant>,
     approvals: Vec<Approval>,
 }
 
@@ -29,6 +30,8 @@ pub struct Broker {
     /// Stacks that the agent holds, as far as the broker knows.
     pub held: BTreeSet<StackId>,
     pub reports: BTreeMap<EventId, Report>,
+    /// The state of each stack according to its last report.
+    pub reported_state: BTreeMap<StackId, Transition>,
     /// Whether the broker is unreachable: it receives nothing and acknowledges nothing.
     pub away: bool,
     /// Whether fetching contents fails, while everything else works.
@@ -72,6 +75,7 @@ impl Broker {
             sequence,
             deleted,
             targeted: true,
+            grant: None,
             approvals: Vec::new(),
         });
         (entry.sequence, entry.deleted) = (sequence, deleted);
@@ -83,6 +87,19 @@ impl Broker {
             stack.targeted = targeted;
             self.changed = true;
         }
+    }
+
+    /// Changes what the stack's project may do on the agent; without a grant, everything.
+    pub fn grant(&mut self, stack: StackId, grant: Option<Grant>) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.grant = grant;
+            self.changed = true;
+        }
+    }
+
+    #[must_use]
+    pub fn grant_of(&self, stack: StackId) -> Option<&Grant> {
+        self.stacks.get(&stack)?.grant.as_ref()
     }
 
     pub fn approve(&mut self, stack: StackId, objects: u32, now: Timestamp) {
@@ -139,7 +156,7 @@ impl Broker {
                     checksum: content.map_or(Checksum::of(b""), |content| content.checksum),
                     parsed_digest: Checksum::of(b""),
                     removal,
-                    grant: None,
+                    grant: stack.grant.clone(),
                     approvals: stack.approvals.clone(),
                     published_at: Timestamp::UNIX_EPOCH,
                     targeted_at: Timestamp::UNIX_EPOCH,
@@ -149,6 +166,17 @@ impl Broker {
             .collect();
         targets.sort_by_key(|target| target.sequence_id);
         targets
+    }
+
+    /// Stores a report; returns false if it was received before.
+    pub fn receive(&mut self, report: Report) -> bool {
+        let is_state = !matches!(report.transition, Transition::Applied | Transition::Repaired);
+        let (id, stack, transition) = (report.id, report.stack_id, report.transition.clone());
+        let is_new = self.reports.insert(id, report).is_none();
+        if is_new && is_state {
+            self.reported_state.insert(stack, transition);
+        }
+        is_new
     }
 
     /// Counts the reports of a transition for a sequence id.

@@ -1,7 +1,10 @@
 //! Stories: the initial objects of a cluster, and what users then do. A seed determines a story.
 
+mod hostile;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use brokkr_agent::resource::KindName;
 use brokkr_manifest::Key;
 use jiff::SignedDuration;
 
@@ -41,6 +44,21 @@ pub enum Act {
     Sweep,
     BrokerGoes,
     BrokerReturns,
+    /// The agent loses the permission to watch a kind.
+    DenyWatch(KindName),
+    AllowWatch(KindName),
+    /// No record can be written.
+    RefuseRecords,
+    AcceptRecords,
+    /// Somebody deletes the record of the stack in this slot.
+    DropRecord(usize),
+    /// Somebody deletes the agent's stored state.
+    DropMemory,
+    /// The agent is restarted, and its clock differs from that of the earlier run by this much.
+    Restart(SignedDuration),
+    /// The grant of the stack's project covers only one namespace.
+    Narrow(usize),
+    Widen(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +67,8 @@ pub struct Case {
     /// The delay of every action of a controller.
     pub pace: SignedDuration,
     pub acts: Vec<Act>,
+    /// Whether the fence is installed, and every promise is checked.
+    pub strict: bool,
     /// Whether every request is recorded.
     pub trace: bool,
 }
@@ -71,7 +91,7 @@ impl Case {
             }
         }
         let pace = SignedDuration::from_millis([50, 900, 4_000][rng.below(3)]);
-        Self { seed, pace, acts, trace: false }
+        Self { seed, pace, acts, strict: false, trace: false }
     }
 
     /// Returns whether two stacks ever want the same resource at the same time. The first one gets it, so a fault that

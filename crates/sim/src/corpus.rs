@@ -2,6 +2,8 @@
 //!
 //! Each entry uses its own namespace, so that all entries can run on one shared cluster.
 
+mod fence;
+
 use brokkr_agent::model::{FailureClass, SeenObject, StepResult, Uid as Known};
 use brokkr_agent::ownership::Stamp;
 use brokkr_api::ids::Checksum;
@@ -11,6 +13,8 @@ use uuid::Uuid;
 
 use crate::objects::{Item, WIDGET, key, namespace_key};
 use crate::server::{Meddling, Server};
+
+pub use fence::fenced;
 
 /// The state before the request.
 #[derive(Clone, Debug)]
@@ -27,6 +31,12 @@ pub enum Given {
     Held(Key),
     /// Another client deleted the object. It still exists if it, or an object in it, has a finalizer.
     Deleted(Key),
+    /// Another client removed our label.
+    Unlabelled(Key),
+    /// Another client set the annotation `brokkr.io/sequence`.
+    Sequence(Key, String),
+    /// Another agent applied the object.
+    OfAnotherAgent(Item),
 }
 
 /// The uid in a request.
@@ -160,6 +170,9 @@ pub fn play(server: &mut Server, entry: &Entry) -> Verdict {
             Given::Child(child, owner) => server.meddle(child, &Meddling::CreateChildOf(owner.clone())),
             Given::Held(key) => server.meddle(key, &Meddling::Hold),
             Given::Deleted(key) => server.meddle(key, &Meddling::Delete),
+            Given::Unlabelled(key) => server.meddle(key, &Meddling::TakeLabelOff),
+            Given::Sequence(key, sequence) => server.meddle(key, &Meddling::SetSequence(sequence.clone())),
+            Given::OfAnotherAgent(item) => server.meddle(&item.key, &Meddling::CreateForAnother),
         }
     }
     let key = entry.request.key();
@@ -240,7 +253,11 @@ type Case = (&'static str, fn(&Fixture) -> Vec<Given>, fn(&Fixture) -> CorpusReq
 /// Returns the whole corpus; every namespace begins with `prefix`.
 #[must_use]
 pub fn corpus(prefix: &str) -> Vec<Entry> {
-    let entries = CASES.iter().enumerate().map(|(number, &(name, given, request))| {
+    entries(prefix, CASES)
+}
+
+fn entries(prefix: &str, cases: &[Case]) -> Vec<Entry> {
+    let entries = cases.iter().enumerate().map(|(number, &(name, given, request))| {
         let fixture = Fixture::new(&format!("{prefix}-{number}"));
         Entry { name, given: given(&fixture), request: request(&fixture), namespace: fixture.name }
     });

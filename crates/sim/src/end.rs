@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use brokkr_agent::grant;
 use brokkr_agent::model::{Body, Content, Origin};
-use brokkr_agent::resource::KindName;
 use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::Transition;
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
 
+use crate::invariants::truth;
 use crate::objects::namespace_key;
 use crate::server::Applied;
 use crate::world::{Checked, World};
@@ -100,9 +101,14 @@ pub fn check(world: &World) -> Checked {
     Ok(())
 }
 
+/// J4: checks that no report is wrong while something keeps the agent from seeing or recording the state of its stacks.
+pub fn check_truth(world: &World) -> Checked {
+    world.broker.stacks().try_for_each(|stack| truth::check_settled(world, stack))
+}
+
 fn check_removed(world: &World, stack: StackId) -> Checked {
     let is_blocked = world.server.objects.values().any(crate::server::Object::is_deleting);
-    if is_blocked {
+    if is_blocked || is_frozen(world, stack) {
         return Ok(());
     }
     if world.records.get(stack).is_some() || world.run.state.stacks.contains_key(&stack) {
@@ -135,6 +141,11 @@ fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked 
     }
     for (key, desired) in &content.objects {
         let Some(object) = world.server.objects.get(key) else {
+            let is_finished =
+                record.and_then(|record| record.inventory.get(key)).is_some_and(|entry| entry.completed);
+            if is_finished {
+                continue;
+            }
             if excuse(world, stack, content).is_some() {
                 continue;
             }
@@ -151,8 +162,18 @@ fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked 
     Ok(())
 }
 
+/// Returns whether the grant of the stack does not cover one of its objects.
+fn is_frozen(world: &World, stack: StackId) -> bool {
+    let desired = world.broker.desired(stack).into_iter().flat_map(|content| content.objects.keys());
+    let recorded = world.records.get(stack).into_iter().flat_map(|record| record.inventory.keys());
+    !grant::refused(world.broker.grant_of(stack), desired.chain(recorded)).is_empty()
+}
+
 /// Returns what prevents a stack from having its content, if anything does.
 fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
+    if is_frozen(world, stack) {
+        return Some("its grant does not cover it".to_owned());
+    }
     content.objects.iter().find_map(|(key, desired)| {
         let object = world.server.objects.get(key);
         let body = Applied::read(desired);
@@ -170,7 +191,7 @@ fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
             return Some(format!("{key} is claimed by another stack"));
         }
         let applied = object.and_then(|object| object.applied.as_ref());
-        if applied.is_some_and(|applied| !applied.allows(&body)) {
+        if !desired.replace && applied.is_some_and(|applied| !applied.allows(&body)) {
             return Some(format!("{key} is immutable"));
         }
         if object.is_some_and(crate::server::Object::is_deleting) {
@@ -180,7 +201,9 @@ fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
         if home.is_some_and(|home| !world.server.objects.contains_key(&home)) {
             return Some(format!("{key} has no namespace"));
         }
-        let kind = KindName::of(key);
-        (!world.server.is_served(&kind)).then(|| format!("the kind of {key} is not served"))
+        if world.is_blind_to(&desired.kind.name()) {
+            return Some(format!("the kind of {key} cannot be watched"));
+        }
+        (!world.server.serves(&desired.kind)).then(|| format!("the kind of {key} is not served"))
     })
 }

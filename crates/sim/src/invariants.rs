@@ -4,14 +4,23 @@
 //! against the real state. While other clients change the same objects (`racing`), some of the conditions on
 //! the real state cannot hold and are not checked.
 
+mod failures;
+mod order;
+pub mod truth;
+
 use std::collections::BTreeMap;
 
+use brokkr_agent::grant;
 use brokkr_agent::model::{ApplyReason, Record, Step, StepResult};
 use brokkr_agent::resource::is_prerequisite;
-use brokkr_api::StackId;
 use brokkr_api::ids::Checksum;
-use brokkr_api::report::Transition;
+use brokkr_api::report::{Report, Transition};
+use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
+use jiff::Timestamp;
+
+use failures::Failures;
+use order::Order;
 
 use crate::run::{Request, Run};
 use crate::server::Object;
@@ -21,8 +30,14 @@ use crate::world::{Checked, World};
 pub struct Invariants {
     /// Whether others change objects while the agent works.
     pub racing: bool,
+    /// Whether J3, J4, J5 and the second half of D2 are checked.
+    pub strict: bool,
+    failures: Failures,
+    order: Order,
     /// The objects that were applied since the record got its current sequence id, with their contents.
     applied: BTreeMap<StackId, BTreeMap<Key, Checksum>>,
+    /// The sequence id of the last delivery that began.
+    begun: BTreeMap<StackId, SequenceId>,
     /// The version at which the contents of a namespace or definition were listed.
     listed: BTreeMap<Key, u64>,
 }
@@ -76,6 +91,9 @@ impl Invariants {
         else {
             return Err(format!("S9: {key} is written but is not in the record"));
         };
+        ensure(grant::refused(request.target.grant.as_ref(), [key]).is_empty(), || {
+            format!("S12: {key} is written although its grant does not cover it")
+        })?;
         let object = world.server.objects.get(key);
         self.check_owner(world, stack, key, object)?;
         match &request.step {
@@ -85,11 +103,17 @@ impl Invariants {
                 let fits = record.removal.is_none() && fits.is_some_and(|fits| fits.digest == desired.digest);
                 ensure(fits, || {
                     format!("S2: {key} is applied with other content than that of {}", record.sequence)
+                })?;
+                if self.strict { self.order.check(world, record, desired, &self.failures) } else { Ok(()) }
+            }
+            Step::Apply { .. } => {
+                ensure(record.removal.is_none(), || {
+                    format!("E2: {key} is repaired while its stack is removed")
+                })?;
+                ensure(object.is_some() || !entry.completed, || {
+                    format!("B8: {key} is run again although it had completed")
                 })
             }
-            Step::Apply { .. } => ensure(record.removal.is_none(), || {
-                format!("E2: {key} is repaired while its stack is removed")
-            }),
             Step::Delete { uid, .. } => {
                 let Some(object) = object.filter(|object| object.uid == *uid) else { return Ok(()) };
                 let marked = object.marks.stack == Some(stack.to_string());
@@ -126,7 +150,8 @@ impl Invariants {
         if record.removal.is_none() {
             let Some(content) = world.broker.content(record.sequence) else { return Ok(()) };
             let desired = content.objects.contains_key(key);
-            ensure(!desired || is_rolled_back(record, key), || {
+            let is_replaced = content.objects.get(key).is_some_and(|desired| desired.replace);
+            ensure(!desired || is_replaced || is_rolled_back(record, key), || {
                 format!("B5: {key} is deleted although it is desired")
             })?;
             ensure(desired || self.is_complete(world, record), || {
@@ -168,12 +193,16 @@ impl Invariants {
         ensure(world.broker.held.contains(&next.stack) || world.broker.away, || {
             "A9: a record is written before the broker knows that the stack is held".to_owned()
         })?;
+        let is_new = |report: &&Report| {
+            let already = kept.is_some_and(|kept| kept.reports.contains(*report));
+            !already && !world.broker.reports.contains_key(&report.id)
+        };
+        if self.strict {
+            let mut new = next.reports.iter().filter(is_new);
+            new.try_for_each(|report| truth::check(world, report, &self.failures))?;
+        }
         let reported = |transition: Transition| {
-            let new = |report: &&brokkr_api::report::Report| {
-                let already = kept.is_some_and(|kept| kept.reports.contains(*report));
-                report.transition == transition && !already && !world.broker.reports.contains_key(&report.id)
-            };
-            next.reports.iter().find(new)
+            next.reports.iter().find(|report| report.transition == transition && is_new(report))
         };
         if let Some(report) = reported(Transition::Applied) {
             ensure(report.sequence_id == next.sequence && self.is_complete(world, next), || {
@@ -205,22 +234,31 @@ impl Invariants {
         })
     }
 
+    /// Notes the answer that the agent gets; `is_injected` if it is not that of the server.
+    pub fn on_answer(&mut self, request: &Request, answer: &StepResult, is_injected: bool, now: Timestamp) {
+        self.failures.note(request, answer, is_injected, now);
+    }
+
     /// Updates the state after a step was carried out.
     pub fn after(&mut self, world: &World, request: &Request, answer: &StepResult) -> Checked {
         match (&request.step, answer) {
             (Step::Apply { desired, .. }, StepResult::Applied { .. }) => {
                 let applied = self.applied.entry(request.stack).or_default();
                 applied.insert(desired.key.clone(), desired.digest);
+                self.order.written(request.stack, request.target.sequence_id, desired);
             }
             (Step::ListContained { key, .. }, StepResult::Contained(_)) => {
                 self.listed.insert(key.clone(), world.server.version);
             }
             (Step::WriteRecord(next), StepResult::RecordWritten { .. }) if next.applied.is_none() => {
-                // The delivery starts over: everything has to be applied again.
+                // A delivery begins, or finds objects that it is going to adopt: these have to be applied.
                 let open = next.outcome.as_ref().is_none_or(|outcome| outcome.sequence != next.sequence);
-                if open {
-                    self.applied.remove(&request.stack);
-                }
+                let is_first = self.begun.insert(request.stack, next.sequence) != Some(next.sequence);
+                let applied = self.applied.entry(request.stack).or_default();
+                applied.retain(|key, _| {
+                    let entry = next.inventory.get(key);
+                    !open || !is_first && entry.is_some_and(|entry| entry.digest.is_some())
+                });
             }
             _ => {}
         }

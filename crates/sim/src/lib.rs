@@ -13,6 +13,7 @@
 //! invariants       conditions that must hold after every step
 //! scene            one stack, step by step
 //! play end         runs a story with faults, and compares the final states
+//! suite            runs many stories with every fault at every step
 //! corpus           requests on which the simulated and the real API server must agree
 //! ```
 //!
@@ -31,4 +32,5 @@ pub mod rng;
 pub mod run;
 pub mod scene;
 pub mod server;
+pub mod suite;
 pub mod world;

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 /// The definition that stacks here contain, and the kind that it defines.
 pub const DEFINITION: &str = "apiextensions.k8s.io/CustomResourceDefinition//widgets.example.com";
 pub const WIDGET: &str = "Widget";
+/// The version that a definition may serve besides `v1`.
+pub const BETA: &str = "v1beta1";
 
 #[must_use]
 pub fn key(text: &str) -> Key {
@@ -56,6 +58,12 @@ pub struct Item {
     pub immutable: bool,
     /// Whether the API server rejects it as invalid.
     pub broken: bool,
+    /// Whether it may be recreated to change immutable data.
+    pub replace: bool,
+    /// For a custom resource: whether it is written as `v1beta1`. For a definition: whether it serves that version, too.
+    pub beta: bool,
+    /// Whether it is a Job that is deleted some time after it has finished.
+    pub ttl: bool,
 }
 
 /// Prints the key and the value, and the properties that differ from the default.
@@ -70,6 +78,9 @@ impl fmt::Debug for Item {
             ("keep", self.keep),
             ("immutable", self.immutable),
             ("broken", self.broken),
+            ("replace", self.replace),
+            ("beta", self.beta),
+            ("ttl", self.ttl),
         ];
         special.iter().filter(|(_, is)| *is).try_for_each(|(name, _)| write!(f, " {name}"))
     }
@@ -79,13 +90,41 @@ impl Item {
     #[must_use]
     pub fn new(text: &str, value: u8) -> Self {
         let key = key(text);
-        Self { key, value, wide: false, wave: 0, keep: false, immutable: false, broken: false }
+        Self {
+            key,
+            value,
+            wide: false,
+            wave: 0,
+            keep: false,
+            immutable: false,
+            broken: false,
+            replace: false,
+            beta: false,
+            ttl: false,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        let kind = kind_of(&self.key);
+        if !self.beta || KindName::of(&self.key).is_definition() {
+            return kind;
+        }
+        Kind::from(Served {
+            group: kind.group.clone(),
+            version: BETA.into(),
+            kind: kind.kind.clone(),
+            plural: kind.plural.clone(),
+            namespaced: kind.namespaced,
+        })
     }
 
     #[must_use]
     pub fn body(&self) -> Value {
-        let kind = kind_of(&self.key);
+        let kind = self.kind();
         let mut annotations = json!({});
+        if self.replace {
+            annotations["brokkr.io/replace"] = json!("recreate");
+        }
         if self.keep {
             annotations["brokkr.io/prune"] = json!("keep");
         }
@@ -100,7 +139,7 @@ impl Item {
         let value = self.value.to_string();
         let name = KindName::of(&self.key);
         if name.is_definition() {
-            body["spec"] = definition_spec(&self.key, &value);
+            body["spec"] = definition_spec(&self.key, &value, self.beta);
         } else if name.is_namespace() {
             body["metadata"]["labels"] = json!({"value": value});
         } else {
@@ -114,6 +153,9 @@ impl Item {
             let field = if self.key.group.ends_with("example.com") { "spec" } else { "data" };
             body[field] = data;
         }
+        if self.ttl {
+            body["spec"] = json!({"ttlSecondsAfterFinished": 2});
+        }
         if self.immutable {
             body["immutable"] = json!(true);
         }
@@ -124,7 +166,7 @@ impl Item {
     pub fn desired(&self) -> Arc<DesiredObject> {
         let body = self.body();
         Arc::new(DesiredObject {
-            kind: kind_of(&self.key),
+            kind: self.kind(),
             key: self.key.clone(),
             digest: Checksum::of(body.to_string().as_bytes()),
             binds: None,
@@ -135,25 +177,32 @@ impl Item {
             body: Body::new(&body),
             wave: self.wave,
             rank: Rank::of(&self.key.group, &self.key.kind),
-            replace: false,
+            replace: self.replace,
         })
     }
 }
 
-fn definition_spec(key: &Key, value: &str) -> Value {
+fn definition_spec(key: &Key, value: &str, beta: bool) -> Value {
     let (plural, group) = key.name.split_once('.').unwrap_or((&key.name, "example.com"));
     let kind = if plural == "widgets" { WIDGET.to_owned() } else { plural.trim_end_matches('s').to_owned() };
-    json!({
-        "group": group,
-        "scope": "Namespaced",
-        "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-        "versions": [{
-            "name": "v1", "served": true, "storage": true,
+    let version = |name: &str, storage: bool| {
+        json!({
+            "name": name, "served": true, "storage": storage,
             "schema": {"openAPIV3Schema": {
                 "type": "object", "description": value,
                 "properties": {"spec": {"type": "object", "additionalProperties": {"type": "string"}}},
             }},
-        }],
+        })
+    };
+    let mut versions = vec![version("v1", true)];
+    if beta {
+        versions.push(version(BETA, false));
+    }
+    json!({
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+        "versions": versions,
     })
 }
 

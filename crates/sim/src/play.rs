@@ -1,6 +1,10 @@
 //! Runs a story: as it is, with a fault at every step, or with everything at once.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use brokkr_api::StackId;
+use brokkr_api::envelope::Grant;
 
 use crate::case::{Act, Case};
 use crate::end::{self, End};
@@ -19,7 +23,7 @@ pub struct Stage {
 impl Stage {
     #[must_use]
     pub fn new(case: &Case) -> Self {
-        let mut world = World::new(case.seed);
+        let mut world = if case.strict { World::strict(case.seed) } else { World::new(case.seed) };
         world.server.pace = case.pace;
         world.trace = case.trace.then(Vec::new);
         Self { world, earlier_stacks: vec![0; 3], latest: vec![Vec::new(); 3] }
@@ -50,7 +54,19 @@ impl Stage {
                 self.world.run.state.sweep();
             }
             Act::BrokerGoes => self.world.broker.away = true,
-            Act::BrokerReturns => self.world.broker.away = false,
+            Act::BrokerReturns => self.world.broker_returns(),
+            Act::DenyWatch(kind) => self.world.deny_watch(kind),
+            Act::AllowWatch(kind) => self.world.allow_watch(kind),
+            Act::RefuseRecords => self.world.records.refuses = true,
+            Act::AcceptRecords => self.world.records.refuses = false,
+            Act::DropRecord(slot) => self.world.drop_record(self.stack(*slot)),
+            Act::DropMemory => self.world.memory.count = None,
+            Act::Restart(step) => self.world.restart(*step),
+            Act::Narrow(slot) => {
+                let grant = Grant { namespaces: vec!["shop".into()], kinds: vec!["*".into()], account: None };
+                self.world.broker.grant(self.stack(*slot), Some(grant));
+            }
+            Act::Widen(slot) => self.world.broker.grant(self.stack(*slot), None),
         }
     }
 
@@ -82,38 +98,65 @@ pub fn quietly(stage: &mut Stage, acts: &[Act]) -> Result<End, String> {
 }
 
 fn finish(stage: &mut Stage) -> Result<End, String> {
-    stage.world.broker.away = false;
+    stage.world.broker_returns();
     stage.world.settle()?;
+    if stage.world.is_impaired() {
+        end::check_truth(&stage.world)?;
+        stage.world.heal();
+        stage.world.settle()?;
+    }
     end::check(&stage.world)?;
     Ok(End::of(&stage.world))
 }
 
-/// Runs the story without a fault, and then with this fault at every step: the final states must be the same, unless
-/// stacks contest a resource. Returns how many times the story was run.
-pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> Result<usize, String> {
-    let mut stage = Stage::new(case);
-    // The state before each act: for a fault in a later act, the earlier ones need not run again.
-    let mut checkpoints = Vec::new();
-    for act in &case.acts {
-        checkpoints.push((stage.world.made, stage.clone()));
-        stage.act(act);
-        stage.world.settle().map_err(|violation| stage.with_trace(violation))?;
-    }
-    let total = stage.world.made;
-    let clean = finish(&mut stage).map_err(|violation| stage.with_trace(violation))?;
-    stage.world.check_stable().map_err(|violation| stage.with_trace(violation))?;
-    for at in 0..total {
-        let number = checkpoints.partition_point(|(made, _)| *made <= at).max(1) - 1;
-        let mut stage = checkpoints[number].1.clone();
-        let fault = fault(at);
-        stage.world.fault = Some(fault);
-        let end = quietly(&mut stage, &case.acts[number..])
-            .map_err(|violation| format!("{fault:?}: {violation}"))?;
-        if end != clean && !case.is_contested() {
-            return Err(stage.with_trace(format!("{fault:?}: {}", difference(&clean, &end))));
+/// A story that was run without a fault, with the state before each act: for a fault in a later act, the earlier ones need
+/// not run again.
+pub struct Rehearsal<'a> {
+    case: &'a Case,
+    checkpoints: Vec<(usize, Stage)>,
+    clean: End,
+    /// How many requests the story has.
+    pub steps: usize,
+}
+
+impl<'a> Rehearsal<'a> {
+    pub fn run(case: &'a Case) -> Result<Self, String> {
+        let mut stage = Stage::new(case);
+        let mut checkpoints = Vec::new();
+        for act in &case.acts {
+            checkpoints.push((stage.world.made, stage.clone()));
+            stage.act(act);
+            stage.world.settle().map_err(|violation| stage.with_trace(violation))?;
         }
+        let steps = stage.world.made;
+        let clean = finish(&mut stage).map_err(|violation| stage.with_trace(violation))?;
+        stage.world.check_stable().map_err(|violation| stage.with_trace(violation))?;
+        Ok(Self { case, checkpoints, clean, steps })
     }
-    Ok(total + 1)
+
+    /// Runs the story with this fault: the final state must be the same, unless stacks contest a resource. Returns how
+    /// many requests were made.
+    pub fn run_with(&self, fault: Fault) -> Result<usize, String> {
+        let number = self.checkpoints.partition_point(|(made, _)| *made <= fault.at()).max(1) - 1;
+        let (made, stage) = &self.checkpoints[number];
+        let mut stage = stage.clone();
+        stage.world.fault = Some(fault);
+        let end = quietly(&mut stage, &self.case.acts[number..])?;
+        if end != self.clean && !self.case.is_contested() {
+            return Err(stage.with_trace(difference(&self.clean, &end)));
+        }
+        Ok(stage.world.made - made)
+    }
+}
+
+/// Runs the story without a fault, and then with this fault at every step. Returns how many times the story was run.
+pub fn with_a_fault_everywhere(case: &Case, fault: impl Fn(usize) -> Fault) -> Result<usize, String> {
+    let rehearsal = Rehearsal::run(case)?;
+    for at in 0..rehearsal.steps {
+        let fault = fault(at);
+        rehearsal.run_with(fault).map_err(|violation| format!("{fault:?}: {violation}"))?;
+    }
+    Ok(rehearsal.steps + 1)
 }
 
 /// Runs everything at once: overlapping acts, random faults, broken watches. Then the faults end.
@@ -135,20 +178,29 @@ pub fn wildly(case: &Case, chaos: usize) -> Checked {
 }
 
 fn difference(clean: &End, other: &End) -> String {
-    if clean.objects != other.objects {
-        let keys = clean.objects.keys().chain(other.objects.keys());
-        let key = keys.into_iter().find(|key| clean.objects.get(*key) != other.objects.get(*key));
-        let key = key.expect("they differ");
-        return format!(
-            "D6: the final state of {key} differs\n  without: {:?}\n  with:    {:?}",
-            clean.objects.get(key),
-            other.objects.get(key)
-        );
+    if let Some(what) = first_difference(&clean.objects, &other.objects) {
+        return format!("D6: the final state of {what}");
     }
-    if clean.records != other.records {
-        return format!("D6: records differ\n  without: {:?}\n  with:    {:?}", clean.records, other.records);
+    let stacks = clean.records.keys().filter(|stack| other.records.contains_key(stack));
+    for stack in stacks {
+        let (clean, other) = (&clean.records[stack], &other.records[stack]);
+        if let Some(what) = first_difference(&clean.inventory, &other.inventory) {
+            return format!("D6: the record of {stack} about {what}");
+        }
+    }
+    if let Some(what) = first_difference(&clean.records, &other.records) {
+        return format!("D6: the record of {what}");
     }
     format!("D4: reports differ\n  without: {:?}\n  with:    {:?}", clean.reported, other.reported)
+}
+
+fn first_difference<K: Ord + fmt::Display, V: PartialEq + fmt::Debug>(
+    clean: &BTreeMap<K, V>,
+    other: &BTreeMap<K, V>,
+) -> Option<String> {
+    let key = clean.keys().chain(other.keys()).find(|key| clean.get(key) != other.get(key))?;
+    let (clean, other) = (clean.get(key), other.get(key));
+    Some(format!("{key} differs\n  without: {clean:?}\n  with:    {other:?}"))
 }
 
 /// Runs the stories of many seeds. The first that fails is shortened as far as possible and printed in full.

@@ -1,6 +1,6 @@
 //! The records that are stored in the cluster, with their resourceVersion as precondition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brokkr_agent::inventory::pack::{pack, unpack};
 use brokkr_agent::inventory::shard::Header;
@@ -16,6 +16,10 @@ pub struct Stale;
 pub struct Records {
     kept: BTreeMap<StackId, Record>,
     version: u64,
+    /// Whether every write fails, for example because a quota is exceeded.
+    pub refuses: bool,
+    /// Stacks with a record that was not written because of that.
+    refused: BTreeSet<StackId>,
 }
 
 impl Records {
@@ -50,6 +54,22 @@ impl Records {
         let version = self.version.to_string();
         self.kept.insert(record.stack, Record { version: Some(version.clone()), ..record.clone() });
         Ok(version)
+    }
+
+    /// Returns whether a write of this record is refused.
+    pub fn refuse(&mut self, stack: StackId) -> bool {
+        if self.refuses {
+            self.refused.insert(stack);
+        } else {
+            self.refused.clear();
+        }
+        self.refuses
+    }
+
+    /// Returns whether the agent cannot write this record, and has tried.
+    #[must_use]
+    pub fn is_refused(&self, stack: StackId) -> bool {
+        self.refuses && self.refused.contains(&stack)
     }
 
     pub fn drop_record(&mut self, stack: StackId) {

@@ -28,6 +28,8 @@ pub struct Request {
 pub struct Run {
     pub agent: AgentId,
     pub session: i64,
+    /// The broker knows a newer session, so this run writes nothing.
+    pub is_superseded: bool,
     pub state: ReconcilerState,
     pub held: BTreeSet<StackId>,
     /// Kinds that discovery has shown once.
@@ -48,6 +50,7 @@ impl Run {
         let mut run = Self {
             agent,
             session,
+            is_superseded: false,
             state: ReconcilerState::default(),
             held: records.iter().map(|record| record.stack).collect(),
             known: HashSet::new(),
@@ -100,6 +103,7 @@ impl Run {
             stable_after: SignedDuration::ZERO,
         };
         let decided = self.state.advance(id, context, now)?;
+        self.reports.extend(decided.reports);
         self.to_watch.extend(decided.plan.iter().flat_map(|plan| plan.watch.iter().cloned()));
         let target = decided.target?;
         let request = |step| Request { stack: id, step, target: target.clone() };

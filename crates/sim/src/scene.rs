@@ -23,7 +23,16 @@ impl Default for Scene {
 impl Scene {
     #[must_use]
     pub fn new() -> Self {
-        let mut world = World::new(7);
+        Self::in_world(World::new(7))
+    }
+
+    /// Returns a scene with the fence, in which every promise is checked.
+    #[must_use]
+    pub fn strict() -> Self {
+        Self::in_world(World::strict(7))
+    }
+
+    fn in_world(mut world: World) -> Self {
         world.trace = Some(Vec::new());
         Self { world, stack: World::stack_id(0) }
     }

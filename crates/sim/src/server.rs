@@ -3,6 +3,9 @@
 //! ```text
 //! server.rs          the state, and the changes that watches receive
 //! server/request.rs  apply, dry run, read, list, delete, release: each with its preconditions and refusals
+//! server/fence.rs    the admission policies that limit what the agent may write
+//! server/trouble.rs  answers of a server that cannot answer now
+//! server/versions.rs the versions of a kind that are served
 //! server/within.rs   controllers: terminating namespaces and definitions, finalizers, garbage collection
 //! server/others.rs   other users: they create, change and delete objects, and remove or add metadata
 //! ```
@@ -10,8 +13,11 @@
 //! Server-side apply is not reimplemented: an object knows what our manager applied last, and whether someone has since
 //! changed a field of ours. Such a change is not computed: the story says when it happens ([`Meddling`]).
 
+mod fence;
 mod others;
 mod request;
+mod trouble;
+mod versions;
 mod within;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,16 +26,18 @@ use std::sync::Arc;
 use brokkr_agent::health::{Health, HealthState};
 use brokkr_agent::model::{Body, DesiredObject, Fingerprint, SeenObject, Uid};
 use brokkr_agent::resource::KindName;
+use brokkr_api::AgentId;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_manifest::{Key, order};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-pub use others::Meddling;
+pub use others::{FORGED_SEQUENCE, Meddling};
 pub use request::{no_answer, overload, refusal};
+pub use trouble::Trouble;
 
-use crate::objects::{defines, namespace_key};
+use crate::objects::{BETA, defines, namespace_key};
 
 /// The owner of an object, according to its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +66,10 @@ pub struct Object {
     pub deleted_at: Option<Timestamp>,
     /// Whether its kind is accepted; only for definitions.
     pub established: bool,
+    /// Whether it serves its kind as `v1beta1`, too; only for definitions.
+    pub serves_beta: bool,
+    /// When it finished; only for Jobs.
+    pub finished_at: Option<Timestamp>,
     /// What our manager applied last, without the ownership metadata.
     pub applied: Option<Arc<Applied>>,
     /// How often someone else has changed a field of ours since.
@@ -74,6 +86,8 @@ pub struct Applied {
     keep: bool,
     immutable: bool,
     broken: bool,
+    serves_beta: bool,
+    ttl: bool,
 }
 
 /// A change that a watch on the kind would report.
@@ -96,6 +110,10 @@ pub struct Server {
     pub finalizers_stick: bool,
     /// Kinds that the agent has no permission to write.
     pub forbidden: BTreeSet<KindName>,
+    /// Kinds that the agent has no permission to watch, and since when.
+    pub unwatchable: BTreeMap<KindName, Timestamp>,
+    /// The agent that the fence knows; none if there is no fence.
+    pub fence: Option<AgentId>,
     /// Whether applies fail with 503, while everything else works.
     pub ailing: bool,
     pub news: Vec<ObjectChange>,
@@ -147,12 +165,16 @@ impl Applied {
         let mut fields = String::new();
         collect(&body, &mut fields);
         let data = body["data"].clone();
+        let versions = body["spec"]["versions"].as_array();
         Self {
             body: desired.body.clone(),
             fields,
             keep: body["metadata"]["annotations"]["brokkr.io/prune"] == "keep",
             immutable: body["immutable"] == true,
             broken: data.as_object().is_some_and(|data| data.keys().any(|name| name.contains('!'))),
+            serves_beta: versions
+                .is_some_and(|versions| versions.iter().any(|version| version["name"] == BETA)),
+            ttl: body["spec"]["ttlSecondsAfterFinished"].is_u64(),
             data,
         }
     }
@@ -185,6 +207,8 @@ impl Server {
             pace: SignedDuration::from_millis(500),
             finalizers_stick: false,
             forbidden: BTreeSet::new(),
+            unwatchable: BTreeMap::new(),
+            fence: None,
             ailing: false,
             news: Vec::new(),
             read: HashMap::new(),
@@ -212,7 +236,7 @@ impl Server {
             health: Self::health(key, object),
             later: None,
             sequence: object.marks.sequence.as_deref().and_then(|text| text.parse().ok()),
-            completed: false,
+            completed: object.finished_at.is_some(),
         })
     }
 
@@ -247,6 +271,8 @@ impl Server {
             finalizers: Vec::new(),
             deleted_at: None,
             established: false,
+            serves_beta: false,
+            finished_at: None,
             applied: None,
             drift: 0,
         };

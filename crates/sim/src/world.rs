@@ -4,6 +4,8 @@
 //! The plan is called in [`Run::advance`], and its steps are executed in [`World::carry_out`], and nowhere else.
 
 mod carry_out;
+mod sending;
+mod sessions;
 mod watching;
 
 use std::collections::BTreeSet;
@@ -20,21 +22,13 @@ use crate::rng::Rng;
 use crate::run::{Request, Run};
 use crate::server::{Meddling, Server};
 
+pub use sending::Fault;
+pub use sessions::Memory;
+
 /// After this long without a write, everything has settled, or waits for ever.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(700);
 /// More turns than any story takes; beyond that, something loops.
 const MOST_TURNS: usize = 20_000;
-
-/// A fault that happens once, at the n-th request of a story.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The agent dies after the request was carried out, before the answer arrives.
-    Crash(usize),
-    /// The request is carried out, and the answer is lost.
-    LostAnswer(usize),
-    /// The request is not carried out, because the server is overloaded.
-    Overload(usize),
-}
 
 #[derive(Clone)]
 pub struct World {
@@ -55,7 +49,11 @@ pub struct World {
     pub trace: Option<Vec<String>>,
     /// Contents that are stored in the cluster, for when the broker is unreachable.
     kept: BTreeSet<(StackId, SequenceId)>,
-    session: i64,
+    /// Requests of earlier runs that are still under way.
+    late: Vec<Request>,
+    pub memory: Memory,
+    /// How far the agent's clock is ahead of the server's.
+    pub clock_step: SignedDuration,
     last_change: Timestamp,
 }
 
@@ -81,9 +79,20 @@ impl World {
             writes: 0,
             trace: None,
             kept: BTreeSet::new(),
-            session: 1,
+            late: Vec::new(),
+            memory: Memory::first(),
+            clock_step: SignedDuration::ZERO,
             last_change: now,
         }
+    }
+
+    /// Returns a world with the fence, in which every promise is checked.
+    #[must_use]
+    pub fn strict(seed: u64) -> Self {
+        let mut world = Self::new(seed);
+        world.invariants.strict = true;
+        world.server.fence = Some(world.agent);
+        world
     }
 
     #[must_use]
@@ -94,6 +103,31 @@ impl World {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.server.now
+    }
+
+    /// Returns the time of the agent's clock.
+    #[must_use]
+    pub fn agent_now(&self) -> Timestamp {
+        self.server.now + self.clock_step
+    }
+
+    /// Returns when the agent wants to be woken, by the server's clock.
+    fn next_wake(&self) -> Option<Timestamp> {
+        self.run.state.next_wake().map(|at| at - self.clock_step)
+    }
+
+    /// Returns whether something keeps the agent from seeing or recording the state of its stacks.
+    #[must_use]
+    pub fn is_impaired(&self) -> bool {
+        self.records.refuses || !self.server.unwatchable.is_empty()
+    }
+
+    /// Ends what impairs the agent.
+    pub fn heal(&mut self) {
+        self.records.refuses = false;
+        for kind in self.server.unwatchable.clone().into_keys() {
+            self.allow_watch(&kind);
+        }
     }
 
     pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
@@ -108,17 +142,6 @@ impl World {
         self.after_change();
     }
 
-    /// Kills the process and starts it again: it knows the records in the cluster, and nothing else.
-    pub fn crash(&mut self) {
-        self.note(|| "— the agent dies —".to_owned());
-        self.session += 1;
-        self.run = Run::start(self.agent, self.session, self.records.load(self.agent));
-        self.broker.changed = true;
-        if self.broker.away {
-            self.run.state.continue_without_broker();
-        }
-    }
-
     /// Runs until nothing happens any more, or only waiting is left.
     pub fn settle(&mut self) -> Checked {
         self.changed();
@@ -126,7 +149,7 @@ impl World {
             if self.turn()? {
                 continue;
             }
-            let next = [self.run.state.next_wake(), self.server.next_event()].into_iter().flatten().min();
+            let next = [self.next_wake(), self.server.next_event()].into_iter().flatten().min();
             match next {
                 Some(next) if next.max(self.now()) <= self.last_change + SETTLED_AFTER => {
                     // The longer nothing happens, the later the next wake, as on a busy machine.
@@ -173,7 +196,7 @@ impl World {
         self.server.now = then.max(self.server.now + SignedDuration::from_millis(1));
         self.server.settle();
         self.after_change();
-        self.run.state.wake(self.server.now);
+        self.run.state.wake(self.agent_now());
     }
 
     /// Lets one event happen. Returns false if there is none at this moment.
@@ -183,8 +206,8 @@ impl World {
             self.server.settle();
             self.after_change();
         }
-        if self.run.state.next_wake().is_some_and(|at| at <= self.server.now) {
-            self.run.state.wake(self.server.now);
+        if self.next_wake().is_some_and(|at| at <= self.server.now) {
+            self.run.state.wake(self.agent_now());
         }
         if self.broker.changed && !self.broker.away {
             self.broker.changed = false;
@@ -193,7 +216,9 @@ impl World {
             self.run.set_targets(targets);
         }
         for stack in self.run.state.take_dirty() {
-            self.advance(stack)?;
+            if !self.run.is_superseded {
+                self.advance(stack)?;
+            }
         }
         self.watch_what_is_asked();
         self.happen()
@@ -201,7 +226,7 @@ impl World {
 
     fn advance(&mut self, stack: StackId) -> Checked {
         let from = self.run.requests.len();
-        let now = self.now();
+        let now = self.agent_now();
         if let Some(plan) = self.run.advance(stack, now)
             && let Some(what) = plan.waiting_for
         {
@@ -229,6 +254,7 @@ impl World {
             reportable,
             self.run.acknowledged.len().min(1),
             lagging.len().min(2),
+            self.late.len().min(1),
         ];
         let mut at = self.rng.below(weights.iter().sum());
         let Some(what) = weights.iter().position(|weight| {
@@ -246,7 +272,7 @@ impl World {
             }
             1 => {
                 if let Some((stack, step, answer)) = self.run.answers.pop_front() {
-                    let now = self.now();
+                    let now = self.agent_now();
                     let held = self.run.held.len();
                     self.run.finish(stack, &step, &answer, now);
                     // A stack is no longer held: the broker learns it with the next poll.
@@ -256,7 +282,7 @@ impl World {
             2 => {
                 if let Some(report) = self.run.reports.pop_front() {
                     self.run.acknowledged.push_back(report.id);
-                    if self.broker.reports.insert(report.id, report).is_none() {
+                    if self.broker.receive(report) {
                         self.last_change = self.now();
                     }
                 }
@@ -265,6 +291,10 @@ impl World {
                 if let Some(id) = self.run.acknowledged.pop_front() {
                     self.run.state.forget_reports(&[id]);
                 }
+            }
+            5 => {
+                let request = self.late.remove(0);
+                self.carry_out_late(&request);
             }
             _ => {
                 let kind = self.rng.pick(&lagging).clone();
@@ -276,50 +306,7 @@ impl World {
         Ok(true)
     }
 
-    /// Sends a request to its server, with a fault if one is due.
-    fn send(&mut self, request: Request) -> Checked {
-        let number = self.made;
-        self.made += 1;
-        let fault = match self.fault {
-            Some(Fault::Crash(at)) if at == number => self.fault.take(),
-            Some(Fault::LostAnswer(at)) if at == number => self.fault.take(),
-            Some(Fault::Overload(at)) if at == number => self.fault.take(),
-            _ if self.chaos > 0 && self.rng.percent(self.chaos) => Some(match self.rng.below(5) {
-                0 => Fault::Crash(number),
-                1 | 2 => Fault::LostAnswer(number),
-                _ => Fault::Overload(number),
-            }),
-            _ => None,
-        };
-        let answer = self.answer(&request, fault)?;
-        self.note(|| {
-            let key = request.step.key().map(ToString::to_string).unwrap_or_default();
-            format!("{number} {} {} {key} → {}", request.stack, request.step.name(), brief(&answer))
-        });
-        if matches!(fault, Some(Fault::Crash(_))) {
-            self.crash();
-        } else {
-            self.run.answers.push_back((request.stack, request.step, answer));
-        }
-        Ok(())
-    }
-
     pub(crate) fn changed(&mut self) {
         self.last_change = self.now();
-    }
-}
-
-fn brief(answer: &brokkr_agent::model::StepResult) -> String {
-    use brokkr_agent::model::StepResult;
-    match answer {
-        StepResult::ObjectRead(seen) => {
-            format!("{:?}", seen.as_ref().map(|seen| (&seen.uid, &seen.stack, seen.deleting)))
-        }
-        StepResult::Applied { seen, created } => {
-            format!("{} {}", if *created { "created" } else { "updated" }, seen.uid)
-        }
-        StepResult::Contained(foreign) => format!("inside {foreign:?}"),
-        StepResult::Failed(failure) => format!("{:?} {}", failure.class, failure.reason.code()),
-        _ => "done".to_owned(),
     }
 }

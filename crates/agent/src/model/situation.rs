@@ -80,6 +80,18 @@ impl Situation<'_> {
         record
     }
 
+    /// Returns whether somebody else has deleted a Job that was complete. For repairs, also while a newer content is refused:
+    /// otherwise the Job of the older one would run again and again.
+    #[must_use]
+    pub fn was_completed_before_it_was_gone(&self, key: &Key) -> bool {
+        let entry = self.record.and_then(|record| record.inventory.get(key));
+        let uid = entry.and_then(|entry| entry.uid.as_ref());
+        uid.is_some()
+            && self.observed.seen(key).is_none()
+            && self.observed.completed(key) == uid
+            && !self.progress.cleanup.deleted.contains_key(key)
+    }
+
     /// Returns whether a Job was complete before it was deleted, or is being deleted. Such a Job is not missing, and equal
     /// content does not run it again.
     #[must_use]

@@ -54,8 +54,14 @@ pub fn absorb(
             {
                 let stored = std::mem::replace(&mut written.inventory, known.inventory);
                 for (key, entry) in &mut written.inventory {
-                    let same = stored.get(key).filter(|other| other.uid == entry.uid);
-                    entry.completed |= same.is_some_and(|other| other.completed);
+                    match stored.get(key) {
+                        // The intention to adopt an object. No repair changes such an entry.
+                        Some(intended) if intended.digest.is_none() && intended.uid.is_some() => {
+                            entry.clone_from(intended);
+                        }
+                        Some(other) if other.uid == entry.uid => entry.completed |= other.completed,
+                        _ => {}
+                    }
                 }
             }
             progress.readiness.reported_at = Some(now);

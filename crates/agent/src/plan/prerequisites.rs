@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::ObjectNote;
 
+use super::retry::report_overdue;
 use super::stop::{stop, stop_on_failures};
 use super::timing::{PREREQUISITE_TIMEOUT, due};
 use super::write;
@@ -63,6 +64,11 @@ fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
                 .steps
                 .push(Step::Resolve { key: definition.clone(), kinds: kinds.into_iter().cloned().collect() }),
         }
+    }
+    if plan.steps.is_empty()
+        && let Some(report) = report_overdue(situation, Stage::Prerequisites)
+    {
+        return Some(report.wake(plan.wake_at));
     }
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
 }

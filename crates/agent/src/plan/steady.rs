@@ -146,7 +146,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         return (None, None);
     }
     // B8: a completed Job that is gone is not missing.
-    if situation.is_completed_and_gone(key) {
+    if situation.is_completed_and_gone(key) || situation.was_completed_before_it_was_gone(key) {
         return (None, None);
     }
     let newest = content.sequence == situation.goal.target.sequence_id;

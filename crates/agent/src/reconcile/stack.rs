@@ -139,12 +139,14 @@ impl StackState {
             && self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_some() || goal.content.is_some())
     }
 
-    /// Returns whether its newest content is being fetched.
+    /// Returns whether its newest content is being fetched. A stack that its grant does not cover fetches nothing, and must
+    /// not delay other stacks (D5).
     #[must_use]
     pub fn is_fetching(&self) -> bool {
         self.next.as_ref().is_some_and(|next| next.removal.is_none())
             || self.goal.as_ref().is_some_and(|goal| goal.target.removal.is_none() && goal.content.is_none())
                 && self.progress.failures.fetch.is_none()
+                && self.stage != Some(Stage::Stopped)
     }
 
     /// Returns whether its content has an object in this namespace, or of this definition.

@@ -276,8 +276,9 @@ impl ReconcilerState {
         let adopted = had_next && stack.next.is_none();
         let target = stack.goal.as_ref().map(|goal| goal.target.clone());
         let blocked_on = stack.blocked_on.clone();
+        let fetches = stack.is_fetching();
         self.stacks.insert(id, stack);
-        if adopted {
+        if adopted || fetches != self.unread.contains(&id) {
             self.update_claims(id);
         }
         // Claimed before the write, so that another stack that wants the same object is refused.

@@ -6,6 +6,9 @@ use brokkr_manifest::Key;
 use super::{Marks, Server};
 use crate::objects::namespace_key;
 
+/// The highest sequence that the fence can read: no delivery will ever reach it.
+pub const FORGED_SEQUENCE: &str = "999999999999999999";
+
 /// A change to an object by someone else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meddling {
@@ -20,6 +23,11 @@ pub enum Meddling {
     TakeMarksOff,
     /// Removes only the label by which watches select.
     TakeLabelOff,
+    /// Sets the annotation `brokkr.io/sequence`.
+    SetSequence(String),
+    /// Makes a definition serve `v1beta1`, too.
+    ServeBeta,
+    DropBeta,
     /// Adds the annotation `brokkr.io/prune: keep`.
     Keep,
     Hold,
@@ -51,6 +59,15 @@ impl Server {
                 object.drift += u32::from(object.applied.is_some());
                 object.marks.agent = None;
             }),
+            Meddling::SetSequence(sequence) => self.change(key, |object| {
+                object.drift += u32::from(object.applied.is_some());
+                object.marks.sequence = Some(sequence.clone());
+            }),
+            Meddling::ServeBeta => self.change(key, |object| object.serves_beta = true),
+            Meddling::DropBeta => self.change(key, |object| {
+                object.drift += u32::from(object.applied.is_some() && object.serves_beta);
+                object.serves_beta = false;
+            }),
             Meddling::Keep => self.change(key, |object| object.kept_by_hand = true),
             Meddling::Hold => self.change(key, |object| {
                 if !object.is_deleting() && object.finalizers.is_empty() {
@@ -75,6 +92,7 @@ impl Server {
     }
 }
 
+/// Returns the metadata of another agent.
 fn another(key: &Key) -> Marks {
     Marks {
         agent: Some("another-agent".into()),

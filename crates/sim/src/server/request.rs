@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use brokkr_agent::model::{Content, DesiredObject, Failure, FailureClass, StepResult, Uid};
 use brokkr_agent::ownership::Stamp;
-use brokkr_agent::resource::{KindName, object_ref};
+use brokkr_agent::resource::{Kind, KindName, object_ref};
 use brokkr_api::reason::Reason;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 
+use super::fence::FencedWrite;
 use super::{Applied, Marks, Server};
 use crate::objects::{defines, namespace_key};
 
@@ -38,32 +39,39 @@ pub fn overload() -> Failure {
     Failure { retry_after, ..refusal(FailureClass::Transient, Reason::TooManyRequests) }
 }
 
+impl Marks {
+    fn of(key: &Key, stamp: &Stamp) -> Self {
+        Self {
+            agent: Some(stamp.agent.to_string()),
+            stack: Some(stamp.stack.to_string()),
+            id: Some(key.to_string()),
+            checksum: Some(stamp.checksum.to_string()),
+            sequence: Some(stamp.sequence.to_string()),
+        }
+    }
+}
+
 impl Server {
     pub fn apply(&mut self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
         if self.ailing {
             return StepResult::Failed(refusal(FailureClass::Transient, Reason::HttpStatus { code: 503 }));
         }
-        let body = self.read(desired);
-        if let Err(failure) = self.check_apply(&desired.key, &body, uid) {
+        let (body, marks) = (self.read(desired), Marks::of(&desired.key, stamp));
+        if let Err(failure) = self.check_apply(&desired.kind, &desired.key, &body, uid, &marks) {
             return StepResult::Failed(failure);
         }
-        let marks = Marks {
-            agent: Some(stamp.agent.to_string()),
-            stack: Some(stamp.stack.to_string()),
-            id: Some(desired.key.to_string()),
-            checksum: Some(stamp.checksum.to_string()),
-            sequence: Some(stamp.sequence.to_string()),
-        };
         let created = !self.objects.contains_key(&desired.key);
         if created {
             self.insert(&desired.key, |object| {
                 object.made_by_brokkr = true;
                 object.marks = marks;
+                object.serves_beta = body.serves_beta;
                 object.applied = Some(body);
             });
         } else {
             self.change(&desired.key, |object| {
                 object.marks = marks;
+                object.serves_beta = body.serves_beta;
                 object.applied = Some(body);
                 object.drift = 0;
             });
@@ -74,20 +82,26 @@ impl Server {
         }
     }
 
-    pub fn dry_run(&mut self, desired: &DesiredObject, uid: Option<&Uid>, _stamp: &Stamp) -> StepResult {
-        let body = self.read(desired);
-        match self.check_apply(&desired.key, &body, uid) {
+    pub fn dry_run(&mut self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
+        let (body, marks) = (self.read(desired), Marks::of(&desired.key, stamp));
+        match self.check_apply(&desired.kind, &desired.key, &body, uid, &marks) {
             Ok(()) => StepResult::Valid { exists: self.objects.contains_key(&desired.key) },
             Err(failure) => StepResult::Failed(failure),
         }
     }
 
-    fn check_apply(&self, key: &Key, body: &Applied, uid: Option<&Uid>) -> Result<(), Failure> {
-        let kind = KindName::of(key);
-        if !self.is_served(&kind) {
+    fn check_apply(
+        &self,
+        kind: &Kind,
+        key: &Key,
+        body: &Applied,
+        uid: Option<&Uid>,
+        marks: &Marks,
+    ) -> Result<(), Failure> {
+        if !self.serves(kind) {
             return Err(refusal(FailureClass::Missing, Reason::HttpStatus { code: 404 }));
         }
-        if self.forbidden.contains(&kind) {
+        if self.forbidden.contains(&kind.name()) {
             return Err(refusal(FailureClass::Permanent, forbidden()));
         }
         match (self.objects.get(key), uid) {
@@ -100,13 +114,15 @@ impl Server {
                 if body.is_broken() {
                     return Err(refusal(FailureClass::Permanent, invalid()));
                 }
-                if allowed {
-                    Ok(())
-                } else {
-                    Err(refusal(FailureClass::Immutable, Reason::Immutable { fields: Vec::new() }))
+                if !allowed {
+                    return Err(refusal(FailureClass::Immutable, Reason::Immutable { fields: Vec::new() }));
                 }
+                self.check_fence(key, &FencedWrite::Update { old: &object.marks, new: marks })
             }
-            (None, None) => self.check_create(key, body),
+            (None, None) => {
+                self.check_create(key, body)?;
+                self.check_fence(key, &FencedWrite::Create { new: marks })
+            }
         }
     }
 
@@ -162,7 +178,8 @@ impl Server {
     }
 
     pub fn delete(&mut self, key: &Key, uid: &Uid) -> StepResult {
-        match self.check_uid(key, uid, Reason::Conflict) {
+        let fenced = |old: &Marks| self.check_fence(key, &FencedWrite::Delete { old });
+        match self.check_uid(key, uid, Reason::Conflict, fenced) {
             Ok(true) => {
                 self.begin_delete(key);
                 StepResult::DeleteAccepted
@@ -173,7 +190,9 @@ impl Server {
     }
 
     pub fn release(&mut self, key: &Key, uid: &Uid) -> StepResult {
-        match self.check_uid(key, uid, invalid()) {
+        let bare = Marks::default();
+        let fenced = |old: &Marks| self.check_fence(key, &FencedWrite::Update { old, new: &bare });
+        match self.check_uid(key, uid, invalid(), fenced) {
             Ok(true) => {
                 self.change(key, |object| {
                     object.marks = Marks::default();
@@ -186,14 +205,21 @@ impl Server {
         }
     }
 
-    fn check_uid(&self, key: &Key, uid: &Uid, reason: Reason) -> Result<bool, Failure> {
+    /// Returns whether the object exists, if the server and its fence allow the write.
+    fn check_uid(
+        &self,
+        key: &Key,
+        uid: &Uid,
+        reason: Reason,
+        fenced: impl Fn(&Marks) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
         match self.objects.get(key) {
             None => Ok(false),
             Some(_) if self.forbidden.contains(&KindName::of(key)) => {
                 Err(refusal(FailureClass::Permanent, forbidden()))
             }
             Some(object) if object.uid != *uid => Err(refusal(FailureClass::Conflict, reason)),
-            Some(_) => Ok(true),
+            Some(object) => fenced(&object.marks).map(|()| true),
         }
     }
 }

@@ -4,7 +4,7 @@ use brokkr_agent::resource::{KindName, is_prerequisite};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
-use super::Server;
+use super::{Object, Server};
 
 /// The finalizer that holds a definition until all objects of its kind are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -38,7 +38,11 @@ impl Server {
         let due = self.objects.iter().filter_map(|(key, object)| {
             let Some(deleted) = object.deleted_at else {
                 let orphaned = object.owner.as_ref().is_some_and(|owner| !self.objects.contains_key(owner));
-                return if orphaned { Some(now) } else { self.next_of_definition(key) };
+                return if orphaned {
+                    Some(now)
+                } else {
+                    self.next_of_definition(key).or_else(|| self.next_of_job(key))
+                };
             };
             let stuck = self.finalizers_stick && object.finalizers.iter().any(|held| held != CLEANUP);
             (!stuck && !self.waits_for_contents(key)).then(|| deleted + self.pace)
@@ -53,6 +57,25 @@ impl Server {
             return Some(object.since + self.pace);
         }
         Some(object.since + self.pace * 2).filter(|shown| *shown > self.now)
+    }
+
+    /// Returns when a Job finishes, or after that, when it is collected.
+    fn next_of_job(&self, key: &Key) -> Option<Timestamp> {
+        let object = self.objects.get(key).filter(|_| is_job(key))?;
+        match object.finished_at {
+            None => Some(object.since + self.pace),
+            Some(finished) => object.has_ttl().then(|| finished + self.pace * 4),
+        }
+    }
+
+    fn run_job(&mut self, key: &Key) {
+        let now = self.now;
+        let Some(at) = self.next_of_job(key).filter(|at| *at <= now) else { return };
+        if self.objects.get(key).is_some_and(|object| object.finished_at.is_some()) {
+            self.begin_delete(key);
+        } else {
+            self.change(key, |object| object.finished_at = Some(at));
+        }
     }
 
     /// Returns whether there are contents, and all of them are already being deleted.
@@ -76,6 +99,7 @@ impl Server {
             match object.deleted_at {
                 Some(at) if at + self.pace <= self.now => self.finish_deletion(&key),
                 None if kind.is_definition() => self.show_established(&key),
+                None if is_job(&key) => self.run_job(&key),
                 _ => {}
             }
         }
@@ -105,4 +129,14 @@ impl Server {
         let (now, pace) = (self.now, self.pace);
         self.change(key, |object| object.established |= object.since + pace <= now);
     }
+}
+
+impl Object {
+    fn has_ttl(&self) -> bool {
+        self.applied.as_ref().is_some_and(|applied| applied.ttl)
+    }
+}
+
+fn is_job(key: &Key) -> bool {
+    key.group == "batch" && key.kind == "Job"
 }

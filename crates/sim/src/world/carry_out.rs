@@ -8,14 +8,21 @@ use brokkr_api::reason::Reason;
 use brokkr_manifest::order;
 
 use super::{Fault, World};
+use crate::objects::BETA;
 use crate::run::Request;
 use crate::server::{no_answer, overload, refusal};
 
 impl World {
     /// Returns the answer that the agent gets.
     pub(super) fn answer(&mut self, request: &Request, fault: Option<Fault>) -> Result<StepResult, String> {
-        if matches!(fault, Some(Fault::Overload(_))) {
-            return Ok(StepResult::Failed(overload()));
+        let refused = match fault {
+            Some(Fault::Overload(_)) => Some(StepResult::Failed(overload())),
+            Some(Fault::Status(_, trouble)) => Some(trouble.answer(&request.step)),
+            _ => None,
+        };
+        if let Some(answer) = refused {
+            self.invariants.on_answer(request, &answer, true, self.server.now);
+            return Ok(answer);
         }
         self.invariants.before(self, request)?;
         let answer = self.carry_out(request);
@@ -27,10 +34,16 @@ impl World {
         if writes(&request.step) && !matches!(answer, StepResult::Failed(_)) {
             self.writes += 1;
         }
-        Ok(if matches!(fault, Some(Fault::LostAnswer(_))) { StepResult::Failed(no_answer()) } else { answer })
+        let is_lost = matches!(fault, Some(Fault::LostAnswer(_)));
+        let answer = if is_lost { StepResult::Failed(no_answer()) } else { answer };
+        self.invariants.on_answer(request, &answer, is_lost, self.server.now);
+        Ok(answer)
     }
 
-    fn carry_out(&mut self, request: &Request) -> StepResult {
+    pub(super) fn carry_out(&mut self, request: &Request) -> StepResult {
+        if let Some(answer) = self.server.path_not_found(&request.step) {
+            return answer;
+        }
         match &request.step {
             Step::Hold => self.hold(request),
             Step::Fetch => match self.fetch(request) {
@@ -54,7 +67,7 @@ impl World {
             }
             Step::ReadObject { key, .. } => self.server.read_object(key),
             Step::CheckRights { content } => StepResult::RightsChecked(self.server.lacking(content)),
-            Step::Resolve { kinds, .. } if kinds.iter().all(|kind| self.server.is_served(&kind.name())) => {
+            Step::Resolve { kinds, .. } if kinds.iter().all(|kind| self.server.serves(kind)) => {
                 StepResult::Resolved
             }
             Step::Resolve { .. } => StepResult::Failed(refusal(
@@ -93,12 +106,12 @@ impl World {
         let available = self.kept.contains(&name) || !self.broker.away && !self.broker.withholds;
         let content = self.broker.content(request.target.sequence_id).filter(|_| available);
         let content = content.ok_or_else(|| refusal(FailureClass::Transient, Reason::FetchFailed))?;
-        for key in content.objects.keys() {
+        for (key, desired) in &content.objects {
             let kind = KindName::of(key);
             let known = order::is_built_in(&kind.group)
                 || content.definitions.contains_key(&kind)
-                || self.run.known.contains(&kind)
-                || self.server.is_served(&kind);
+                || (self.run.known.contains(&kind) || self.server.is_served(&kind))
+                    && (desired.kind.version != BETA || self.server.serves(&desired.kind));
             if !known {
                 return Err(refusal(FailureClass::Missing, Reason::UnknownKind { kind: String::new() }));
             }
@@ -112,6 +125,9 @@ impl World {
 
     /// Writes a record. A superseded run fails; the current run retries with the stored version.
     fn write_record(&mut self, record: &Record) -> StepResult {
+        if self.records.refuse(record.stack) {
+            return StepResult::Failed(refusal(FailureClass::Transient, Reason::RecordNotWritten));
+        }
         let mut record = record.clone();
         for _ in 0..3 {
             if let Ok(version) = self.records.write(&record) {

@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use brokkr_agent::inventory::wire;
 use brokkr_agent::model::Uid;
 use brokkr_agent::observe::{Change, LastState, Part};
 use brokkr_agent::resource::KindName;
+use brokkr_api::StackId;
+use brokkr_manifest::Key;
 
 use super::World;
 
@@ -24,6 +27,9 @@ impl World {
     fn list(&self, kind: &KindName) -> VecDeque<Change> {
         let agent = self.agent.to_string();
         let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
+        if self.is_blind_to(kind) {
+            return VecDeque::from([Change::Unwatchable(part, "forbidden".to_owned())]);
+        }
         let mut list = VecDeque::from([Change::Listing(part.clone())]);
         for (key, object) in &self.server.objects {
             if KindName::of(key) == *kind && object.is_marked(&agent) {
@@ -43,17 +49,61 @@ impl World {
         }
     }
 
+    /// Takes the permission to watch a kind away: the watch ends, and the agent is told why.
+    pub fn deny_watch(&mut self, kind: &KindName) {
+        let now = self.now();
+        if self.server.unwatchable.insert(kind.clone(), now).is_none() {
+            self.continue_watch(kind);
+        }
+    }
+
+    /// Grants the permission again: the watch starts over with a list.
+    pub fn allow_watch(&mut self, kind: &KindName) {
+        if self.server.unwatchable.remove(kind).is_some() {
+            self.continue_watch(kind);
+        }
+    }
+
+    fn continue_watch(&mut self, kind: &KindName) {
+        let list = self.list(kind);
+        if let Some(queue) = self.run.watches.get_mut(kind) {
+            queue.extend(list);
+        }
+        self.changed();
+    }
+
+    /// Deletes a record as a user would. The agent watches its records.
+    pub fn drop_record(&mut self, stack: StackId) {
+        let Some(record) = self.records.get(stack) else { return };
+        let name = wire::record_name(&record.stack_name, stack);
+        let kind = wire::kind();
+        let key = Key { group: kind.group.clone(), kind: kind.kind.clone(), namespace: None, name };
+        self.records.drop_record(stack);
+        self.run.state.on_change(Change::Gone(key, Uid::from("record"), LastState::Other));
+        self.changed();
+    }
+
+    #[must_use]
+    pub fn is_blind_to(&self, kind: &KindName) -> bool {
+        self.server.unwatchable.contains_key(kind)
+    }
+
     /// Delivers the server's changes to the watches.
     pub(super) fn after_change(&mut self) {
         let agent = Uid::from(self.agent);
         for news in std::mem::take(&mut self.server.news) {
             self.last_change = self.server.now;
-            self.run.on_prerequisite_changed(&news.key, self.server.now);
-            let Some(queue) = self.run.watches.get_mut(&KindName::of(&news.key)) else { continue };
+            self.run.on_prerequisite_changed(&news.key, self.agent_now());
+            let kind = KindName::of(&news.key);
+            let is_blind = self.is_blind_to(&kind);
+            let Some(queue) = self.run.watches.get_mut(&kind).filter(|_| !is_blind) else { continue };
             let ours = |seen: &brokkr_agent::model::SeenObject| seen.agent.as_ref() == Some(&agent);
             match (news.before.filter(ours), news.after.filter(ours)) {
                 (_, Some(seen)) => queue.push_back(Change::Present(news.key, Box::new(seen))),
-                (Some(seen), None) => queue.push_back(Change::Gone(news.key, seen.uid, LastState::Other)),
+                (Some(seen), None) => {
+                    let last = if seen.completed { LastState::Completed } else { LastState::Other };
+                    queue.push_back(Change::Gone(news.key, seen.uid, last));
+                }
                 (None, None) => {}
             }
         }

@@ -237,6 +237,10 @@ fn c4_a_stack_that_was_refused_continues_as_soon_as_the_other_owner_is_gone() {
     let mut scene = Scene::new();
     scene.meddle(SHOP, &Meddling::Create);
     scene.meddle(SETTINGS, &Meddling::CreateForAnother);
+    let (agent, key) = (scene.world.agent.to_string(), brokkr_sim::objects::key(SETTINGS));
+    let marks = &mut scene.world.server.objects.get_mut(&key).unwrap().marks;
+    (marks.agent, marks.stack, marks.id) =
+        (Some(agent), Some(World::stack_id(2).to_string()), Some(key.to_string()));
     scene.deliver(&items(&[SHOP, SETTINGS]));
     assert_eq!(scene.reports(Transition::Failed).len(), 1, "{:#?}", scene.trace());
     let refused = scene.world.now();

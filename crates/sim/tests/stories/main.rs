@@ -1,7 +1,9 @@
 //! The agent's decisions in a simulated world, one file per topic.
 
 mod chaos;
+mod cluster;
 mod crashes;
 mod delivery;
 mod handover;
 mod removal;
+mod suite;

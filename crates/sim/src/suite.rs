@@ -1,0 +1,117 @@
+//! Many stories, each with every fault at every step, and their final states compared.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::play::Rehearsal;
+use crate::server::Trouble;
+use crate::world::Fault;
+
+/// The result of a suite.
+#[derive(Debug, Default)]
+pub struct SuiteResult {
+    pub seeds: u64,
+    /// How many times a story was run.
+    pub stories: usize,
+    /// How many requests were made.
+    pub steps: usize,
+    pub violations: Vec<Violation>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub seed: u64,
+    /// The fault with which it happened; none if it happened without one.
+    pub fault: Option<Fault>,
+    /// The promise or invariant that does not hold, such as `J3`.
+    pub invariant: String,
+    pub text: String,
+}
+
+/// A fault, given the number of the request at which it happens.
+type FaultAt = fn(usize) -> Fault;
+
+/// Faults that leave no doubt about the request.
+pub const PLAIN: &[FaultAt] = &[Fault::Crash, Fault::LostAnswer, Fault::Overload];
+/// Also requests that outlive their process, and every answer of a server in trouble, one after the other.
+pub const ALL: &[FaultAt] = &[Fault::Crash, Fault::LostAnswer, Fault::Overload, Fault::Outlived, |at| {
+    Fault::Status(at, Trouble::ALL[at % Trouble::ALL.len()])
+}];
+
+/// Runs the stories of these seeds: once without a fault, and then with each fault at every `stride`-th step, beginning
+/// with another step for each seed. For each seed and kind of fault, the first violation counts.
+#[must_use]
+pub fn run(
+    seeds: impl Iterator<Item = u64>,
+    story: impl Fn(u64) -> Case,
+    faults: &[FaultAt],
+    stride: usize,
+) -> SuiteResult {
+    let mut result = SuiteResult::default();
+    for seed in seeds {
+        result.seeds += 1;
+        let case = story(seed);
+        result.stories += 1;
+        let rehearsal = match Rehearsal::run(&case) {
+            Ok(rehearsal) => rehearsal,
+            Err(text) => {
+                result.violations.push(Violation::new(seed, None, text));
+                continue;
+            }
+        };
+        result.steps += rehearsal.steps;
+        for fault in faults {
+            let begin = usize::try_from(seed).unwrap_or_default() % stride;
+            for at in (begin..rehearsal.steps).step_by(stride) {
+                result.stories += 1;
+                match rehearsal.run_with(fault(at)) {
+                    Ok(steps) => result.steps += steps,
+                    Err(text) => {
+                        result.violations.push(Violation::new(seed, Some(fault(at)), text));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    result
+}
+
+impl Violation {
+    fn new(seed: u64, fault: Option<Fault>, text: String) -> Self {
+        // Texts begin with the promises that are broken, such as `B5, B6: `.
+        let invariant = text.split_once(": ").map(|(before, _)| before).filter(|before| before.len() <= 8);
+        Self { seed, fault, invariant: invariant.unwrap_or("L1").to_owned(), text }
+    }
+}
+
+impl SuiteResult {
+    /// Returns the violations by invariant.
+    #[must_use]
+    pub fn by_invariant(&self) -> BTreeMap<&str, Vec<&Violation>> {
+        let mut by_invariant: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
+        for violation in &self.violations {
+            by_invariant.entry(&violation.invariant).or_default().push(violation);
+        }
+        by_invariant
+    }
+
+    #[must_use]
+    pub fn to_json(&self, commit: &str) -> Value {
+        let show = |violation: &&Violation| {
+            let fault = violation.fault.map(|fault| format!("{fault:?}"));
+            json!({"seed": violation.seed, "fault": fault, "text": violation.text})
+        };
+        let violations: BTreeMap<&str, Vec<Value>> = self
+            .by_invariant()
+            .into_iter()
+            .map(|(invariant, violations)| (invariant, violations.iter().map(show).collect()))
+            .collect();
+        json!({
+            "commit": commit, "seeds": self.seeds, "stories": self.stories, "steps": self.steps,
+            "violations": violations,
+        })
+    }
+}
