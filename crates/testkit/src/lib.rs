@@ -19,6 +19,7 @@
 //!
 //! ```text
 //! names scratch port eventually tls    small helpers that every test needs
+//! bystander                            a control for measurements beside other tests
 //! process                              child processes that never outlive the test
 //! nodes                                real nodes, on which Pods really run
 //! postgres cluster audit prometheus    the engines, and the API server's audit log
@@ -35,6 +36,7 @@
 pub mod agent;
 pub mod audit;
 pub mod broker;
+mod bystander;
 pub mod cli;
 mod clock;
 pub mod cluster;
@@ -62,6 +64,7 @@ pub mod world;
 pub use agent::{Agent, AgentOptions};
 pub use audit::AuditLog;
 pub use broker::Broker;
+pub use bystander::Bystander;
 pub use cli::Cli;
 pub use clock::Clock;
 pub use cluster::Cluster;

@@ -103,6 +103,11 @@ impl FaultProxy {
         self.shared.rules.remove_all();
     }
 
+    /// Ends every open watch, as the server does after a while. The client has to begin new ones.
+    pub fn end_watches(&self) {
+        self.shared.end_watches();
+    }
+
     /// Returns all requests so far, in order.
     pub fn trace(&self) -> Vec<Exchange> {
         self.shared.trace.all()

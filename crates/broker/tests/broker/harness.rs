@@ -46,7 +46,7 @@ use sqlx::{Connection as _, PgConnection};
 pub const SERVING: &str = "brokkr_serving";
 pub const YAML: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\n  namespace: default\n";
 
-const INDEX_DEADLINE: Duration = Duration::from_secs(30);
+pub const INDEX_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A replica with its own database, which is deleted with the harness.
 pub struct Harness {

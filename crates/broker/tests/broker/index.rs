@@ -1,8 +1,9 @@
 //! The index of a replica: it wakes exactly the affected agents, it matches the database, a write is in it when it is
-//! answered, and two replicas usually agree within a second.
+//! answered, and two replicas usually agree after a few reads of the outbox.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use brokkr_broker::index::{Changes, Index};
@@ -186,7 +187,7 @@ async fn a_write_is_in_the_index_when_it_is_answered() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_usually_agree_within_a_second() -> Result<()> {
+async fn two_replicas_usually_agree_after_a_few_reads_of_the_outbox() -> Result<()> {
     // On a server of its own: open transactions of other tests hold back the horizon.
     let harness = Harness::open_on(Arc::new(Postgres::start().await?)).await?;
     let other = harness.replica().await?;
@@ -196,15 +197,18 @@ async fn two_replicas_usually_agree_within_a_second() -> Result<()> {
     for round in 0..11 {
         harness.submit("web", &format!("{YAML}# {round}\n")).await?;
         let here = agent.poll().await?;
-        let started = Instant::now();
+        // Reads are counted instead of time, because a machine can stall.
+        let mut reads = BTreeSet::new();
         eventually(SOON, "the other replica to have the same envelope", async || {
+            reads.insert(other.broker.index.freshness().at);
             polled(agent.poll_request_at(other.address)).await.is_ok_and(|there| there.etag == here.etag)
         })
         .await?;
-        behind.push(started.elapsed());
+        behind.push(reads.len());
     }
     behind.sort_unstable();
-    // The median: five reads of the outbox fit into a second, and a machine can stall.
-    assert!(behind[behind.len() / 2] < Duration::from_secs(1), "{behind:?}");
+    // The median. There are about five reads in a second; comparing the index with the database, which would also find the
+    // change, takes a minute.
+    assert!(behind[behind.len() / 2] <= 5, "{behind:?}");
     Ok(())
 }

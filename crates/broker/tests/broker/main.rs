@@ -9,6 +9,7 @@ mod assertions;
 mod attempts;
 mod audit;
 mod bodies;
+mod bystander;
 mod connecting;
 mod counts;
 mod database;

@@ -14,7 +14,7 @@ use brokkr_api::{AgentId, EventId, InstanceId, Labels, Position, PositionToken, 
 use brokkr_client::{
     AgentIdentity, AgentKey, Client, ClientError, Credential, Poll, PollRequest, RetryPolicy,
 };
-use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder, ServedState, View};
+use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder, Refusal, ServedState, View};
 use tokio_util::sync::CancellationToken;
 
 const POLL_WAIT: Duration = Duration::from_secs(2);
@@ -116,10 +116,17 @@ impl FakeAgent {
             };
             match polled {
                 Ok(Poll::Changed { envelope, etag: tag, position: at, .. }) => {
+                    let (asked, shown) = (position.position, at.position);
                     (position, etag) = (at, Some(tag));
                     let stacks: Vec<_> =
                         envelope.stacks.iter().map(|stack| (stack.stack_id, stack.sequence_id)).collect();
-                    self.recorder.served(ServedState { agent: self.id, replica, stacks: stacks.clone() });
+                    self.recorder.served(ServedState {
+                        agent: self.id,
+                        replica,
+                        asked,
+                        position: shown,
+                        stacks: stacks.clone(),
+                    });
                     let new: Vec<_> = stacks
                         .into_iter()
                         .filter(|(stack, sequence)| reported.insert(*stack, *sequence) != Some(*sequence))
@@ -167,7 +174,7 @@ impl FakeAgent {
                     Outcome::Acknowledged(Acknowledgement::Receipt { durable, refused })
                 }
                 Ok(Err(error @ ClientError::Problem { .. })) if !error.is_transient() => {
-                    Outcome::Refused(error.to_string())
+                    Outcome::Refused(Refusal { code: error.code(), text: error.to_string() })
                 }
                 Ok(Err(error)) => Outcome::Unknown(error.to_string()),
                 Err(_) => Outcome::Unknown("no answer".into()),

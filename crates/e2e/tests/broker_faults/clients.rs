@@ -10,8 +10,8 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::protocol::header;
 use brokkr_api::stacks::Stack;
-use brokkr_api::{PositionToken, SequenceId};
-use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder};
+use brokkr_api::{PositionToken, Problem, SequenceId};
+use brokkr_testkit::history::{Acknowledgement, Change, Outcome, Recorder, Refusal, StackRead};
 use brokkr_testkit::unique;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -90,14 +90,16 @@ impl ChangeRequest {
     }
 
     /// Parses the response to this change.
-    fn acknowledgement(&self, body: &[u8]) -> Result<Acknowledgement> {
+    fn acknowledgement(&self, body: &[u8], position: Option<PositionToken>) -> Result<Acknowledgement> {
+        let position = position.map(|token| token.position);
         if matches!(self.recorded, Change::Target { .. }) {
             let stack: Stack = serde_json::from_slice(body)?;
-            return Ok(Acknowledgement::Targets { stack: stack.id });
+            let selectors = stack.targets.selectors.iter().map(ToString::to_string).collect();
+            return Ok(Acknowledgement::Targets { stack: stack.id, selectors, position });
         }
         let object: DeploymentObject = serde_json::from_slice(body)?;
         let (stack, sequence, content) = (object.stack_id, object.sequence_id, object.checksum);
-        Ok(Acknowledgement::Object { stack, sequence, content })
+        Ok(Acknowledgement::Object { stack, sequence, content, position })
     }
 }
 
@@ -130,6 +132,20 @@ impl Caller {
         let (status, system) = self.get(replica, "system").await?;
         ensure!(status == 200, "{status} {system}");
         Ok(system["hold"].clone())
+    }
+
+    /// Reads a stack with the position of a write, as its author does. Faults may prevent it; a stack that is read is recorded.
+    pub async fn read_after(&self, replica: usize, name: &str, written: &Outcome) {
+        let Outcome::Acknowledged(Acknowledgement::Object { stack, sequence, .. }) = written else { return };
+        let Some(token) = self.written().get(sequence).copied() else { return };
+        let read = self.request(replica, Method::GET, &format!("stacks/{name}"));
+        let Ok(response) = read.header(header::POSITION, token.to_string()).send().await else { return };
+        if let Ok(read) = response.json::<Stack>().await
+            && read.id == *stack
+        {
+            let newest = read.sequence_id;
+            self.recorder.read(StackRead { replica, stack: *stack, asked: token.position, newest });
+        }
     }
 
     /// Creates a stack, with retries. A repetition changes nothing, so it is not recorded.
@@ -169,22 +185,29 @@ impl Caller {
         };
         match answered.await {
             Err(error) => Outcome::Unknown(format!("{error:?}")),
-            Ok((status, body, position)) if status.is_success() => match change.acknowledgement(&body) {
-                Ok(acknowledgement) => {
-                    if let (Acknowledgement::Object { sequence, .. }, Some(position)) =
-                        (&acknowledgement, position)
-                    {
-                        self.written().insert(*sequence, position);
+            Ok((status, body, position)) if status.is_success() => {
+                match change.acknowledgement(&body, position) {
+                    Ok(acknowledgement) => {
+                        if let (Acknowledgement::Object { sequence, .. }, Some(position)) =
+                            (&acknowledgement, position)
+                        {
+                            self.written().insert(*sequence, position);
+                        }
+                        Outcome::Acknowledged(acknowledgement)
                     }
-                    Outcome::Acknowledged(acknowledgement)
+                    Err(error) => Outcome::Unknown(format!("{status}, unreadable: {error}")),
                 }
-                Err(error) => Outcome::Unknown(format!("{status}, unreadable: {error}")),
-            },
+            }
             Ok((status, body, _)) => {
                 let text = format!("{status}: {}", String::from_utf8_lossy(&body));
                 // After an overload error the same request may succeed later.
                 let is_permanent = status.is_client_error() && status != 429 && status != 408;
-                if is_permanent { Outcome::Refused(text) } else { Outcome::Unknown(text) }
+                if is_permanent {
+                    let problem = serde_json::from_slice::<Problem>(&body).ok();
+                    Outcome::Refused(Refusal { code: problem.map(|problem| problem.code), text })
+                } else {
+                    Outcome::Unknown(text)
+                }
             }
         }
     }
@@ -222,7 +245,12 @@ pub async fn write_until_stopped(
         let replica = random.random_range(0..2);
         let stack = STACKS[random.random_range(0..STACKS.len())];
         match random.random_range(0..100) {
-            0..78 => drop(caller.send_until_known(replica, ChangeRequest::submit(stack, bytes)).await),
+            0..78 => {
+                let outcome = caller.send_until_known(replica, ChangeRequest::submit(stack, bytes)).await;
+                if random.random_bool(0.3) {
+                    caller.read_after(random.random_range(0..2), stack, &outcome).await;
+                }
+            }
             78..86 => drop(caller.send_until_known(replica, ChangeRequest::roll_back(stack)).await),
             86..94 => {
                 let selectors: &[&str] =

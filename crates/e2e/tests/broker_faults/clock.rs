@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::Clock;
+use brokkr_testkit::history::Outcome;
 
 use crate::broker_pair::BrokerPair;
 use brokkr_e2e::rounds;
@@ -24,5 +25,15 @@ async fn row_18_clocks_ten_minutes_off_reject_no_agent_and_change_no_order() -> 
     }
     pair.start_load().await?;
     pair.wait_for_progress_within(rounds(15, 100), crate::WAIT_TIMEOUT).await?;
+    for agent in &pair.agents {
+        for replica in 0..2 {
+            let view = agent.view(replica).await;
+            let view = view.with_context(|| format!("replica {replica} rejects {}", agent.name))?;
+            let reports: Vec<_> =
+                view.stacks.iter().map(|(stack, sequence)| agent.applied(*stack, *sequence)).collect();
+            let outcome = agent.send_reports_until_known(replica, &reports).await;
+            ensure!(matches!(outcome, Outcome::Acknowledged(_)), "{}: {outcome:?}", agent.name);
+        }
+    }
     pair.finish().await
 }

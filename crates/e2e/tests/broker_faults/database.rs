@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use brokkr_api::Position;
+use brokkr_api::{Position, SequenceId};
 use brokkr_client::Poll;
 use brokkr_testkit::history::Outcome;
-use brokkr_testkit::{Attempt, Scratch, eventually};
+use brokkr_testkit::{Attempt, Bystander, Scratch, eventually};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, User};
+use nix::unistd::{Pid, User, geteuid};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::broker_pair::{BrokerPair, Setup};
@@ -23,26 +23,48 @@ use brokkr_e2e::{rounds, runs_in_full};
 async fn row_05_a_long_transaction_delays_the_outbox_and_nothing_is_skipped() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     pair.start_load().await?;
+    // A stack of its own: no earlier change of it is still in the outbox.
+    pair.caller.put_stack(0, "late").await?;
+    pair.caller.send_until_known(0, ChangeRequest::target("late", &["group=a"])).await;
+    let submit = async || object(&pair.caller.send_until_known(0, ChangeRequest::submit("late", 100)).await);
+    let first = submit().await?;
+    wait_until_shown(&pair, first).await?;
+
     let elsewhere = pair.postgres.database().await?;
     let mut foreign = elsewhere.connect().await?;
     sqlx::query("CREATE TABLE things (number int)").execute(&mut foreign).await?;
     let mut open = foreign.begin().await?;
     sqlx::query("INSERT INTO things VALUES (1)").execute(&mut *open).await?;
     // Submissions continue; waiting polls keep waiting.
+    let delayed = submit().await?;
     pair.wait_for_progress_within(rounds(3, 20), WAIT_TIMEOUT).await?;
-    let before = pair.recorder.snapshot().served.len();
+    for replica in 0..2 {
+        let view = pair.agents[0].view(replica).await?;
+        let shown: Vec<_> = view.stacks.iter().map(|(_, sequence)| *sequence).collect();
+        ensure!(shown.contains(&first), "replica {replica} shows {shown:?}, not the delayed {first}");
+    }
     if runs_in_full() {
         for replica in &pair.replicas {
             replica.wait_for_log("an open transaction delays the outbox", WAIT_TIMEOUT).await?;
         }
     }
     open.commit().await?;
-    eventually(RECOVERY_TIMEOUT, "agents to be served again", async || {
-        pair.recorder.snapshot().served.len() > before
-    })
-    .await?;
+    wait_until_shown(&pair, delayed).await?;
     pair.wait_for_progress(3).await?;
     pair.finish().await
+}
+
+/// Waits until both replicas show this version to the first agent.
+async fn wait_until_shown(pair: &BrokerPair, sequence: SequenceId) -> Result<()> {
+    eventually(RECOVERY_TIMEOUT, &format!("both replicas to show {sequence}"), async || {
+        for replica in 0..2 {
+            let view = pair.agents[0].view(replica).await?;
+            let is_shown = view.stacks.iter().any(|(_, shown)| *shown == sequence);
+            ensure!(is_shown, "L1: replica {replica} shows {:?}", view.stacks);
+        }
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,6 +123,11 @@ async fn row_10_a_read_only_database_refuses_writes_answers_reads_and_recovers_b
     sqlx::query("SET default_transaction_read_only = off").execute(&mut direct).await?;
     set_and_reload(&mut direct, "ALTER SYSTEM SET default_transaction_read_only = on").await?;
     refused_and_readable(&pair).await?;
+    // Writes that began before the change may still have been acknowledged; from now on none is.
+    let acknowledged = pair.recorder.acknowledged();
+    refused_and_readable(&pair).await?;
+    let more = pair.recorder.acknowledged() - acknowledged;
+    ensure!(more == 0, "{more} writes were acknowledged on a read-only database");
     set_and_reload(&mut direct, "ALTER SYSTEM RESET default_transaction_read_only").await?;
     pair.wait_for_progress(3).await?;
     pair.finish().await
@@ -110,7 +137,8 @@ async fn row_10_a_read_only_database_refuses_writes_answers_reads_and_recovers_b
 async fn row_10_a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself() -> Result<()> {
     let scratch = Scratch::new("small-disk")?;
     let Some(disk) = SmallDisk::mount(scratch.path())? else {
-        println!("not run: this machine does not allow mounting a file system");
+        ensure!(!geteuid().is_root(), "root cannot mount a file system");
+        println!("not run: only root can mount a file system");
         return Ok(());
     };
     let setup = Setup { bytes: 30_000, ..Setup::default() };
@@ -240,6 +268,12 @@ async fn row_11_with_every_connection_busy_requests_fail_soon_and_polls_are_answ
             )
         })
         .collect();
+    // The control does not use the connections of the replicas.
+    let url = pair.database.url();
+    let bystander = Bystander::start(move || {
+        let url = url.clone();
+        async move { drop(PgConnection::connect(&url).await) }
+    });
     let started = Instant::now();
     let mut not_ready = 0;
     while started.elapsed() < Duration::from_secs(rounds(6, 20) as u64) {
@@ -248,19 +282,18 @@ async fn row_11_with_every_connection_busy_requests_fail_soon_and_polls_are_answ
             let asked = Instant::now();
             let polled = agent.poll(replica, &agent.ask(Position::default(), None, Duration::ZERO)).await?;
             ensure!(matches!(polled, Poll::Changed { .. }), "{polled:?}");
-            ensure!(asked.elapsed() < Duration::from_secs(1), "a poll waited {:?}", asked.elapsed());
+            let (took, limit) = (asked.elapsed(), bystander.allows(Duration::from_secs(1)));
+            ensure!(took < limit, "a poll waited {took:?}, allowed {limit:?}");
             let asked = Instant::now();
             let (status, _) = pair.caller.get(replica, "/readyz").await?;
             let (alive, _) = pair.caller.get(replica, "/livez").await?;
-            ensure!(
-                alive == 200 && asked.elapsed() < Duration::from_secs(4),
-                "{alive} {:?}",
-                asked.elapsed()
-            );
+            let (took, limit) = (asked.elapsed(), bystander.allows(Duration::from_secs(4)));
+            ensure!(alive == 200 && took < limit, "{alive} after {took:?}, allowed {limit:?}");
             not_ready += usize::from(status == 503);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    drop(bystander);
     println!("not ready {not_ready} times");
     assert!(pair.unknown_outcomes("503") > 0, "without a connection the response is 503");
     lock.rollback().await?;

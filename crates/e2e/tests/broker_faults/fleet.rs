@@ -41,6 +41,7 @@ async fn row_45_a_fleet_that_reconnects_at_once_is_served_and_disturbs_no_other_
     let count = rounds(80, 2000);
     let herd = herd(&pair, count).await?;
     pair.start_load().await?;
+    let disturbed = pair.unknown_outcomes_at(1, "");
     pair.replicas[0].restart().await?;
     let started = Instant::now();
     let polling = herd.iter().map(|agent| async move {
@@ -62,6 +63,8 @@ async fn row_45_a_fleet_that_reconnects_at_once_is_served_and_disturbs_no_other_
     ensure!(failures <= count, "an error storm: {failures} failures of {count} agents");
     ensure!(served.iter().all(|(_, spread)| spread.is_some()), "every answer says how far to spread polls");
     pair.wait_for_progress(5).await?;
+    let disturbed = pair.unknown_outcomes_at(1, "") - disturbed;
+    ensure!(disturbed == 0, "{disturbed} requests to the other replica failed");
     pair.finish().await
 }
 

@@ -11,6 +11,7 @@ use brokkr_testkit::proxy::{Action, Matcher};
 use bytes::Bytes;
 
 use crate::broker_pair::BrokerPair;
+use crate::clients::{ChangeRequest, object};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> Result<()> {
@@ -27,12 +28,16 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     let Poll::Changed { position, .. } = client.target_state(agent.id, &ask).await? else {
         anyhow::bail!("a correct response must be accepted")
     };
-    let foreign = Bytes::from(other_answer(&pair, other.id).await?);
+    let foreign = Bytes::from(answer_to(&pair, other.id).await?);
+    // The same agent's response before the submission of another version.
+    let older = Bytes::from(answer_to(&pair, agent.id).await?);
+    object(&pair.caller.send_until_known(0, ChangeRequest::submit("web", 100)).await)?;
     let endless = Bytes::from(vec![b' '; 70 * 1024 * 1024]);
     let lies = [
         ("altered", Action::change_body(|_, body| flipped(&body))),
         ("empty", Action::change_body(|_, _| Bytes::from_static(b"{}"))),
         ("another agent's", Action::change_body(move |_, _| foreign.clone())),
+        ("older", Action::change_body(move |_, _| older.clone())),
         ("endless", Action::change_body(move |_, _| endless.clone())),
         ("cut off", Action::Truncate),
     ];
@@ -40,7 +45,10 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
         let rule = liar.when(Matcher::path("target-state"), lie);
         let response = client.target_state(agent.id, &ask).await;
         ensure!(response.is_err(), "S2, S8: an answer that is {what} was accepted: {response:?}");
+        ensure!(rule.hits() > 0, "the answer was not {what}: {response:?}");
         rule.release();
+        let truth = client.target_state(agent.id, &ask).await;
+        ensure!(matches!(truth, Ok(Poll::Changed { .. })), "after an answer that is {what}: {truth:?}");
     }
     liar.heal();
     pair.wait_for_progress(3).await?;
@@ -52,10 +60,10 @@ async fn row_47_altered_truncated_older_and_foreign_responses_are_rejected() -> 
     pair.finish().await
 }
 
-async fn other_answer(pair: &BrokerPair, other: brokkr_api::AgentId) -> Result<Vec<u8>> {
-    let request = pair.caller.request(0, reqwest::Method::GET, &format!("agents/{other}/target-state"));
+async fn answer_to(pair: &BrokerPair, agent: brokkr_api::AgentId) -> Result<Vec<u8>> {
+    let request = pair.caller.request(0, reqwest::Method::GET, &format!("agents/{agent}/target-state"));
     let answer = request.header("accept", brokkr_api::protocol::ENVELOPE_MEDIA_TYPE).send().await?;
-    Ok(answer.bytes().await.context("the answer of another agent")?.to_vec())
+    Ok(answer.bytes().await.context("the answer to an agent")?.to_vec())
 }
 
 /// Changes one digit of a sequence id or checksum.

@@ -1,18 +1,19 @@
 //! Random pairs of faults: two at the same time under load; then everything heals, both replicas make progress, and the history
 //! has to be consistent. Faults that are harmless alone are not always harmless together.
 //!
+//! Each pair prints how many of its two faults were met; `cargo xtask faults broker` counts those that met both.
 //! `BROKKR_FAULT_PAIRS` sets the number of pairs; `BROKKR_SEED` replays a run.
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use brokkr_testkit::pgproxy::{Fault, Link, Matcher, When};
-use brokkr_testkit::seed;
+use brokkr_testkit::{eventually, seed};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use sqlx::Connection as _;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::WAIT_TIMEOUT;
 use crate::broker_pair::BrokerPair;
@@ -73,35 +74,43 @@ async fn row_pairs_by_seed() -> Result<()> {
     let mut pair = BrokerPair::start().await?;
     for number in 0..pairs {
         let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
-        let one = ALL[random.random_range(0..ALL.len())];
-        let two = ALL[random.random_range(0..ALL.len())];
-        let what = format!("pair {number}: {one:?} + {two:?}");
+        let first = random.random_range(0..ALL.len());
+        let second = (first + random.random_range(1..ALL.len())) % ALL.len();
+        let faults = [ALL[first], ALL[second]];
+        let what = format!("pair {number}: {:?} + {:?}", faults[0], faults[1]);
         println!("{what}");
-        if let Err(error) = run_pair(&mut pair, one, two, &mut random).await {
+        let mut met = [false; 2];
+        let outcome = run_pair(&mut pair, faults, &mut random, &mut met).await;
+        // `cargo xtask faults` reads these two lines.
+        println!("pair {number}: met {} of 2 faults", met.iter().filter(|met| **met).count());
+        if let Err(error) = outcome {
+            println!("pair {number}: failed");
             failed.push(format!("{what}: {error:#}"));
             // Otherwise the violation would be found again in every later history.
             pair = BrokerPair::start().await?;
         }
     }
-    println!("pairs: {pairs}, violations: {}", failed.len());
     anyhow::ensure!(failed.is_empty(), "seed {seed}:\n{}", failed.join("\n\n"));
     Ok(())
 }
 
+/// Injects two faults, and records which of them were met before the state afterwards is checked.
 async fn run_pair(
     pair: &mut BrokerPair,
-    one: InjectedFault,
-    two: InjectedFault,
+    faults: [InjectedFault; 2],
     random: &mut StdRng,
+    met: &mut [bool; 2],
 ) -> Result<()> {
     pair.start_load().await?;
     let (here, there) = (random.random_range(0..2), random.random_range(0..2));
     let nth = random.random_range(1..4);
-    // One fault may prevent the other, for instance a crashed server. Only the state afterwards counts.
-    let (first, second) = tokio::join!(inject(pair, one, here, nth), inject(pair, two, there, nth));
-    for (fault, outcome) in [(one, first), (two, second)] {
-        if let Err(error) = outcome {
-            println!("  {fault:?}: {error:#}");
+    let (first, second) =
+        tokio::join!(inject(pair, faults[0], here, nth), inject(pair, faults[1], there, nth));
+    for (number, outcome) in [first, second].into_iter().enumerate() {
+        // One fault may prevent the other, for instance a crashed server. Such a pair is counted apart.
+        match outcome {
+            Ok(()) => met[number] = true,
+            Err(error) => println!("  {:?}: {error:#}", faults[number]),
         }
     }
     for proxy in &pair.proxies {
@@ -114,7 +123,8 @@ async fn run_pair(
     pair.check_history().await
 }
 
-/// Injects one fault at a replica, and ends it. `nth` selects the kind of write, and how many are hit.
+/// Injects one fault at a replica, and ends it. `nth` selects the kind of write, and how many are hit. Fails if the fault was
+/// not met.
 async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) -> Result<()> {
     let proxy = &pair.proxies[at];
     let write = Matcher::statement(WRITES[nth]);
@@ -148,18 +158,24 @@ async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) 
             proxy.when(write.nth(1), When::After, Fault::Silence).wait_for_hits(1, WAIT_TIMEOUT).await?;
         }
         InjectedFault::SilentLink => {
+            let silenced = proxy.connections();
             proxy.set_link(Link::Blackhole);
             tokio::time::sleep(FAULT_DURATION).await;
             proxy.set_link(Link::Up);
+            ensure!(silenced > 0, "no connection was open");
         }
         InjectedFault::NoLink => {
+            let closed = proxy.connections();
             proxy.set_link(Link::Refusing);
             proxy.cut_all();
             tokio::time::sleep(FAULT_DURATION).await;
             proxy.set_link(Link::Up);
+            ensure!(closed > 0, "no connection was open");
         }
         InjectedFault::SlowStatements => {
-            proxy.when(Matcher::any().first(50), When::Before, Fault::Delay(Duration::from_millis(60)));
+            let slow = Fault::Delay(Duration::from_millis(60));
+            let slow = proxy.when(Matcher::any().first(50), When::Before, slow);
+            slow.wait_for_hits(1, FAULT_DURATION).await?;
             tokio::time::sleep(FAULT_DURATION).await;
         }
         InjectedFault::KillBackend => {
@@ -171,22 +187,22 @@ async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) 
             kill(Pid::from_raw(victim), Signal::SIGKILL)?;
         }
         InjectedFault::TerminateBackends => {
-            sqlx::query(
+            let terminated: Vec<bool> = sqlx::query_scalar(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'brokkr-broker'",
             )
-            .execute(&mut pair.connect_directly().await?)
+            .fetch_all(&mut pair.connect_directly().await?)
             .await?;
+            ensure!(terminated.contains(&true), "no session was open");
         }
         InjectedFault::CrashServer => {
             pair.server()?.kill9().await?;
             pair.server()?.start_again().await?;
         }
         InjectedFault::ReadOnly => {
-            let begun = make_read_only(pair).await;
-            tokio::time::sleep(FAULT_DURATION).await;
+            let refused = writes_refused_while_read_only(pair).await;
             // In any case: the setting may be stored although the other fault interrupted this one.
             writable(pair).await?;
-            begun?;
+            refused?;
         }
         InjectedFault::OpenTransaction => {
             let mut direct = pair.connect_directly().await?;
@@ -199,23 +215,48 @@ async fn inject(pair: &BrokerPair, fault: InjectedFault, at: usize, nth: usize) 
             let mut direct = pair.connect_directly().await?;
             let mut lock = direct.begin().await?;
             sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *lock).await?;
-            tokio::time::sleep(FAULT_DURATION * 2).await;
+            let waited = wait_for_a_blocked_session(pair, &mut lock).await;
+            tokio::time::sleep(FAULT_DURATION).await;
             lock.rollback().await?;
+            waited?;
         }
     }
     Ok(())
 }
 
-async fn make_read_only(pair: &BrokerPair) -> Result<()> {
+/// Makes the server read-only, and waits until a replica has refused a write.
+async fn writes_refused_while_read_only(pair: &BrokerPair) -> Result<()> {
+    let refused = || [0, 1].map(|replica| pair.unknown_outcomes_at(replica, "503"));
+    let before = refused();
     let mut direct = pair.connect_directly().await?;
     sqlx::query("ALTER SYSTEM SET default_transaction_read_only = on").execute(&mut direct).await?;
     sqlx::query("SELECT pg_reload_conf()").execute(&mut direct).await?;
-    Ok(())
+    eventually(FAULT_DURATION * 2, "a write to be refused", async || {
+        refused().iter().zip(before).any(|(now, before)| *now > before)
+    })
+    .await
+}
+
+/// Waits until another session waits for a lock of this transaction.
+async fn wait_for_a_blocked_session(pair: &BrokerPair, holder: &mut PgConnection) -> Result<()> {
+    let holder: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(holder).await?;
+    let mut direct = pair.connect_directly().await?;
+    eventually(FAULT_DURATION * 2, "a submission to wait for the lock", async || {
+        let blocked: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND $1 = ANY (pg_blocking_pids(pid))",
+        )
+        .bind(holder)
+        .fetch_one(&mut direct)
+        .await?;
+        ensure!(blocked > 0, "no session waits");
+        Ok(())
+    })
+    .await
 }
 
 /// Ends read-only mode, with retries.
 async fn writable(pair: &BrokerPair) -> Result<()> {
-    brokkr_testkit::eventually(WAIT_TIMEOUT, "the database to be writable", async || {
+    eventually(WAIT_TIMEOUT, "the database to be writable", async || {
         let mut direct = pair.connect_directly().await?;
         sqlx::query("SET default_transaction_read_only = off").execute(&mut direct).await?;
         sqlx::query("ALTER SYSTEM RESET default_transaction_read_only").execute(&mut direct).await?;

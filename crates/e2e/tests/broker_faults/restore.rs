@@ -7,6 +7,7 @@ use anyhow::{Result, bail, ensure};
 use brokkr_api::{AgentId, Position, PositionToken, SequenceId, StackId};
 use brokkr_client::Poll;
 use brokkr_testkit::eventually;
+use brokkr_testkit::history::{Outcome, Truth};
 
 use crate::WAIT_TIMEOUT;
 use crate::broker_pair::BrokerPair;
@@ -80,7 +81,8 @@ async fn replace_database(serving: bool) -> Result<()> {
     pair.wait_for_progress(10).await?;
     pair.check_history().await?;
     let known = known(&pair).await?;
-    let highest = known.values().flat_map(|(_, stacks)| stacks.values()).max().copied();
+    let known_by_agents = known.values().flat_map(|(_, stacks)| stacks.values()).max().copied();
+    let highest = acknowledged(&pair).max(known_by_agents);
 
     if serving {
         pair.server()?.restore(&backup).await?;
@@ -91,14 +93,34 @@ async fn replace_database(serving: bool) -> Result<()> {
             replica.start_again().await?;
         }
     }
+    let truth = Truth::read(&mut pair.connect_directly().await?).await?;
+    let stored = truth.objects.iter().map(|object| object.sequence).max();
+    ensure!(stored < highest, "the backup has lost nothing: {stored:?} of {highest:?}");
     for replica in 0..2 {
         let what = format!("replica {replica} to put all agents on hold");
         eventually(WAIT_TIMEOUT, &what, async || assert_no_agent_goes_back(&pair, &known, replica).await)
             .await?;
+        let written = pair.caller.attempt(replica, &ChangeRequest::submit("web", 100)).await;
+        ensure!(!matches!(written, Outcome::Acknowledged(_)), "replica {replica} on hold: {written:?}");
     }
     pair.raise_epoch().await?;
     pair.wait_until_served().await?;
     let next = object(&pair.caller.send_until_known(1, ChangeRequest::submit("web", 100)).await)?;
-    ensure!(Some(next) > highest, "A4: {next} was assigned although agents know {highest:?}");
+    ensure!(Some(next) > highest, "A4: {next} was assigned although {highest:?} was acknowledged");
+    // The agents of the stack get the new version at both replicas.
+    for replica in 0..2 {
+        eventually(WAIT_TIMEOUT, &format!("replica {replica} to serve the new version"), async || {
+            let view = pair.agents[0].view(replica).await?;
+            ensure!(view.stacks.iter().any(|(_, sequence)| *sequence == next), "{:?}", view.stacks);
+            Ok(())
+        })
+        .await?;
+    }
     Ok(())
+}
+
+/// Returns the highest acknowledged sequence id.
+fn acknowledged(pair: &BrokerPair) -> Option<SequenceId> {
+    let history = pair.recorder.snapshot();
+    history.operations.iter().filter_map(|operation| Some(operation.object()?.1)).max()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::eventually;
 use brokkr_testkit::pgproxy::{Fault, Matcher, When};
-use sqlx::Connection as _;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::broker_pair::BrokerPair;
 use crate::clients::{ChangeRequest, object};
@@ -214,9 +214,19 @@ async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect
     let mut pair = BrokerPair::start().await?;
     let mut direct = pair.connect_directly().await?;
     for statement in [
-        "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            IF random() < 0.2 THEN RAISE EXCEPTION 'could not serialize' USING ERRCODE = '40001'; END IF;
-            IF random() < 0.1 THEN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END IF;
+        // Sequences are not rolled back, so they count the errors.
+        "CREATE SEQUENCE serialization_failures MINVALUE 0",
+        "CREATE SEQUENCE deadlocks MINVALUE 0",
+        "SELECT nextval('serialization_failures'), nextval('deadlocks')",
+        "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+            IF random() < 0.2 THEN
+                PERFORM nextval('serialization_failures');
+                RAISE EXCEPTION 'could not serialize' USING ERRCODE = '40001';
+            END IF;
+            IF random() < 0.1 THEN
+                PERFORM nextval('deadlocks');
+                RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01';
+            END IF;
             RETURN NEW; END $$",
         "CREATE TRIGGER fails BEFORE INSERT ON deployment_objects FOR EACH ROW EXECUTE FUNCTION fails()",
         "CREATE TRIGGER fails BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION fails()",
@@ -230,7 +240,15 @@ async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect
     let harmless =
         "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
     sqlx::query(harmless).execute(&mut direct).await?;
+    let (serialization, deadlocks): (i64, i64) = sqlx::query_as(
+        "SELECT s.last_value, d.last_value FROM serialization_failures s CROSS JOIN deadlocks d",
+    )
+    .fetch_one(&mut direct)
+    .await?;
+    println!("{serialization} serialization failures, {deadlocks} deadlocks");
+    ensure!(serialization > 0 && deadlocks > 0, "both kinds of errors occurred");
     // And a real deadlock: two transactions lock the same two rows in opposite order.
+    let before = real_deadlocks(&mut direct).await?;
     let change = ChangeRequest::submit("web", 200);
     let mut foreign = direct.begin().await?;
     sqlx::query("SELECT FROM project_usage FOR UPDATE").execute(&mut *foreign).await?;
@@ -243,7 +261,20 @@ async fn row_13_deadlocks_and_serialization_failures_are_retried_and_take_effect
     let _ = sqlx::query("SELECT FROM stacks WHERE name = 'web' FOR UPDATE").execute(&mut *foreign).await;
     foreign.rollback().await?;
     object(&tokio::time::timeout(WAIT_TIMEOUT, submitting).await??)?;
+    eventually(RECOVERY_TIMEOUT, "PostgreSQL to count the deadlock", async || {
+        let now = real_deadlocks(&mut direct).await?;
+        ensure!(now > before, "still {now}");
+        Ok(())
+    })
+    .await?;
     assert_eq!(pair.unknown_outcomes("500 Internal"), 0);
     pair.wait_for_progress(3).await?;
     pair.finish().await
+}
+
+/// Returns how many deadlocks PostgreSQL has resolved in this database.
+async fn real_deadlocks(connection: &mut PgConnection) -> Result<i64> {
+    let count =
+        sqlx::query_scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
+    Ok(count.fetch_one(connection).await?)
 }

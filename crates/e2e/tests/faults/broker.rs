@@ -47,7 +47,7 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     world.wait_until_reported_healthy("web").await?;
     let before = world.events("web").await?.len();
 
-    world.broker_proxy.when(Matcher::any(), Action::Cut);
+    let outage = world.broker_proxy.when(Matcher::any(), Action::Cut);
     let rounds = if runs_in_full() { TOO_MANY / 2 } else { 2 };
     for _ in 0..rounds {
         set_ready(false).await?;
@@ -61,6 +61,8 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     let record = world.record().await?;
     let kept = record["status"]["reports"].as_array().map_or(0, Vec::len);
     assert!(kept <= 50, "S22: bounded, not {kept}");
+    assert!(outage.hits() > 0, "the agent tried to reach the broker");
+    assert_eq!(world.events("web").await?.len(), before, "nothing reached the broker");
 
     world.broker_proxy.heal();
     let expected = before + if runs_in_full() { 40 } else { rounds * 2 };
@@ -73,6 +75,10 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     .await?;
     if runs_in_full() {
         assert!(events.iter().any(|event| event.to_string().contains("gap")), "the gap is marked");
+    } else {
+        let turns = transitions(&events, &["degraded", "healthy"]);
+        let expected = ["degraded", "healthy"].repeat(rounds);
+        assert!(turns.ends_with(&expected), "every transition, in its order: {turns:?}");
     }
     let mut reported: Vec<String> =
         events.iter().map(|event| format!("{} {}", event["transition"], event["at"])).collect();
@@ -83,6 +89,16 @@ async fn row_43_after_a_long_outage_the_broker_gets_every_report_or_a_marked_gap
     world.delete_stack().await?;
     world.wait_until_deleted().await?;
     world.assert_invariants().await
+}
+
+/// Returns those of the transitions that were reported, by their time.
+fn transitions<'a>(events: &'a [Value], of: &[&str]) -> Vec<&'a str> {
+    let mut found: Vec<(&str, &str)> = events
+        .iter()
+        .filter_map(|event| Some((event["at"].as_str()?, event["transition"].as_str()?)))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, transition)| transition).filter(|transition| of.contains(transition)).collect()
 }
 
 /// Each wrong response is sent several times, and none of them deletes or changes anything.

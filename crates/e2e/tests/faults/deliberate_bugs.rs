@@ -48,7 +48,10 @@ async fn row_23_applied_is_not_reported_before_the_last_write_is_done() -> Resul
     held.wait_for_hits(1, WAIT_TIMEOUT).await?;
     world.wait_for_polls(2).await?;
     let events = world.events("web").await?;
-    assert!(events.iter().all(|event| event["transition"] != "applied"), "{events:?}");
+    assert!(
+        events.iter().all(|event| event["transition"] != "applied"),
+        "D4: applied was reported before the last write: {events:?}"
+    );
     held.release();
     world.wait_for_status("web", AGENT, "applied", |status| status["state"] != "pending").await?;
     world.wait_for_value("c", "1").await

@@ -171,7 +171,11 @@ async fn row_29_of_two_processes_with_one_identity_only_the_newer_writes() -> Re
     world.agent.wait_for_log("writes are suspended", WAIT_TIMEOUT).await?;
     assert!(world.agent.is_running(), "the older one waits, and does not end");
 
+    let mark = world.api_proxy.mark();
     world.deliver(&[("a", "2"), ("c", "2")]).await?;
+    let applied = world.writes_since(mark).into_iter().filter(|write| write.request.is_apply());
+    let applied: Vec<_> = applied.filter(|write| write.request.is_about("configmaps")).collect();
+    assert_eq!(applied.len(), 2, "each once: {:?}", applied.iter().map(summary).collect::<Vec<_>>());
     // Once the newer one is gone, no process writes until one opens a newer session.
     twin.kill9();
     world.edit("a", "drifted").await?;

@@ -17,4 +17,5 @@ mod pairs;
 mod proxy;
 mod refusals;
 mod watches;
+mod webhooks;
 mod world;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brokkr_testkit::eventually;
-use brokkr_testkit::proxy::{Action, CannedResponse, Matcher};
+use brokkr_testkit::proxy::{Action, CannedResponse, Exchange, Matcher};
 
 use crate::world::{FaultWorld, WAIT_TIMEOUT};
 use brokkr_e2e::runs_in_full;
@@ -59,7 +59,31 @@ async fn row_32_a_change_without_an_event_is_found_by_the_next_list() -> Result<
     world.wait_for_value("b", "1").await?;
     assert_eq!(world.value("a").await?.as_deref(), Some("drifted"), "it has received no event");
 
+    // The watch expires; nothing else gives the agent a reason to look. The event is older than the last one that arrived, so
+    // only the list shows the change.
+    dropping.release();
+    let mark = world.api_proxy.mark();
+    let expired = world
+        .api_proxy
+        .when(Matcher::watches("configmaps").nth(1), Action::WatchLine(CannedResponse::gone_line()));
+    world.api_proxy.end_watches();
+    expired.wait_for_hits(1, WAIT_TIMEOUT).await?;
+    world.wait_for_value("a", "1").await?;
+    let lists = |exchange: &Exchange| exchange.request.is_list() && exchange.request.is_about("configmaps");
+    let trace = world.api_proxy.since(mark);
+    let (listed, repaired) = (
+        trace.iter().position(|exchange| lists(exchange) && exchange.succeeded()),
+        trace.iter().position(|exchange| exchange.request.is_apply() && exchange.request.is_named("a")),
+    );
+    assert!(listed.is_some() && listed < repaired, "the list shows it: {listed:?}, {repaired:?}");
+
     // A new deployment object is a full reconciliation, independent of watches.
+    let dropping = world.api_proxy.when(Matcher::watches("configmaps"), Action::drop_events_of("b"));
+    let mark = world.api_proxy.mark();
+    world.api_proxy.end_watches();
+    world.wait_for_watch("configmaps", mark).await?;
+    world.edit("b", "drifted").await?;
+    dropping.wait_for_hits(1, WAIT_TIMEOUT).await?;
     world.deliver(&MAPS).await?;
     world.api_proxy.heal();
     // So is a restart.

@@ -250,3 +250,28 @@ fn c4_a_stack_that_was_refused_continues_as_soon_as_the_other_owner_is_gone() {
         assert!(scene.world.now() < refused + SignedDuration::from_secs(60), "only in the next cycle");
     }
 }
+
+/// A Deployment that is written before its ConfigMap starts Pods with the old settings, and nothing restarts them.
+#[test]
+fn j5_an_object_that_is_refused_for_a_moment_delays_those_of_later_ranks() {
+    let stack = items(&[SHOP, SETTINGS, NOTES, WEB]);
+    let clean = Scene::with(&stack);
+    let line = clean.position(&format!("apply {SETTINGS}")).map(|at| clean.trace()[at].clone()).unwrap();
+    let number: usize = line.split_whitespace().next().unwrap().parse().unwrap();
+    for fault in [Fault::Overload(number), Fault::LostAnswer(number)] {
+        let mut scene = Scene::new();
+        scene.world.fault = Some(fault);
+        scene.deliver(&stack);
+        let written = |key: &str| {
+            let done = |line: &String| {
+                line.contains(&format!(" apply {key} → created"))
+                    || line.contains(&format!(" apply {key} → updated"))
+            };
+            scene.trace().iter().position(done)
+        };
+        let refused =
+            scene.trace().iter().any(|line| line.contains(&format!(" apply {SETTINGS} → Transient")));
+        assert!(refused, "{fault:?} {:#?}", scene.trace());
+        assert!(written(SETTINGS).is_some() && written(SETTINGS) < written(WEB), "{:#?}", scene.trace());
+    }
+}

@@ -1,5 +1,9 @@
 //! The numbered invariants between the clients' history and the final state.
 
+mod recency;
+mod refusals;
+mod targets;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
@@ -30,6 +34,11 @@ pub fn check(history: &History, truth: &Truth) -> Vec<Violation> {
     one_result_per_key(history, &mut violation);
     no_unacknowledged_objects(history, truth, &mut violation);
     sequence_ids_follow_real_time(history, &mut violation);
+    targets::acknowledged_targets_are_stored(history, truth, &mut violation);
+    refusals::refused_changes_are_not_made(history, truth, &mut violation);
+    refusals::refusals_are_explained(history, &mut violation);
+    recency::positions_never_decrease(history, &mut violation);
+    recency::responses_reflect_the_position_of_the_request(history, truth, &mut violation);
     newest_is_highest(truth, &mut violation);
     reports_exist_once(history, truth, &mut violation);
     one_message_per_object(truth, &mut violation);
@@ -160,7 +169,8 @@ fn may_be_lost(history: &History, stack: StackId, before: u64) -> bool {
     history.operations.iter().filter(changes).filter(|operation| operation.began() <= before).any(
         |operation| match operation.acknowledged() {
             Some((
-                Acknowledgement::Object { stack: changed, .. } | Acknowledgement::Targets { stack: changed },
+                Acknowledgement::Object { stack: changed, .. }
+                | Acknowledgement::Targets { stack: changed, .. },
                 _,
             )) => *changed == stack,
             Some((Acknowledgement::Receipt { .. }, _)) => false,

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, EventId, SequenceId, StackId};
+use brokkr_api::{AgentId, ErrorCode, EventId, Position, SequenceId, StackId};
 
 /// A change that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,16 +30,32 @@ pub enum Change {
     },
 }
 
-/// The content of a successful response.
+impl Change {
+    /// Returns the name of the stack that it changes.
+    pub fn stack(&self) -> Option<&str> {
+        match self {
+            Self::Submit { stack, .. }
+            | Self::RollBack { stack }
+            | Self::Target { stack, .. }
+            | Self::Delete { stack } => Some(stack),
+            Self::Report { .. } => None,
+        }
+    }
+}
+
+/// The content of a successful response. The position is the one at which the change is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acknowledgement {
     Object {
         stack: StackId,
         sequence: SequenceId,
         content: Checksum,
+        position: Option<Position>,
     },
     Targets {
         stack: StackId,
+        selectors: Vec<String>,
+        position: Option<Position>,
     },
     /// Refused reports come with the stack that they are about.
     Receipt {
@@ -48,11 +64,19 @@ pub enum Acknowledgement {
     },
 }
 
+/// A permanent error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// None if the response has no code.
+    pub code: Option<ErrorCode>,
+    pub text: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Acknowledged(Acknowledgement),
     /// Refused permanently: nothing was done, and nothing will be done.
-    Refused(String),
+    Refused(Refusal),
     /// The change may have been made or not, or may be made later.
     Unknown(String),
 }
@@ -90,13 +114,22 @@ impl Operation {
 
     /// Returns whether it was refused permanently.
     pub fn refused(&self) -> bool {
-        self.attempts.last().is_some_and(|attempt| matches!(attempt.outcome, Outcome::Refused(_)))
+        self.refusal().is_some()
+    }
+
+    /// Returns the refusal and its time.
+    pub fn refusal(&self) -> Option<(&Refusal, u64)> {
+        let attempt = self.attempts.last()?;
+        match &attempt.outcome {
+            Outcome::Refused(refusal) => Some((refusal, attempt.ended)),
+            _ => None,
+        }
     }
 
     /// Returns the acknowledged object.
     pub fn object(&self) -> Option<(StackId, SequenceId, Checksum)> {
         match self.acknowledged()?.0 {
-            Acknowledgement::Object { stack, sequence, content } => Some((*stack, *sequence, *content)),
+            Acknowledgement::Object { stack, sequence, content, .. } => Some((*stack, *sequence, *content)),
             _ => None,
         }
     }
@@ -107,14 +140,29 @@ impl Operation {
 pub struct ServedState {
     pub agent: AgentId,
     pub replica: usize,
+    /// The position that the agent had seen before, and sent with the request.
+    pub asked: Position,
+    /// The position of the response: nothing that it shows is above.
+    pub position: Position,
     pub stacks: Vec<(StackId, SequenceId)>,
 }
 
-/// All operations and served states, in order.
+/// The newest version of a stack, as a client read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackRead {
+    pub replica: usize,
+    pub stack: StackId,
+    /// The position that the client sent with the request.
+    pub asked: Position,
+    pub newest: Option<SequenceId>,
+}
+
+/// All operations, served states and reads, in order.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub operations: Vec<Operation>,
     pub served: Vec<ServedState>,
+    pub reads: Vec<StackRead>,
 }
 
 impl History {
@@ -159,6 +207,10 @@ impl Recorder {
 
     pub fn served(&self, state: ServedState) {
         self.history().served.push(state);
+    }
+
+    pub fn read(&self, read: StackRead) {
+        self.history().reads.push(read);
     }
 
     pub fn acknowledged(&self) -> usize {

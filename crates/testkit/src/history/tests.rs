@@ -1,11 +1,15 @@
 //! A good history passes; every planted violation is found.
 
+mod recency;
+mod refusals;
+mod targets;
+
 use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, EventId, Labels, SequenceId, StackId};
+use brokkr_api::{AgentId, EventId, Labels, Position, SequenceId, StackId};
 
 use super::{
-    Acknowledgement, Attempt, Change, History, ObjectRow, Operation, Outcome, ServedState, StackRow, Truth,
-    View, check,
+    Acknowledgement, Attempt, Change, History, ObjectRow, Operation, Outcome, Refusal, ServedState, StackRow,
+    Truth, View, check,
 };
 
 struct Story {
@@ -19,12 +23,33 @@ fn content(number: i64) -> Checksum {
     Checksum::of(&number.to_be_bytes())
 }
 
+/// Returns the position at which the submission with this number is visible.
+fn position(number: i64) -> Position {
+    Position { epoch: 1, horizon: number.unsigned_abs() * 10 }
+}
+
 fn submission(stack: StackId, number: i64, began: u64, ended: u64) -> Operation {
-    let acknowledgement =
-        Acknowledgement::Object { stack, sequence: SequenceId(number), content: content(number) };
+    let acknowledgement = Acknowledgement::Object {
+        stack,
+        sequence: SequenceId(number),
+        content: content(number),
+        position: Some(position(number)),
+    };
     Operation {
         key: format!("submit-{number}"),
         change: Change::Submit { stack: "web".into(), content: content(number) },
+        attempts: vec![Attempt { replica: 0, began, ended, outcome: Outcome::Acknowledged(acknowledgement) }],
+    }
+}
+
+/// Returns an acknowledged change of the targets of `web`.
+fn retarget(stack: StackId, selectors: &[&str], began: u64, ended: u64) -> Operation {
+    let selectors: Vec<String> = selectors.iter().map(ToString::to_string).collect();
+    let shown = selectors.clone();
+    let acknowledgement = Acknowledgement::Targets { stack, selectors: shown, position: Some(position(0)) };
+    Operation {
+        key: format!("target-{began}"),
+        change: Change::Target { stack: "web".into(), selectors },
         attempts: vec![Attempt { replica: 0, began, ended, outcome: Outcome::Acknowledged(acknowledgement) }],
     }
 }
@@ -39,7 +64,7 @@ fn row(stack: StackId, number: i64) -> ObjectRow {
     }
 }
 
-/// Three submissions one after the other, one report, one agent, two replicas.
+/// Three submissions one after the other, one report, one change of targets before, one agent, two replicas.
 fn story() -> Story {
     let (stack, agent, report) = (StackId::generate(), AgentId::generate(), EventId::generate());
     let mut operations: Vec<Operation> =
@@ -57,14 +82,22 @@ fn story() -> Story {
             }),
         }],
     });
-    let seen = |number| ServedState { agent, replica: 0, stacks: vec![(stack, SequenceId(number))] };
+    operations.push(retarget(stack, &["group=a"], 1, 2));
+    let seen = |asked, number| ServedState {
+        agent,
+        replica: 0,
+        asked: position(asked),
+        position: position(number),
+        stacks: vec![(stack, SequenceId(number))],
+    };
     let view = |replica| View { replica, agent, stacks: vec![(stack, SequenceId(3))] };
     Story {
-        history: History { operations, served: vec![seen(1), seen(3)] },
+        history: History { operations, served: vec![seen(0, 1), seen(1, 3)], reads: Vec::new() },
         truth: Truth {
             objects: (1..=3).map(|number| row(stack, number)).collect(),
             stacks: vec![StackRow {
                 id: stack,
+                name: "web".into(),
                 newest: Some(SequenceId(3)),
                 deleted: false,
                 selectors: vec!["group=a".into()],
@@ -78,6 +111,14 @@ fn story() -> Story {
         stack,
         agent,
     }
+}
+
+/// Requires that the changed story has no violation either.
+#[track_caller]
+fn allows(change: impl FnOnce(&mut Story)) {
+    let mut story = story();
+    change(&mut story);
+    assert_eq!(check(&story.history, &story.truth), []);
 }
 
 #[track_caller]
@@ -132,7 +173,8 @@ fn an_operation_with_an_unknown_outcome_may_have_happened_at_most_once() {
 #[test]
 fn an_operation_that_was_refused_but_executed_is_found() {
     finds("S4", "not acknowledged to any client", |story| {
-        story.history.operations[2].attempts[0].outcome = Outcome::Refused("BRK2003".into());
+        let refusal = Refusal { code: None, text: "422".into() };
+        story.history.operations[2].attempts[0].outcome = Outcome::Refused(refusal);
     });
 }
 

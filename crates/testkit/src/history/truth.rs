@@ -22,6 +22,7 @@ pub struct ObjectRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackRow {
     pub id: StackId,
+    pub name: String,
     pub newest: Option<SequenceId>,
     pub deleted: bool,
     pub selectors: Vec<String>,
@@ -60,8 +61,8 @@ impl Truth {
         .fetch_all(&mut *connection)
         .await
         .context("cannot read the deployment objects")?;
-        let stacks: Vec<(Uuid, Option<i64>, bool, Vec<String>)> = sqlx::query_as(
-            "SELECT s.id, s.newest_sequence_id, s.deleted_at IS NOT NULL,
+        let stacks: Vec<(Uuid, String, Option<i64>, bool, Vec<String>)> = sqlx::query_as(
+            "SELECT s.id, s.name, s.newest_sequence_id, s.deleted_at IS NOT NULL,
                     ARRAY(SELECT t.selector FROM stack_selectors t WHERE t.stack_id = s.id ORDER BY 1)
              FROM stacks s ORDER BY s.id",
         )
@@ -109,8 +110,9 @@ impl Truth {
                 .collect(),
             stacks: stacks
                 .into_iter()
-                .map(|(id, newest, deleted, selectors)| StackRow {
+                .map(|(id, name, newest, deleted, selectors)| StackRow {
                     id: StackId(id),
+                    name,
                     newest: newest.map(SequenceId),
                     deleted,
                     selectors,
@@ -125,13 +127,15 @@ impl Truth {
     /// Returns the stacks for an agent that holds nothing, ordered by sequence id.
     pub fn wanted(&self, agent: AgentId) -> Vec<(StackId, SequenceId)> {
         let Some((_, labels)) = self.agents.iter().find(|(id, _)| *id == agent) else { return Vec::new() };
-        let reaches = |stack: &&StackRow| {
-            let matches = |text: &String| text.parse::<Selector>().is_ok_and(|one| one.matches(labels));
-            !stack.deleted && stack.selectors.iter().any(matches)
-        };
+        let reaches = |stack: &&StackRow| !stack.deleted && any_matches(&stack.selectors, labels);
         let mut wanted: Vec<_> =
             self.stacks.iter().filter(reaches).filter_map(|stack| Some((stack.id, stack.newest?))).collect();
         wanted.sort_by_key(|(_, sequence)| *sequence);
         wanted
     }
+}
+
+/// Returns whether one of the selectors matches these labels.
+pub(super) fn any_matches(selectors: &[String], labels: &Labels) -> bool {
+    selectors.iter().any(|text| text.parse::<Selector>().is_ok_and(|one| one.matches(labels)))
 }

@@ -122,7 +122,7 @@ impl Action {
     /// found.
     pub(super) fn counts_later(&self) -> bool {
         let after_the_response = matches!(self, Self::HaltAfter | Self::HoldResponse | Self::LoseResponse);
-        after_the_response || matches!(self, Self::DropEvents(_))
+        after_the_response || matches!(self, Self::DropEvents(_) | Self::StaleLists(_))
     }
 }
 

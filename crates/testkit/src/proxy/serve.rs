@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use super::faults::{Action, ActiveRule, ListSnapshot, Rules};
 use super::request::ProxiedRequest;
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     client: reqwest::Client,
     pub(super) rules: Rules,
     lists: Mutex<HashMap<String, Bytes>>,
+    /// Ends all open watches.
+    watches: Mutex<CancellationToken>,
     pub(super) trace: Trace,
 }
 
@@ -64,12 +67,17 @@ impl Shared {
             client,
             rules: Rules::default(),
             lists: Mutex::default(),
+            watches: Mutex::default(),
             trace: Trace::default(),
         })
     }
 
     pub(super) fn lists(&self) -> ListSnapshot {
         ListSnapshot(Arc::new(lock(&self.lists).clone()))
+    }
+
+    pub(super) fn end_watches(&self) {
+        std::mem::take(&mut *lock(&self.watches)).cancel();
     }
 
     fn find_rule(&self, request: &ProxiedRequest) -> Option<Applied<ProxiedRequest, Action>> {
@@ -135,6 +143,7 @@ impl Shared {
             }
             Action::StaleLists(ListSnapshot(lists)) => match lists.get(&request.list_key()) {
                 Some(body) if request.is_list() => {
+                    rule.hit();
                     Ok(self.respond(number, CannedResponse::json(200, body.clone())))
                 }
                 _ => self.pass(&request, number, None).await,
@@ -185,7 +194,8 @@ impl Shared {
         let upstream = self.forward(request, number).await?;
         let (status, headers) = (upstream.status(), without_connection(upstream.headers()));
         let body = if request.is_watch() && status.is_success() {
-            Body::from_stream(stream::watch(upstream, rule))
+            let ended = lock(&self.watches).clone().cancelled_owned();
+            Body::from_stream(stream::watch(upstream, rule).take_until(ended))
         } else {
             let whole = upstream.bytes().await.map_err(|_| Cut)?;
             if request.is_list() && status.is_success() && !request.query.contains("continue=") {

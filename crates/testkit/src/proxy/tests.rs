@@ -184,3 +184,32 @@ async fn watches_lose_events_freeze_and_end() -> Result<()> {
     frozen.next().await.expect("an end").expect_err("and then it is cut");
     Ok(())
 }
+
+#[tokio::test]
+async fn open_watches_are_ended_and_rules_stay() -> Result<()> {
+    let server = TestServer::open().await?;
+    let rule = server.proxy.when(Matcher::watches("things"), Action::Freeze);
+    let mut open = server.list("?watch=true").await?.bytes_stream();
+    server.proxy.end_watches();
+    let end = tokio::time::timeout(TIMEOUT, open.next()).await?;
+    assert!(end.is_none(), "a regular end: {end:?}");
+    let mut next = server.list("?watch=true").await?.bytes_stream();
+    let first = tokio::time::timeout(Duration::from_millis(300), next.next()).await;
+    assert!(first.is_err() && rule.hits() == 2, "the next watch is frozen again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stale_list_is_counted_only_if_the_snapshot_contains_it() -> Result<()> {
+    let server = TestServer::open().await?;
+    let rule =
+        server.proxy.when(Matcher::lists("things"), Action::StaleLists(server.proxy.snapshot_of_lists()));
+    server.list("").await?;
+    assert_eq!(rule.hits(), 0, "the snapshot is empty");
+    rule.release();
+    let rule =
+        server.proxy.when(Matcher::lists("things"), Action::StaleLists(server.proxy.snapshot_of_lists()));
+    server.list("").await?;
+    assert_eq!(rule.hits(), 1);
+    Ok(())
+}

@@ -1,8 +1,10 @@
-//! Reads the promises: table rows `| A1 | what is promised |`.
+//! Reads the promises: table rows `| A1 | what is promised |`. Those below the heading `## Planned` are planned.
 
 /// One promise to users.
 pub struct Promise {
     pub id: String,
+    /// Whether it does not hold yet.
+    pub planned: bool,
     text: String,
 }
 
@@ -20,15 +22,22 @@ impl Promise {
 
 /// Returns the promises of the document, in order.
 pub fn read(markdown: &str) -> Vec<Promise> {
-    markdown
-        .lines()
-        .filter_map(|line| {
-            let mut cells = line.trim().strip_prefix('|')?.splitn(2, '|');
-            let id = cells.next()?.trim();
-            let text = cells.next()?.trim().trim_end_matches('|').trim();
-            is_id(id).then(|| Promise { id: id.to_owned(), text: text.to_owned() })
-        })
-        .collect()
+    let mut planned = false;
+    let mut promises = Vec::new();
+    for line in markdown.lines().map(str::trim) {
+        if let Some(heading) = line.strip_prefix("## ") {
+            planned = heading == "Planned";
+        } else if let Some((id, text)) = row(line) {
+            promises.push(Promise { id: id.to_owned(), planned, text: text.to_owned() });
+        }
+    }
+    promises
+}
+
+/// Returns the id and the text of a row of a table of promises.
+fn row(line: &str) -> Option<(&str, &str)> {
+    let (id, text) = line.strip_prefix('|')?.split_once('|')?;
+    is_id(id.trim()).then(|| (id.trim(), text.trim().trim_end_matches('|').trim()))
 }
 
 /// Returns whether the text is a capital letter followed by a number.
@@ -49,5 +58,14 @@ mod reading {
             read("# A. Title\n| id | promise |\n|---|---|\n| A1 | Pull only: `a | b`. |\n| B12 | Two. |\n");
         let found: Vec<_> = promises.iter().map(|promise| (promise.id.as_str(), promise.summary())).collect();
         assert_eq!(found, [("A1", "Pull only: `a | b`.".to_owned()), ("B12", "Two.".to_owned())]);
+    }
+
+    #[test]
+    fn the_section_of_planned_promises_ends_at_the_next_heading() {
+        let promises = read(
+            "## A. One\n| A1 | One. |\n## Planned\n### B. Two\n| B1 | Two. |\n## C. Three\n| C1 | Three. |\n",
+        );
+        let planned: Vec<_> = promises.iter().map(|promise| (promise.id.as_str(), promise.planned)).collect();
+        assert_eq!(planned, [("A1", false), ("B1", true), ("C1", false)]);
     }
 }

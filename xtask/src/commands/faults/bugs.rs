@@ -1,31 +1,41 @@
 //! Deliberate bugs: a test harness that never failed proves nothing.
 //!
 //! Each bug is a patch file below `crates/e2e/bugs`. The command copies the workspace, applies one patch to the copy, builds
-//! it with a target folder of its own, and runs the tests that the patch names. The bug is found if every one of them
-//! fails. A patch that does not apply or does not compile, and a test that does not exist, are errors.
+//! it with a target folder of its own, and runs the tests that the patch names. The bug is found if every one of them fails
+//! with the message that the patch names. A patch that does not apply or does not compile, and a test that does not exist,
+//! are errors.
 //!
-//! The header of a patch, before its first `diff --git` line, describes the bug and names the tests:
+//! The header of a patch, before its first `diff --git` line, describes the bug and names the tests, each with parts of the
+//! message of its failure:
 //!
 //! ```text
 //! A delete does not carry the UID of the object as a precondition.
 //!
 //! Found-by: row_27_a_delayed_delete_does_not_hit_an_object_that_a_user_made_meanwhile
+//! Message: the uid is the precondition
 //! ```
 //!
 //! A test with many attempts prints a line `violation: …` for each that succeeded. If the header names some of them
 //! (`Violation: …`, from the beginning of the line), the bug is found only if they are among those that are printed.
+//!
+//! ```text
+//! bugs/copy.rs      the copy of the workspace, and patches in it
+//! bugs/findings.rs  whether the tests have found the bug
+//! ```
 
-use std::collections::BTreeSet;
+mod copy;
+mod findings;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
-use super::tally::Tally;
 use crate::commands::{bench, engines};
 use crate::runner::{Tests, Workspace, root};
+use copy::{apply, synchronise};
+use findings::{Finder, Findings};
 
 const FOLDER: &str = "crates/e2e/bugs";
 /// The folders of bugs, and the test targets that have to find them.
@@ -50,8 +60,7 @@ struct Bug {
     patch: PathBuf,
     /// The test targets with these tests.
     selection: &'static [&'static str],
-    /// Names of test functions that have to fail.
-    found_by: Vec<String>,
+    found_by: Vec<Finder>,
     /// How the lines begin that the tests have to print.
     violations: Vec<String>,
 }
@@ -68,7 +77,7 @@ pub fn run(args: &Args) -> Result<()> {
         if missed.is_empty() {
             eprintln!("══ {}: found", bug.name);
         } else {
-            eprintln!("══ {}: NOT FOUND by {}", bug.name, missed.join(", "));
+            eprintln!("══ {}: NOT FOUND\n   {}", bug.name, missed.join("\n   "));
             survived.push(bug.name.as_str());
         }
     }
@@ -90,90 +99,24 @@ fn chosen(bugs: Vec<Bug>, names: &[String]) -> Result<Vec<Bug>> {
     Ok(bugs.into_iter().filter(is_chosen).collect())
 }
 
-/// Puts the bug into the copy, and returns those of its tests that pass nevertheless, and the violations that they do not
-/// print.
+/// Puts the bug into the copy, and returns why its tests have not found it; nothing if they have.
 fn missed(copy: &Workspace, bug: &Bug) -> Result<Vec<String>> {
     synchronise(&root(), copy.root())?;
     apply(copy.root(), &bug.patch, &[])?;
     copy.build(&[&["--bins"], bug.selection].concat()).context("it does not compile")?;
-    let filters: Vec<&str> = bug.found_by.iter().map(String::as_str).collect();
-    let (mut tally, mut missed) = (Tally::default(), bug.violations.clone());
+    let filters: Vec<&str> = bug.found_by.iter().map(|finder| finder.test.as_str()).collect();
+    let mut findings = Findings::default();
     copy.run_tests(&Tests { selection: bug.selection, filters: &filters }, &[], |line| {
         eprintln!("{line}");
-        tally.add_line(line);
-        if let Some(printed) = line.trim_start().strip_prefix("violation: ") {
-            missed.retain(|violation| !printed.starts_with(violation));
-        }
+        findings.add_line(line);
     })?;
-    for test in &bug.found_by {
-        match tally.passed(test) {
-            Some(true) => missed.push(test.clone()),
-            Some(false) => {}
-            None => bail!("the test {test} did not run"),
-        }
+    let mut missed = Vec::new();
+    for finder in &bug.found_by {
+        missed.extend(findings.missed_by(finder)?);
     }
+    let missing = findings.missing(&bug.violations).into_iter();
+    missed.extend(missing.map(|violation| format!("no violation \"{violation}\"")));
     Ok(missed)
-}
-
-/// Applies a patch in a folder, with further options such as `--check`.
-fn apply(folder: &Path, patch: &Path, options: &[&str]) -> Result<()> {
-    let output = Command::new("git")
-        .arg("apply")
-        .args(options)
-        .arg(patch)
-        .current_dir(folder)
-        // The copy is in no repository, even if a folder above it is one.
-        .env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder))
-        .output()
-        .context("cannot run git")?;
-    ensure!(
-        output.status.success(),
-        "{} does not apply: {}",
-        patch.display(),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
-}
-
-/// Makes the copy equal to the workspace. Files that are already equal keep their times, so that cargo builds only what
-/// differs.
-fn synchronise(from: &Path, to: &Path) -> Result<()> {
-    let listed = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(from)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run git")?;
-    ensure!(listed.status.success(), "cannot list the files of the workspace");
-    let names = String::from_utf8(listed.stdout)?;
-    let mut wanted = BTreeSet::new();
-    for name in names.split('\0').filter(|name| !name.is_empty()) {
-        let (source, copy) = (from.join(name), to.join(name));
-        // A file that was deleted and not yet committed is still listed.
-        let Ok(contents) = fs::read(&source) else { continue };
-        if fs::read(&copy).ok().as_ref() != Some(&contents) {
-            if let Some(folder) = copy.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            fs::copy(&source, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
-            // On some systems, a copy has the original's time, which may be before the build with the patch.
-            fs::File::options().append(true).open(&copy)?.set_modified(std::time::SystemTime::now())?;
-        }
-        wanted.insert(copy);
-    }
-    remove_others(to, &wanted)
-}
-
-fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            remove_others(&entry.path(), wanted)?;
-        } else if !wanted.contains(&entry.path()) {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// Reads the bugs of the workspace, ordered by name.
@@ -197,25 +140,42 @@ fn all(root: &Path) -> Result<Vec<Bug>> {
 impl Bug {
     fn read(part: &str, selection: &'static [&'static str], patch: PathBuf) -> Result<Self> {
         let text = fs::read_to_string(&patch).with_context(|| format!("cannot read {}", patch.display()))?;
-        let (found_by, violations) = (named(&text, "Found-by:"), named(&text, "Violation:"));
+        let (found_by, violations) = (finders(&text), named(&text, "Violation:"));
         ensure!(!found_by.is_empty(), "{} names no test: `Found-by: TEST`", patch.display());
+        let silent = found_by.iter().find(|finder| finder.messages.is_empty() && violations.is_empty());
+        if let Some(finder) = silent {
+            bail!("{} does not say how {} fails: `Message: TEXT`", patch.display(), finder.test);
+        }
         let stem = patch.file_stem().unwrap_or_default().to_string_lossy();
         Ok(Self { name: format!("{part}/{stem}"), patch, selection, found_by, violations })
     }
 }
 
+fn header(patch: &str) -> impl Iterator<Item = &str> {
+    patch.lines().take_while(|line| !line.starts_with("diff --git"))
+}
+
 /// Returns what the header of a patch names in lines with this key.
 fn named(patch: &str, key: &str) -> Vec<String> {
-    let header = patch.lines().take_while(|line| !line.starts_with("diff --git"));
-    header.filter_map(|line| line.strip_prefix(key)).map(|name| name.trim().to_owned()).collect()
+    header(patch).filter_map(|line| line.strip_prefix(key)).map(|name| name.trim().to_owned()).collect()
+}
+
+/// Returns the tests that the header names, each with the messages that follow it.
+fn finders(patch: &str) -> Vec<Finder> {
+    let mut finders: Vec<Finder> = Vec::new();
+    for line in header(patch) {
+        if let Some(test) = line.strip_prefix("Found-by:") {
+            finders.push(Finder { test: test.trim().to_owned(), messages: Vec::new() });
+        } else if let (Some(message), Some(finder)) = (line.strip_prefix("Message:"), finders.last_mut()) {
+            finder.messages.push(message.trim().to_owned());
+        }
+    }
+    finders
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::process::Command;
-
-    use super::{all, apply, chosen, named, synchronise};
+    use super::{Finder, all, apply, chosen, finders, named};
     use crate::commands::contract::tests::find;
     use crate::runner::root;
 
@@ -226,7 +186,7 @@ mod tests {
         let tests = find(&root.join("crates")).expect("the tests");
         for bug in all(&root).expect("the bugs") {
             apply(&root, &bug.patch, &["--check"]).expect("a patch that applies");
-            for name in &bug.found_by {
+            for Finder { test: name, .. } in &bug.found_by {
                 assert!(
                     tests.iter().any(|test| test.name() == name),
                     "{}: there is no test {name}",
@@ -237,10 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_a_patch_names_its_tests_and_violations() {
-        let patch = "A bug.\n\nFound-by: row_01_one\nFound-by:  row_02_two \nViolation: GET /x × y: read\n\
-                     diff --git a/x b/x\n+Found-by: three\n";
-        assert_eq!(named(patch, "Found-by:"), ["row_01_one", "row_02_two"]);
+    fn the_header_of_a_patch_names_its_tests_with_their_messages_and_violations() {
+        let patch = "A bug.\n\nFound-by: row_01_one\nMessage: S1: lost\nMessage: twice\nFound-by:  row_02_two \n\
+                     Violation: GET /x × y: read\ndiff --git a/x b/x\n+Found-by: three\n+Message: four\n";
+        let finder = |test: &str, messages: &[&str]| Finder {
+            test: test.into(),
+            messages: messages.iter().map(ToString::to_string).collect(),
+        };
+        assert_eq!(finders(patch), [finder("row_01_one", &["S1: lost", "twice"]), finder("row_02_two", &[])]);
         assert_eq!(named(patch, "Violation:"), ["GET /x × y: read"]);
     }
 
@@ -249,28 +213,5 @@ mod tests {
         let bugs = chosen(all(&root()).expect("the bugs"), &["hostile".to_owned()]).expect("a folder");
         assert!(bugs.len() >= 15, "{}", bugs.len());
         assert!(bugs.iter().all(|bug| !bug.violations.is_empty()));
-    }
-
-    #[test]
-    fn a_copy_is_made_equal_again_after_a_patch() {
-        let folder = std::env::temp_dir().join(format!("brokkr-bugs-{}", std::process::id()));
-        let (from, to) = (folder.join("from"), folder.join("to"));
-        fs::create_dir_all(from.join("src")).expect("a folder");
-        fs::write(from.join("src/lib.rs"), "one\n").expect("a file");
-        let init = Command::new("git").args(["init", "-q"]).current_dir(&from).status();
-        assert!(init.expect("git").success());
-        synchronise(&from, &to).expect("a copy");
-        let patch = folder.join("bug.patch");
-        let text = "A bug.\n\ndiff --git a/src/lib.rs b/src/lib.rs\n--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -1 +1 @@\n-one\n+two\n";
-        fs::write(&patch, text).expect("a patch");
-        apply(&to, &patch, &[]).expect("it applies");
-        fs::write(to.join("new.rs"), "").expect("a file");
-        assert_eq!(fs::read_to_string(to.join("src/lib.rs")).expect("a file"), "two\n");
-        apply(&to, &patch, &[]).expect_err("it does not apply twice");
-
-        synchronise(&from, &to).expect("a copy");
-        assert_eq!(fs::read_to_string(to.join("src/lib.rs")).expect("a file"), "one\n");
-        assert!(!to.join("new.rs").exists());
-        fs::remove_dir_all(&folder).expect("gone");
     }
 }

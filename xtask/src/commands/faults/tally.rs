@@ -1,39 +1,39 @@
 //! Counts tests, rows and pairs from the output of the test runner.
+//!
+//! Every test counts, also one that belongs to no row. A pair counts only if it ran, and is counted by how many of its two
+//! faults were met: a fault that was injected and met by no request proves nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// Every test that ran, and whether it passed. Pairs are one test, which prints how many of them ran and failed.
+use super::output::{Line, TestEnd, parse};
+
+/// Every test that ran and how it ended, and every pair of faults that ran.
 #[derive(Default)]
 pub struct Tally {
-    tests: BTreeMap<String, bool>,
-    pairs: usize,
-    pair_violations: usize,
+    tests: BTreeMap<String, TestEnd>,
+    /// How many of the two faults of a pair were met, by the number of the pair.
+    pairs: BTreeMap<usize, usize>,
+    failed_pairs: BTreeSet<usize>,
 }
 
 impl Tally {
-    /// Reads a line of nextest (`PASS [  1.2s] … kills::row_19_…`) or of `cargo test` (`test … ... ok`).
     pub fn add_line(&mut self, line: &str) {
-        let plain = without_colours(line);
-        if let Some((pairs, violations)) = pair_counts(&plain) {
-            (self.pairs, self.pair_violations) = (pairs, violations);
+        match parse(line) {
+            // Failures are printed once more at the end: they stay failures.
+            Some(Line::Test { name, end }) => {
+                let before = self.tests.entry(name).or_insert(end);
+                *before = (*before).max(end);
+            }
+            Some(Line::Pair { number, met }) => {
+                self.pairs.insert(number, met);
+            }
+            Some(Line::PairFailed { number }) => {
+                self.failed_pairs.insert(number);
+            }
+            None => {}
         }
-        let words: Vec<&str> = plain.split_whitespace().collect();
-        let (passed, name) = match words.as_slice() {
-            ["PASS", .., name] => (true, *name),
-            ["FAIL" | "TIMEOUT" | "SIGKILL" | "SIGABRT" | "LEAK", .., name] => (false, *name),
-            ["test", name, "...", verdict @ ("ok" | "FAILED")] => (*verdict == "ok", *name),
-            _ => return,
-        };
-        let test = name.rsplit("::").next().unwrap_or(name);
-        // Failures are printed once more at the end: they stay failures.
-        self.tests.entry(test.to_owned()).and_modify(|before| *before &= passed).or_insert(passed);
-    }
-
-    /// Returns whether a test passed; none if it did not run.
-    pub fn passed(&self, test: &str) -> Option<bool> {
-        self.tests.get(test).copied()
     }
 
     /// Returns `19` of `row_19_killed_before_…` and of `d2_row_19_…`; none for other names.
@@ -44,38 +44,50 @@ impl Tally {
 
     fn by_row(&self) -> BTreeMap<u32, bool> {
         let mut rows = BTreeMap::new();
-        for (test, passed) in &self.tests {
+        for (test, end) in &self.tests {
             if let Some(row) = Self::row(test) {
-                *rows.entry(row).or_insert(true) &= passed;
+                *rows.entry(row).or_insert(true) &= *end == TestEnd::Passed;
             }
         }
         rows
     }
 
+    fn pairs_that_met(&self, faults: usize) -> usize {
+        self.pairs.values().filter(|met| **met == faults).count()
+    }
+
     /// Counts rows that failed, pairs that failed, and other tests that failed.
     pub fn violations(&self) -> usize {
         let rows = self.by_row().values().filter(|passed| !**passed).count();
-        let others = self.tests.iter().filter(|(test, passed)| Self::row(test).is_none() && !**passed);
-        let others = others.map(|(test, _)| if is_pairs(test) { self.pair_violations.max(1) } else { 1 });
-        rows + others.sum::<usize>()
+        let others =
+            self.tests.iter().filter(|(test, end)| Self::row(test).is_none() && **end != TestEnd::Passed);
+        // A test of pairs that was ended from outside names no failed pair.
+        let violations =
+            others.map(|(test, _)| if is_pairs(test) { self.failed_pairs.len().max(1) } else { 1 });
+        rows + violations.sum::<usize>()
     }
 
-    pub fn json(&self) -> Value {
+    /// Returns the counts; `asked` is the number of pairs that should have run.
+    pub fn json(&self, asked: usize) -> Value {
         let rows = self.by_row();
+        let passed = |end: &TestEnd| *end == TestEnd::Passed;
         let tests: Vec<Value> =
-            self.tests.iter().map(|(name, passed)| json!({"name": name, "passed": passed})).collect();
+            self.tests.iter().map(|(name, end)| json!({"name": name, "passed": passed(end)})).collect();
         json!({
             "rows": rows.len(),
             "passed": rows.values().filter(|passed| **passed).count(),
-            "pairs": self.pairs,
+            "pairs": self.pairs_that_met(2),
+            "pairs_met_one": self.pairs_that_met(1),
+            "pairs_met_none": self.pairs_that_met(0),
+            "pairs_asked": asked,
             "violations": self.violations(),
             "tests": tests,
         })
     }
 
     pub fn table(&self) -> String {
-        let line = |(test, passed): (&String, &bool)| {
-            format!("{} {test}", if *passed { "passed" } else { "FAILED" })
+        let line = |(test, end): (&String, &TestEnd)| {
+            format!("{} {test}", if *end == TestEnd::Passed { "passed" } else { "FAILED" })
         };
         self.tests.iter().map(line).collect::<Vec<_>>().join("\n")
     }
@@ -85,55 +97,74 @@ fn is_pairs(test: &str) -> bool {
     test.starts_with("row_pairs")
 }
 
-/// Reads `pairs: 200, violations: 3`, which the test of the pairs prints when it ends.
-fn pair_counts(line: &str) -> Option<(usize, usize)> {
-    let (pairs, violations) = line.trim().strip_prefix("pairs: ")?.split_once(", violations: ")?;
-    Some((pairs.parse().ok()?, violations.parse().ok()?))
-}
-
-fn without_colours(line: &str) -> String {
-    let mut plain = String::with_capacity(line.len());
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        if character == '\u{1b}' {
-            characters.by_ref().find(char::is_ascii_alphabetic);
-        } else {
-            plain.push(character);
-        }
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::Tally;
 
+    fn tally(lines: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.add_line(line));
+        tally
+    }
+
     #[test]
     fn every_test_is_named_rows_are_counted_once_and_a_failure_stays_one() {
-        let mut tally = Tally::default();
-        for line in [
+        let tally = tally(&[
             "\u{1b}[32m        PASS\u{1b}[0m [  17.992s] ( 1/28) brokkr-e2e::faults kills::row_19_killed",
             "        PASS [   3.0s] ( 2/28) brokkr-e2e::faults lists::row_35_half",
             "        FAIL [   3.0s] ( 3/28) brokkr-e2e::faults lists::row_35_namespace",
             "        PASS [   3.0s] ( 3/28) brokkr-e2e::faults refusals::d2_row_38_a_server_that_fails",
-            "        FAIL [   3.0s] ( 4/28) brokkr-e2e::faults pairs::row_pairs_by_seed",
-            "    pairs: 180, violations: 3",
+            "        PASS [   3.0s] ( 4/28) brokkr-e2e::faults keys::killed_at_every_step_of_a_rotation",
+            "     TIMEOUT [   3.0s] ( 5/28) brokkr-e2e::faults proxy::the_proxy_carries",
             "test kills::row_22_killed ... ok",
-            "        PASS [   3.0s] ( 5/28) brokkr-broker::broker a4_sequence_ids_grow",
             "     Summary [ 200 s] 4 tests run: 2 passed, 2 failed",
-        ] {
-            tally.add_line(line);
-        }
-        let report = tally.json();
+            "        FAIL [   3.0s] ( 3/28) brokkr-e2e::faults lists::row_35_namespace",
+        ]);
+        let report = tally.json(0);
+        assert_eq!(json!([report["rows"], report["passed"], report["violations"]]), json!([4, 3, 2]));
+        let names: Vec<_> =
+            report["tests"].as_array().into_iter().flatten().map(|test| &test["name"]).collect();
+        assert_eq!(names.len(), 7, "{report}");
+        assert!(names.contains(&&json!("killed_at_every_step_of_a_rotation")), "{report}");
+        assert!(tally.table().contains("FAILED the_proxy_carries"), "{}", tally.table());
+    }
+
+    #[test]
+    fn only_pairs_that_ran_and_met_both_faults_count_as_pairs() {
+        let report = tally(&[
+            "    pair 0: conflict + watches freeze",
+            "    pair 0: met 2 of 2 faults",
+            "    pair 1: met 1 of 2 faults",
+            "    pair 2: met 0 of 2 faults",
+            "    pair 3: met 2 of 2 faults",
+            // Begun, but not ended.
+            "    pair 4: conflict + unavailable",
+            // The output of a test may be printed twice.
+            "    pair 3: met 2 of 2 faults",
+            "        PASS [   3.0s] ( 4/28) brokkr-e2e::faults pairs::row_pairs_by_seed",
+        ])
+        .json(200);
+        let counts = ["pairs", "pairs_met_one", "pairs_met_none", "pairs_asked", "violations"];
         assert_eq!(
-            json!([report["rows"], report["passed"], report["pairs"], report["violations"]]),
-            json!([4, 3, 180, 4])
+            counts.map(|count| &report[count]),
+            [2, 1, 1, 200, 0].map(|count| json!(count)).each_ref()
         );
-        assert_eq!(report["tests"].as_array().map(Vec::len), Some(7), "{report}");
-        assert_eq!(tally.passed("row_35_namespace"), Some(false));
-        assert_eq!(tally.passed("d2_row_38_a_server_that_fails"), Some(true));
-        assert_eq!(tally.passed("row_36_never_ran"), None);
+    }
+
+    #[test]
+    fn every_failed_pair_is_a_violation() {
+        let mut lines = vec![
+            "        FAIL [   3.0s] ( 4/28) brokkr-e2e::faults pairs::row_pairs_by_seed",
+            "    pair 0: met 2 of 2 faults",
+            "    pair 0: failed",
+            "    pair 7: met 1 of 2 faults",
+            "    pair 7: failed",
+            "    pair 7: failed",
+        ];
+        assert_eq!(tally(&lines).violations(), 2);
+        lines.truncate(2);
+        assert_eq!(tally(&lines).violations(), 1, "a test that was ended from outside");
     }
 }
