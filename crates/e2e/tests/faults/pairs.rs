@@ -30,12 +30,6 @@ type Fault = (&'static str, fn(&FaultWorld, &mut StdRng) -> Rule);
 /// Its effect does not end with it: the event is lost, and only the next list shows the change.
 const LOST_EVENTS: &str = "watches leave out an object";
 
-/// A stale list may show objects of a deleted stack. The agent then refuses the new stack for good, and tries again in its next
-/// cycle.
-const STALE_LISTS: &str = "lists are stale";
-/// Waits for convergence that cover a cycle of five minutes.
-const WAITS_FOR_A_CYCLE: usize = 4;
-
 /// All faults, by what the proxy or the process does.
 const FAULTS: [Fault; 20] = [
     ("an apply is not answered", |world, random| lose(world, Matcher::applies(), random)),
@@ -69,7 +63,7 @@ const FAULTS: [Fault; 20] = [
         world.api_proxy.end_watches();
         rule
     }),
-    (STALE_LISTS, |world, _| {
+    ("lists are stale", |world, _| {
         let older = world.api_proxy.snapshot_of_lists();
         let rule = world.api_proxy.when(Matcher::lists("configmaps"), Action::StaleLists(older));
         list_again(world);
@@ -215,7 +209,7 @@ impl Pair<'_> {
         disturb_process(world, process_fault, &mut random).await?;
         self.wait_until_met(&faults).await;
         self.heal();
-        self.wait_until_converged(&delivered).await.context("delivery")?;
+        self.world.wait_until_converged(&delivered).await.context("delivery")?;
 
         let faults = self.inject(&mut random);
         disturb_process(world, process_fault, &mut random).await?;
@@ -223,7 +217,7 @@ impl Pair<'_> {
         disturb_process(world, ProcessFault::None, &mut random).await?;
         self.wait_until_met(&faults).await;
         self.heal();
-        self.wait_until_converged(&changed).await.context("change")?;
+        self.world.wait_until_converged(&changed).await.context("change")?;
 
         let faults = self.inject(&mut random);
         disturb_process(world, process_fault, &mut random).await?;
@@ -237,16 +231,6 @@ impl Pair<'_> {
 
     fn has(&self, name: &str) -> bool {
         [self.first, self.second].iter().any(|fault| FAULTS[*fault].0 == name)
-    }
-
-    async fn wait_until_converged(&self, config_maps: &[(&str, &str)]) -> Result<()> {
-        let waits = if self.has(STALE_LISTS) { WAITS_FOR_A_CYCLE } else { 1 };
-        for _ in 1..waits {
-            if self.world.wait_until_converged(config_maps).await.is_ok() {
-                return Ok(());
-            }
-        }
-        self.world.wait_until_converged(config_maps).await
     }
 
     fn heal(&self) {

@@ -54,6 +54,8 @@ impl Truth {
     /// Reads the database; the views are added by the caller.
     pub async fn read(connection: &mut PgConnection) -> Result<Self> {
         type Object = (Uuid, i64, Vec<u8>, Vec<u8>, bool);
+        /// Id, name, newest sequence id, whether it is deleted, and its selectors.
+        type Stack = (Uuid, String, Option<i64>, bool, Vec<String>);
         let objects: Vec<Object> = sqlx::query_as(
             "SELECT stack_id, sequence_id, checksum, content, is_deletion_marker FROM deployment_objects
              ORDER BY sequence_id",
@@ -61,7 +63,7 @@ impl Truth {
         .fetch_all(&mut *connection)
         .await
         .context("cannot read the deployment objects")?;
-        let stacks: Vec<(Uuid, String, Option<i64>, bool, Vec<String>)> = sqlx::query_as(
+        let stacks: Vec<Stack> = sqlx::query_as(
             "SELECT s.id, s.name, s.newest_sequence_id, s.deleted_at IS NOT NULL,
                     ARRAY(SELECT t.selector FROM stack_selectors t WHERE t.stack_id = s.id ORDER BY 1)
              FROM stacks s ORDER BY s.id",
