@@ -17,7 +17,7 @@ struct Clock {
     at: Instant,
 }
 
-/// Returns the current time; later than every time that was returned before.
+/// Returns the current time; never earlier than a time that was returned before.
 #[must_use]
 pub fn now() -> Timestamp {
     let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);

@@ -158,7 +158,9 @@ pub enum SessionVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OpenedSession {
     pub verdict: SessionVerdict,
-    /// The highest count that the broker knows. An agent that has lost its stored state continues above it.
+    /// The highest count that the broker knows. An agent that has lost its stored state continues above it. 0 from an older
+    /// broker.
+    #[serde(default)]
     pub count: i64,
 }
 

@@ -23,6 +23,8 @@ use crate::own_objects::{RequestError, with_deadline};
 
 pub const CONFIG_MAP: &str = "brokkr-agent-memory";
 const SESSION: &str = "session";
+/// Whether a session with this state was opened. The session count alone is stored before the broker knows it.
+const OPENED: &str = "opened";
 const POSITION: &str = "position";
 const STATUS: &str = "status";
 /// Why nothing new is accepted from the broker. The log has the details.
@@ -45,7 +47,7 @@ pub struct Remembered {
     pub position: PositionToken,
     /// The last status from the broker; none before the first answer.
     pub status: Option<AgentStatus>,
-    /// No earlier run has stored a session count: this is the first run, or the stored state was lost.
+    /// No earlier run has stored that it opened a session: this is the first run, or the stored state was lost.
     pub is_new: bool,
 }
 
@@ -81,6 +83,10 @@ impl Memory {
                 Err(error) => return Err(error).context("raise the session count"),
             }
         }
+    }
+
+    pub async fn keep_opened(&self) -> Result<(), RequestError> {
+        self.keep(OPENED, "true".to_owned()).await
     }
 
     /// Stores the session count of an earlier run, so that the next run exceeds it.
@@ -152,7 +158,7 @@ fn read(data: &Data) -> Remembered {
         },
         position: text(POSITION).parse().unwrap_or_default(),
         status: text(STATUS).parse().ok(),
-        is_new: !data.contains_key(SESSION),
+        is_new: !data.contains_key(OPENED),
     }
 }
 

@@ -47,7 +47,7 @@ pub struct BrokerLink {
     pub home: Arc<str>,
     pub session: Session,
     pub memory: Memory,
-    /// No earlier run has stored its session count, so that of this run may be too low.
+    /// No earlier run has stored that it opened a session, so the count of this run may be too low.
     pub lacks_stored_state: bool,
     pub position: PositionToken,
     /// The agent was ACTIVE in its last run, and this run has no target state yet.
@@ -189,8 +189,13 @@ impl BrokerLink {
         let mut failures = 0;
         loop {
             match open_session(&self.broker, self.agent, self.session, &self.home).await {
-                Ok(OpenedSession { verdict: SessionVerdict::Serves, .. }) => return Opened::Done,
-                Ok(OpenedSession { count, .. }) if self.lacks_stored_state => {
+                Ok(OpenedSession { verdict: SessionVerdict::Serves, .. }) => {
+                    if let Err(error) = self.memory.keep_opened().await {
+                        tracing::warn!(%error, "failed to store that a session was opened");
+                    }
+                    return Opened::Done;
+                }
+                Ok(OpenedSession { count, .. }) if self.lacks_stored_state && count >= self.session.count => {
                     tracing::warn!(
                         count,
                         "this agent's stored state was lost; restarting with a higher session count"

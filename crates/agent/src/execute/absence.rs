@@ -95,6 +95,8 @@ impl Cluster {
         match reply.status {
             StatusCode::NOT_FOUND => Ok(Status::parse(&reply.body).details.name == name),
             status if status.is_success() => Ok(false),
+            // Most accounts may not read definitions. Discovery has shown that no version is served.
+            StatusCode::FORBIDDEN => Ok(true),
             _ => Err(reply.refusal(kind)),
         }
     }

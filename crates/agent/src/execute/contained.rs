@@ -181,7 +181,7 @@ impl Group {
 async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure> {
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", key.name);
     let reply = cluster.get(&path, "application/json").await?;
-    if reply.status == http::StatusCode::NOT_FOUND {
+    if reply.status == http::StatusCode::NOT_FOUND && is_status(&reply.body) {
         return Ok(Vec::new());
     }
     if !reply.status.is_success() {
@@ -219,11 +219,18 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
                 }
                 next = format!("&continue={}", list.metadata.r#continue);
             }
-            // Not served any more, or not listable: there are no objects to lose.
-            404 | 405 => return Ok(found),
+            // The server of this kind says that there is nothing to list.
+            404 | 405 if is_status(&reply.body) => return Ok(found),
             code => return Err(unreadable(&format!("listing {kind} returned {code}"))),
         }
     }
+}
+
+/// Returns whether the API server itself has answered. A proxy, or the API server for a path that it does not serve, answers with
+/// a plain text, which proves nothing.
+fn is_status(body: &[u8]) -> bool {
+    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    answer["kind"] == "Status"
 }
 
 /// A namespace or definition that cannot be inspected is not deleted.

@@ -58,15 +58,14 @@ fn has(list: &[String], value: &str) -> bool {
 impl Rules {
     /// Returns whether a verb is allowed on objects of a kind: on those with these names, or on all if there are none.
     fn allow(&self, verb: &str, kind: &Kind, names: &[&str]) -> bool {
+        let covers = |rule: &&Rule| {
+            has(&rule.verbs, verb) && has(&rule.api_groups, &kind.group) && has(&rule.resources, &kind.plural)
+        };
+        let rules = || self.resource_rules.iter().filter(covers);
+        let is_named = |name: &&str| rules().any(|rule| rule.resource_names.iter().any(|it| it == name));
         self.incomplete
-            || self.resource_rules.iter().any(|rule| {
-                (rule.resource_names.is_empty()
-                    || !names.is_empty()
-                        && names.iter().all(|name| rule.resource_names.iter().any(|it| it == name)))
-                    && has(&rule.verbs, verb)
-                    && has(&rule.api_groups, &kind.group)
-                    && has(&rule.resources, &kind.plural)
-            })
+            || rules().any(|rule| rule.resource_names.is_empty())
+            || !names.is_empty() && names.iter().all(is_named)
     }
 }
 
@@ -236,6 +235,7 @@ mod tests {
             {"verbs": ["list"], "apiGroups": ["*"], "resources": ["*"]},
             {"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]},
             {"verbs": ["delete"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["one"]},
+            {"verbs": ["delete"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["three"]},
             {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/exec"]},
         ]));
         let table = [
@@ -254,6 +254,7 @@ mod tests {
         assert!(!Rules::default().allow("get", &kind("", "pods"), &[]), "no rule allows it");
         let secrets = kind("", "secrets");
         assert!(given.allow("delete", &secrets, &["one"]), "the rule is for this name");
+        assert!(given.allow("delete", &secrets, &["one", "three"]), "two rules");
         assert!(!given.allow("delete", &secrets, &["one", "two"]));
     }
 

@@ -180,6 +180,15 @@ impl Index {
         }
     }
 
+    /// Forgets an object that has no label any more. Unlike a deleted one, it exists.
+    pub fn forget_released(&mut self, key: &Key, uid: &Uid) {
+        let Some(kind) = self.kinds.get_mut(&KindName::of(key)) else { return };
+        let path = path(key);
+        if kind.objects.get(path.as_str()).is_some_and(|known| known.seen.uid == *uid) {
+            kind.objects.remove(path.as_str());
+        }
+    }
+
     /// Returns the number of watches with a complete list.
     #[must_use]
     pub fn complete_parts(&self) -> usize {

@@ -168,7 +168,7 @@ fn dispose(
             Some(_) => {}
         }
     }
-    if situation.progress.cleanup.deleted.contains_key(key) {
+    if situation.progress.cleanup.deleted.get(key) == Some(&seen.uid) {
         return Disposal::Wait(deletion_note(key, seen));
     }
     if situation.other_stacks.has_pending_content() {

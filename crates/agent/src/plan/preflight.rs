@@ -65,11 +65,17 @@ fn inspect<'a>(
     };
     // If the dry run of an object was refused, the object is read: another owner may be the reason.
     let refused: Vec<Step> =
-        unknown.clone().filter(|desired| has_failed_for_good(situation, &desired.key)).map(read).collect();
+        unknown.clone().filter(|desired| is_refused(situation, &desired.key)).map(read).collect();
     if !refused.is_empty() {
         return Some(Plan::with(Stage::Inspect, refused));
     }
     requests(situation, Stage::Inspect, unknown, read)
+}
+
+/// Returns whether the dry run of the object was refused, and not the read itself.
+fn is_refused(situation: &Situation<'_>, key: &Key) -> bool {
+    let failures = &situation.progress.failures.objects;
+    has_failed_for_good(situation, key) && failures.get(key).is_some_and(|retry| retry.of_apply)
 }
 
 enum Claim {

@@ -66,6 +66,7 @@ fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
         }
     }
     if plan.steps.is_empty()
+        && plan.wake_at.is_some()
         && let Some(report) = report_overdue(situation, Stage::Prerequisites)
     {
         return Some(report.wake(plan.wake_at));

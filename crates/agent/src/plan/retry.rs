@@ -67,7 +67,7 @@ pub(super) fn requests<'a>(
 /// have written a higher one; whether there is one is checked when the step is executed.
 pub(super) fn reclaim(situation: &Situation<'_>, desired: &DesiredObject) -> Option<Step> {
     let (record, seen) = (situation.record?, situation.observed.seen(&desired.key)?);
-    let is_raised = seen.sequence.is_some_and(|sequence| sequence > record.sequence);
+    let is_raised = seen.sequence.is_some_and(|sequence| sequence > record.stamp);
     (is_raised && seen.belongs_to(situation.agent, record.stack, &desired.key)).then(|| Step::Reclaim {
         key: desired.key.clone(),
         kind: desired.kind.clone(),

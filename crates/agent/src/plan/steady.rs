@@ -195,8 +195,14 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
             if sweep { apply(Some(seen), ApplyReason::Sweep { version: seen.version }) } else { (None, None) }
         }
         (Some(seen), _) => apply(Some(seen), repair),
-        // An object that lost its label looks deleted to the watch: read it.
-        (None, None) => (Some(Step::ReadObject { key: key.clone(), kind: desired.kind.clone() }), None),
+        // An object that lost its label looks deleted to the watch: read it, unless the last read has just failed.
+        (None, None) => {
+            let read = situation.progress.failures.objects.get(key).filter(|retry| !retry.of_apply);
+            match read.filter(|retry| !due(retry.retry_at, situation.now)) {
+                Some(retry) => (None, Some(retry.retry_at)),
+                None => (Some(Step::ReadObject { key: key.clone(), kind: desired.kind.clone() }), None),
+            }
+        }
         (None, Some(None)) => apply(None, repair),
         (None, Some(Some(seen))) if seen.deleting => {
             (None, Some(situation.now + SignedDuration::from_secs(1)))

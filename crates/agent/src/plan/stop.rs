@@ -119,7 +119,7 @@ fn fate(situation: &Situation<'_>, record: &Record, key: &Key) -> Fate {
     if let Some(retry) = situation.progress.failures.objects.get(key) {
         return if due(retry.retry_at, situation.now) { Fate::Settled } else { Fate::Leaving };
     }
-    if seen.deleting || situation.progress.cleanup.deleted.contains_key(key) {
+    if seen.deleting || situation.progress.cleanup.deleted.get(key) == Some(&seen.uid) {
         return Fate::Leaving;
     }
     let (key, kind) = (key.clone(), entry.kind.clone());

@@ -88,7 +88,10 @@ pub(super) fn objects<'a>(
     let mut open = Vec::new();
     for desired in objects.filter(|desired| is_open(situation, desired)) {
         match existing(situation, &desired.key) {
-            Some(seen) if seen.deleting || situation.progress.cleanup.deleted.contains_key(&desired.key) => {
+            Some(seen)
+                if seen.deleting
+                    || situation.progress.cleanup.deleted.get(&desired.key) == Some(&seen.uid) =>
+            {
                 leaving = Some(&desired.key);
             }
             _ => open.push(desired),

@@ -14,8 +14,8 @@ pub struct Retries {
     attempts: u32,
     /// When to try again; none if the last step succeeded.
     until: Option<Timestamp>,
-    /// Why the record cannot be written.
-    unwritten: Option<Failure>,
+    /// Why the record cannot be written, and the number of failed attempts in a row.
+    unwritten: Option<(u32, Failure)>,
     /// When it was reported that the record cannot be written; none once the record is written again.
     reported_at: Option<Timestamp>,
 }
@@ -43,7 +43,8 @@ impl Retries {
         // Another process, or nobody, may write now: this one has nothing to say about the stack.
         let may_write = !matches!(failure.reason, Reason::Superseded | Reason::WritesSuspended);
         if matches!(step, Step::WriteRecord(_)) && may_write {
-            self.unwritten = Some(failure.clone());
+            let attempts = self.unwritten.as_ref().map_or(0, |(attempts, _)| *attempts);
+            self.unwritten = Some((attempts + 1, failure.clone()));
         }
     }
 
@@ -60,10 +61,10 @@ impl Retries {
 
     /// Returns why the record cannot be written, if that has lasted for too long and was not reported yet.
     pub fn take_report(&mut self, now: Timestamp) -> Option<Failure> {
-        if self.reported_at.is_some() || self.attempts < REPORTED_AFTER {
+        let (attempts, failure) = self.unwritten.clone()?;
+        if self.reported_at.is_some() || attempts < REPORTED_AFTER {
             return None;
         }
-        let failure = self.unwritten.clone()?;
         self.reported_at = Some(now);
         Some(failure)
     }

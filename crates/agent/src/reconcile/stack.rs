@@ -222,6 +222,7 @@ impl StackState {
         }
         // While repairs are running, it is still to be created afterwards.
         if !under_way
+            && self.goal.is_some()
             && std::mem::take(&mut self.record_lost)
             && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none())
         {

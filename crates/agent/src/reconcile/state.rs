@@ -162,6 +162,10 @@ impl ReconcilerState {
             Change::Present(key, _) | Change::Gone(key, ..) => vec![key.clone()],
             _ => Vec::new(),
         };
+        let owner = |index: &Index, key: &Key| {
+            index.seen(key).map(|seen| (seen.uid.clone(), seen.agent.clone(), seen.stack.clone()))
+        };
+        let owner_before = touched.first().and_then(|key| owner(&self.index, key));
         let changed = self.index.absorb(change);
         for key in touched.iter().chain(&changed) {
             for id in self.claims.holders(key) {
@@ -184,7 +188,8 @@ impl ReconcilerState {
             }
             // A stack that was refused because of the owner of this object: the owner may have changed, or the list that named
             // it was out of date.
-            for id in self.claims.desired_by(&key) {
+            let is_moved = touched.is_empty() || owner(&self.index, &key) != owner_before;
+            for id in self.claims.desired_by(&key).filter(|_| is_moved) {
                 if let Some(stack) = self.stacks.get_mut(&id)
                     && stack.depends_on_others
                 {
@@ -296,9 +301,12 @@ impl ReconcilerState {
             self.index.put(&desired.key, seen.clone());
         }
         if let (Step::Delete { key, uid, .. } | Step::Release { key, uid, .. }, StepResult::Gone)
-        | (Step::Reclaim { key, uid, .. }, StepResult::Reclaimed | StepResult::Gone) = (step, answer)
+        | (Step::Reclaim { key, uid, .. }, StepResult::Gone) = (step, answer)
         {
             self.index.absorb(Change::Gone(key.clone(), uid.clone(), LastState::Other));
+        }
+        if let (Step::Reclaim { key, uid, .. }, StepResult::Reclaimed) = (step, answer) {
+            self.index.forget_released(key, uid);
         }
         let mut finished = Finished::default();
         let Some(stack) = self.stacks.get_mut(&id) else { return finished };

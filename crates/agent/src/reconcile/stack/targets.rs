@@ -83,6 +83,10 @@ impl StackState {
         });
         if same {
             if let Some(goal) = &mut self.goal {
+                // A changed grant or approval counts at once.
+                if goal.target != target {
+                    self.planned_at = None;
+                }
                 goal.target = target;
             }
             return;
