@@ -66,9 +66,11 @@ impl Invariants {
                 let spared = kept || known.is_some_and(|seen| seen.has_owner);
                 ensure(!spared, || format!("B5, B6: {key} is deleted although it is kept or has an owner"))
             }
-            Step::Release { uid: named, .. } => ensure(Some(named) == uid, || {
-                format!("C5: {key} is released with another uid than the observed one")
-            }),
+            Step::Release { uid: named, .. } | Step::Reclaim { uid: named, .. } => {
+                ensure(Some(named) == uid, || {
+                    format!("C5: {key} is released with another uid than the observed one")
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -288,5 +290,5 @@ fn is_rolled_back(record: &Record, key: &Key) -> bool {
 }
 
 fn is_write(step: &Step) -> bool {
-    matches!(step, Step::Apply { .. } | Step::Delete { .. } | Step::Release { .. })
+    matches!(step, Step::Apply { .. } | Step::Delete { .. } | Step::Release { .. } | Step::Reclaim { .. })
 }

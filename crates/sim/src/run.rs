@@ -30,6 +30,8 @@ pub struct Run {
     pub session: i64,
     /// The broker knows a newer session, so this run writes nothing.
     pub is_superseded: bool,
+    /// No session count of an earlier run was found, so that of this run may be too low.
+    pub lacks_stored_state: bool,
     pub state: ReconcilerState,
     pub held: BTreeSet<StackId>,
     /// Kinds that discovery has shown once.
@@ -51,6 +53,7 @@ impl Run {
             agent,
             session,
             is_superseded: false,
+            lacks_stored_state: false,
             state: ReconcilerState::default(),
             held: records.iter().map(|record| record.stack).collect(),
             known: HashSet::new(),
@@ -103,8 +106,8 @@ impl Run {
             stable_after: SignedDuration::ZERO,
         };
         let decided = self.state.advance(id, context, now)?;
-        self.reports.extend(decided.reports);
         self.to_watch.extend(decided.plan.iter().flat_map(|plan| plan.watch.iter().cloned()));
+        self.reports.extend(decided.reports);
         let target = decided.target?;
         let request = |step| Request { stack: id, step, target: target.clone() };
         self.requests.extend(decided.steps.into_iter().map(request));

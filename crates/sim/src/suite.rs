@@ -35,10 +35,10 @@ type FaultAt = fn(usize) -> Fault;
 
 /// Faults that leave no doubt about the request.
 pub const PLAIN: &[FaultAt] = &[Fault::Crash, Fault::LostAnswer, Fault::Overload];
-/// Also requests that outlive their process, and every answer of a server in trouble, one after the other.
-pub const ALL: &[FaultAt] = &[Fault::Crash, Fault::LostAnswer, Fault::Overload, Fault::Outlived, |at| {
-    Fault::Status(at, Trouble::ALL[at % Trouble::ALL.len()])
-}];
+/// Requests that outlive their process.
+pub const LATE: &[FaultAt] = &[Fault::Outlived, Fault::LateRecord];
+/// Every answer of a server in trouble, one after the other.
+pub const TROUBLE: &[FaultAt] = &[|at| Fault::Status(at, Trouble::ALL[at % Trouble::ALL.len()])];
 
 /// Runs the stories of these seeds: once without a fault, and then with each fault at every `stride`-th step, beginning
 /// with another step for each seed. For each seed and kind of fault, the first violation counts.
@@ -46,7 +46,7 @@ pub const ALL: &[FaultAt] = &[Fault::Crash, Fault::LostAnswer, Fault::Overload, 
 pub fn run(
     seeds: impl Iterator<Item = u64>,
     story: impl Fn(u64) -> Case,
-    faults: &[FaultAt],
+    faults: &[&[FaultAt]],
     stride: usize,
 ) -> SuiteResult {
     let mut result = SuiteResult::default();
@@ -62,7 +62,7 @@ pub fn run(
             }
         };
         result.steps += rehearsal.steps;
-        for fault in faults {
+        for fault in faults.iter().copied().flatten() {
             let begin = usize::try_from(seed).unwrap_or_default() % stride;
             for at in (begin..rehearsal.steps).step_by(stride) {
                 result.stories += 1;

@@ -8,7 +8,8 @@ use brokkr_agent::resource::Kind;
 use brokkr_api::reason::Reason;
 use brokkr_manifest::order;
 
-use super::{Server, refusal};
+use super::Server;
+use super::request::refusal;
 use crate::objects::{BETA, defines};
 
 impl Server {
@@ -23,7 +24,8 @@ impl Server {
         has_version && self.is_served(&name)
     }
 
-    /// Returns the answer of the agent's `execute` module to a 404 for the whole path; none if the path is served.
+    /// Returns the answer of the agent's `execute` module to a 404 for the whole path. None if the request is carried out:
+    /// the path is served, or the agent finds another version, and repeats the request there.
     #[must_use]
     pub fn path_not_found(&self, step: &Step) -> Option<StepResult> {
         let (Step::ReadObject { kind, .. }
@@ -33,12 +35,11 @@ impl Server {
         else {
             return None;
         };
-        // The agent looks up the version that is served, and sends the request there.
-        if self.serves(kind) || self.is_served(&kind.name()) {
+        let name = kind.name();
+        if self.is_served(&name) {
             return None;
         }
-        let is_defined = self.objects.keys().any(|key| defines(key, &kind.name()));
-        Some(if is_defined || order::is_built_in(&kind.group) {
+        Some(if self.objects.keys().any(|key| defines(key, &name)) {
             let reason = Reason::UnknownKind { kind: kind.to_string() };
             StepResult::Failed(refusal(FailureClass::Transient, reason))
         } else if matches!(step, Step::ReadObject { .. }) {

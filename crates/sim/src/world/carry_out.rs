@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use brokkr_agent::model::{Content, Failure, FailureClass, Record, Step, StepResult};
 use brokkr_agent::resource::KindName;
+use brokkr_api::StackId;
 use brokkr_api::reason::Reason;
 use brokkr_manifest::order;
 
@@ -82,6 +83,10 @@ impl World {
             Step::Diagnose { .. } => StepResult::Diagnosed(None),
             Step::Delete { key, uid, .. } => self.server.delete(key, uid),
             Step::Release { key, uid, .. } => self.server.release(key, uid),
+            // A newer run has written the sequence id: it is not forged.
+            Step::Reclaim { .. } if self.is_newer_session(request.stack) => {
+                StepResult::Failed(refusal(FailureClass::Permanent, Reason::Superseded))
+            }
             Step::Reclaim { key, uid, .. } => match self.server.release(key, uid) {
                 StepResult::Released => StepResult::Reclaimed,
                 other => other,
@@ -123,6 +128,11 @@ impl World {
         Ok(content.clone())
     }
 
+    /// Returns whether a newer run has written the record.
+    fn is_newer_session(&self, stack: StackId) -> bool {
+        self.records.get(stack).is_some_and(|found| found.session > self.run.session)
+    }
+
     /// Writes a record. A superseded run fails; the current run retries with the stored version.
     fn write_record(&mut self, record: &Record) -> StepResult {
         if self.records.refuse(record.stack) {
@@ -135,7 +145,7 @@ impl World {
                 return StepResult::RecordWritten { version };
             }
             let found = self.records.get(record.stack);
-            if found.is_some_and(|found| found.session > self.run.session) {
+            if self.is_newer_session(record.stack) {
                 return StepResult::Failed(refusal(FailureClass::Permanent, Reason::Superseded));
             }
             record.version = found.and_then(|found| found.version.clone());

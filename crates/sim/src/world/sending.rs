@@ -17,8 +17,10 @@ pub enum Fault {
     Overload(usize),
     /// The request is not carried out, and the server answers with this status.
     Status(usize, Trouble),
-    /// The agent dies while the request is under way. It is carried out later, during the next run.
+    /// The agent dies while the request is under way. A write of an object is carried out later, during the next run.
     Outlived(usize),
+    /// The same for the write of a record: it lands after the next run has read the record.
+    LateRecord(usize),
 }
 
 impl Fault {
@@ -30,7 +32,8 @@ impl Fault {
             | Self::LostAnswer(at)
             | Self::Overload(at)
             | Self::Status(at, _)
-            | Self::Outlived(at) => at,
+            | Self::Outlived(at)
+            | Self::LateRecord(at) => at,
         }
     }
 }
@@ -41,9 +44,14 @@ impl World {
         let number = self.made;
         self.made += 1;
         let fault = self.next_fault(number);
-        if matches!(fault, Some(Fault::Outlived(_))) {
+        let is_late = match fault {
+            Some(Fault::Outlived(_)) => Some(is_object_write(&request.step)),
+            Some(Fault::LateRecord(_)) => Some(matches!(request.step, Step::WriteRecord(_))),
+            _ => None,
+        };
+        if let Some(is_late) = is_late {
             self.note(|| trace_line(&number.to_string(), &request, "under way"));
-            self.late.extend(Some(request).filter(|request| changes_cluster(&request.step)));
+            self.late.extend(Some(request).filter(|_| is_late));
             self.crash();
             return Ok(());
         }
@@ -90,9 +98,8 @@ impl World {
     }
 }
 
-/// Returns whether a step changes objects or records.
-fn changes_cluster(step: &Step) -> bool {
-    matches!(step, Step::WriteRecord(_) | Step::Apply { .. } | Step::Delete { .. } | Step::Release { .. })
+fn is_object_write(step: &Step) -> bool {
+    matches!(step, Step::Apply { .. } | Step::Delete { .. } | Step::Release { .. } | Step::Reclaim { .. })
 }
 
 fn trace_line(number: &str, request: &Request, answer: &str) -> String {

@@ -31,15 +31,21 @@ impl World {
     /// Kills the process and starts it again: it knows the records in the cluster, and nothing else.
     pub fn crash(&mut self) {
         self.note(|| "— the agent dies —".to_owned());
-        let recorded = self.records.all().map(|record| record.session).max();
-        let session = self.memory.next_count(recorded);
-        self.run = Run::start(self.agent, session, self.records.load(self.agent));
-        self.broker.changed = true;
+        self.start();
         if self.broker.away {
             self.run.state.continue_without_broker();
         } else {
             self.open_session();
         }
+    }
+
+    fn start(&mut self) {
+        let recorded = self.records.all().map(|record| record.session).max();
+        let lacks_stored_state = self.memory.count.is_none();
+        let session = self.memory.next_count(recorded);
+        self.run = Run::start(self.agent, session, self.records.load(self.agent));
+        self.run.lacks_stored_state = lacks_stored_state;
+        self.broker.changed = true;
     }
 
     /// Restarts the agent with a clock that differs from that of the earlier run.
@@ -54,10 +60,15 @@ impl World {
         }
     }
 
-    /// Opens the session at the broker. Only the run with the highest count may write.
+    /// Opens the session at the broker. Only the run with the highest count may write. A run whose stored state was lost
+    /// stores the broker's count, and starts again above it.
     fn open_session(&mut self) {
-        let known = &mut self.memory.known_to_broker;
-        self.run.is_superseded = self.run.session < *known;
-        *known = self.run.session.max(*known);
+        let known = self.memory.known_to_broker;
+        if self.run.session < known && self.run.lacks_stored_state {
+            self.memory.count = Some(known);
+            self.start();
+        }
+        self.run.is_superseded = self.run.session < known;
+        self.memory.known_to_broker = self.run.session.max(known);
     }
 }

@@ -9,7 +9,7 @@ const OPEN: u64 = 145;
 
 #[test]
 fn d6_any_fault_in_two_hundred_stories_leads_to_the_same_final_state() {
-    let result = suite::run((0..201).filter(|seed| *seed != OPEN), Case::from_seed, suite::PLAIN, 20);
+    let result = suite::run((0..201).filter(|seed| *seed != OPEN), Case::from_seed, &[suite::PLAIN], 20);
     println!("{} stories, {} steps", result.stories, result.steps);
     assert!(result.violations.is_empty(), "{:#?}", result.violations);
 }
