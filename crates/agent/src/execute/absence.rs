@@ -7,9 +7,9 @@
 use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 
-use super::classify;
+use super::classify::{self, Status};
+use super::contained::definition_path;
 use super::request::{Cluster, DEADLINE, JSON, OutgoingRequest, Reply};
 use crate::model::{Failure, FailureClass, StepResult};
 use crate::observe::served;
@@ -90,8 +90,7 @@ impl Cluster {
     /// definition that serves no version are not.
     async fn is_undefined(&self, kind: &Kind) -> Result<bool, Failure> {
         let name = format!("{}.{}", kind.plural, kind.group);
-        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-        let reply = self.get(&path, JSON).await?;
+        let reply = self.get(&definition_path(&name), JSON).await?;
         match reply.status {
             StatusCode::NOT_FOUND => Ok(Status::parse(&reply.body).details.name == name),
             status if status.is_success() => Ok(false),
@@ -99,26 +98,6 @@ impl Cluster {
             StatusCode::FORBIDDEN => Ok(true),
             _ => Err(reply.refusal(kind)),
         }
-    }
-}
-
-/// The part of Kubernetes' `Status` that names an object.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    details: Details,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Details {
-    name: String,
-    kind: String,
-}
-
-impl Status {
-    fn parse(body: &[u8]) -> Self {
-        serde_json::from_slice(body).unwrap_or_default()
     }
 }
 

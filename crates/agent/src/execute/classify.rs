@@ -18,17 +18,18 @@ const LONGEST_MESSAGE: usize = 1000;
 /// The part of Kubernetes' `Status` that decisions need.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Status {
+pub(super) struct Status {
+    pub kind: String,
     message: String,
     reason: String,
-    details: Details,
+    pub details: Details,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Details {
-    name: String,
-    kind: String,
+pub(super) struct Details {
+    pub name: String,
+    pub kind: String,
     retry_after_seconds: u64,
     causes: Vec<Cause>,
 }
@@ -45,7 +46,7 @@ struct Cause {
 /// values.
 #[must_use]
 pub fn refusal(code: StatusCode, body: &[u8], retry_after: Option<Duration>, secret: bool) -> Failure {
-    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let status = Status::parse(body);
     let wait = Duration::from_secs(status.details.retry_after_seconds);
     let (class, reason) = classify(code, &status);
     // Messages of the fence never quote values.
@@ -142,6 +143,11 @@ fn word_after(message: &str, words: &str) -> Option<String> {
 }
 
 impl Status {
+    /// Parses a response. One that is not a `Status`, for example of a proxy, counts as an empty one.
+    pub(super) fn parse(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+
     /// Returns the fields that the server complains about.
     fn fields(&self) -> Vec<String> {
         let fields = self.details.causes.iter().map(|cause| cause.field.clone());
@@ -189,7 +195,7 @@ fn says_immutable(message: &str) -> bool {
 /// Returns the field managers that a refused apply names, with their fields.
 #[must_use]
 pub fn rivals(body: &[u8]) -> Vec<Rival> {
-    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let status = Status::parse(body);
     let mut rivals: Vec<Rival> = Vec::new();
     for cause in status.details.causes.into_iter().filter(|cause| cause.reason == "FieldManagerConflict") {
         // `conflict with "kubectl-edit" using apps/v1`

@@ -4,7 +4,8 @@ use brokkr_api::reason::Reason;
 use brokkr_manifest::Key;
 use serde::Deserialize;
 
-use super::request::Cluster;
+use super::classify::Status;
+use super::request::{Cluster, JSON};
 use crate::automatic::{is_automatic, is_openshift_marker};
 use crate::model::{Failure, FailureClass, StepResult};
 use crate::resource::{Kind, KindName, Served};
@@ -179,8 +180,7 @@ impl Group {
 
 /// Returns the kind of a definition.
 async fn defined_kind(cluster: &Cluster, key: &Key) -> Result<Vec<Kind>, Failure> {
-    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", key.name);
-    let reply = cluster.get(&path, "application/json").await?;
+    let reply = cluster.get(&definition_path(&key.name), JSON).await?;
     if reply.status == http::StatusCode::NOT_FOUND && is_status(&reply.body) {
         return Ok(Vec::new());
     }
@@ -229,8 +229,12 @@ async fn list(cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Result
 /// Returns whether the API server itself has answered. A proxy, or the API server for a path that it does not serve, answers with
 /// a plain text, which proves nothing.
 fn is_status(body: &[u8]) -> bool {
-    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    answer["kind"] == "Status"
+    Status::parse(body).kind == "Status"
+}
+
+/// Returns the path of a definition at the API server.
+pub(super) fn definition_path(name: &str) -> String {
+    format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
 }
 
 /// A namespace or definition that cannot be inspected is not deleted.
