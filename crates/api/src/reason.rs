@@ -310,7 +310,7 @@ pub enum LeftBecause {
     OwnerReference,
     /// Another stack or agent owns it by now: `stack 0199…`.
     OwnedByOther(String),
-    /// Somebody has removed the label `brokkr.io/agent`, and no agent may delete an object without it.
+    /// Another client has removed the label `brokkr.io/agent`, and no agent may delete an object without it.
     LabelRemoved,
 }
 

@@ -50,9 +50,9 @@ pub enum Act {
     /// No record can be written.
     RefuseRecords,
     AcceptRecords,
-    /// Somebody deletes the record of the stack in this slot.
+    /// A user deletes the record of the stack in this slot.
     DropRecord(usize),
-    /// Somebody deletes the agent's stored state.
+    /// A user deletes the agent's stored state.
     DropMemory,
     /// The agent is restarted, and its clock differs from that of the earlier run by this much.
     Restart(SignedDuration),

@@ -80,7 +80,7 @@ impl Situation<'_> {
         record
     }
 
-    /// Returns whether somebody else has deleted a Job that was complete. For repairs, also while a newer content is refused:
+    /// Returns whether another client has deleted a Job that was complete. For repairs, also while a newer content is refused:
     /// otherwise the Job of the older one would run again and again.
     #[must_use]
     pub fn was_completed_before_it_was_gone(&self, key: &Key) -> bool {

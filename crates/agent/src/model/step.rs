@@ -82,7 +82,7 @@ pub enum Step {
         kind: Kind,
         uid: Uid,
     },
-    /// Remove our ownership metadata, in order to adopt the object again: somebody has raised its sequence id above every one
+    /// Remove our ownership metadata, in order to adopt the object again: another client has raised its sequence id above every one
     /// that this agent ever applied, and the fence allows no lower one.
     Reclaim {
         key: Key,

@@ -145,7 +145,7 @@ fn dispose(
     if let Some(successor) = situation.other_stacks.successor(key) {
         return Disposal::Inherited(report::note(key, Reason::HandOver { stack: successor }));
     }
-    // K1: the fence allows no change of an object without the label. An earlier run has released it, or somebody wants to
+    // K1: the fence allows no change of an object without the label. An earlier run has released it, or a user wants to
     // keep it.
     let is_labelled = seen.agent.is_some();
     let release = |because: LeftBecause| {

@@ -63,7 +63,7 @@ pub(super) fn requests<'a>(
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
 }
 
-/// Returns the step that makes an object ours again whose sequence id somebody has raised. Only a newer run of this agent could
+/// Returns the step that makes an object ours again after another client has raised its sequence id. Only a newer run of this agent could
 /// have written a higher one; whether there is one is checked when the step is executed.
 pub(super) fn reclaim(situation: &Situation<'_>, desired: &DesiredObject) -> Option<Step> {
     let (record, seen) = (situation.record?, situation.observed.seen(&desired.key)?);

@@ -40,7 +40,7 @@ impl Retries {
     pub fn fail(&mut self, step: &Step, failure: &Failure, now: Timestamp) {
         self.attempts += 1;
         self.until = Some(now + backoff(self.attempts, failure.retry_after));
-        // Another process, or nobody, may write now: this one has nothing to say about the stack.
+        // This process may not write, so it has nothing to say about the stack.
         let may_write = !matches!(failure.reason, Reason::Superseded | Reason::WritesSuspended);
         if matches!(step, Step::WriteRecord(_)) && may_write {
             let attempts = self.unwritten.as_ref().map_or(0, |(attempts, _)| *attempts);

@@ -138,7 +138,7 @@ impl Worker {
             }
             Err(error) => return StepResult::Failed(record_failure(&error)),
         }
-        tracing::warn!(object = %key.display_name(), "somebody has raised the sequence id of this object; adopting it again");
+        tracing::warn!(object = %key.display_name(), "another client has raised the sequence id of this object; adopting it again");
         match writes.release(kind, key, uid).await {
             StepResult::Released => StepResult::Reclaimed,
             other => other,

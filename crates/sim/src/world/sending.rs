@@ -82,7 +82,7 @@ impl World {
         })
     }
 
-    /// Carries out a request of an earlier run. Nobody waits for its answer, and only the preconditions in it, and the
+    /// Carries out a request of an earlier run. No process waits for its answer, and only the preconditions in it, and the
     /// fence, prevent harm.
     pub(super) fn carry_out_late(&mut self, request: &Request) {
         let answer = match &request.step {

@@ -8,7 +8,7 @@ use crate::run::Run;
 /// The session counts that survive a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// The count in the ConfigMap in the agent's namespace; none if somebody deleted it.
+    /// The count in the ConfigMap in the agent's namespace; none if a user deleted it.
     pub count: Option<i64>,
     /// The highest count that the broker has seen.
     pub known_to_broker: i64,

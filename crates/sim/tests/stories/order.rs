@@ -1,4 +1,4 @@
-//! Order and patience: what comes later waits while the server has trouble, and nobody is told of a failure.
+//! Order and patience: what comes later waits while the server has trouble, and no failure is reported.
 
 use brokkr_api::report::Transition;
 use brokkr_sim::objects::Item;

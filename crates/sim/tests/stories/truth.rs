@@ -1,4 +1,4 @@
-//! What the agent says is true: receipts name only what is gone, and a stack that nobody can see is not healthy.
+//! What the agent says is true: receipts name only what is gone, and a stack that cannot be observed is not healthy.
 
 use brokkr_agent::resource::KindName;
 use brokkr_api::report::Transition;
