@@ -16,3 +16,4 @@ pub mod image;
 pub mod journeys;
 pub mod sim;
 pub mod test;
+pub mod versions;

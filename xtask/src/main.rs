@@ -6,6 +6,7 @@
 //! commands/e2e.rs        runs the end-to-end tests
 //! commands/faults.rs     runs the full fault matrix, and checks that it finds deliberate bugs
 //! commands/sim.rs        runs the agent's decisions against a simulated API server, with every fault at every step
+//! commands/versions.rs   runs what depends on Kubernetes on every supported version of it
 //! commands/hostile.rs    sends what an attacker with the key of an agent could send
 //! commands/api.rs        calls every route with generated requests
 //! commands/fuzz.rs       fuzzes everything that parses untrusted input
@@ -28,7 +29,7 @@ use clap::Parser;
 
 use commands::{
     api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image, journeys, sim,
-    test,
+    test, versions,
 };
 
 /// The project's own commands.
@@ -41,6 +42,7 @@ enum Command {
     #[command(subcommand)]
     Faults(faults::Args),
     Sim(sim::Args),
+    Versions(versions::Args),
     Hostile(hostile::Args),
     Fuzz(fuzz::Args),
     Api(api::Args),
@@ -61,6 +63,7 @@ fn main() -> Result<()> {
         Command::E2e(args) => e2e::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Versions(args) => versions::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Api(args) => api::run(&args),

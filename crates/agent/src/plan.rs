@@ -49,7 +49,7 @@ use brokkr_api::reason::ObjectRef;
 use brokkr_api::report::ObjectNote;
 
 use crate::grant;
-use crate::model::{Plan, Situation, Stage};
+use crate::model::{Plan, Situation, Stage, Step};
 
 /// Returns what to do now.
 #[must_use]
@@ -90,8 +90,15 @@ fn freeze(situation: &Situation<'_>) -> Option<Plan> {
             own.into_iter().chain(grant::refused(target.grant.as_ref(), desired.chain(had))).collect()
         }
     };
-    notes.first().map(|first| first.reason.clone()).map(|reason| {
-        let message = report::summary(&notes);
-        report::blocked(situation, Stage::Stopped, &reason, &message, notes)
-    })
+    let reason = notes.first()?.reason.clone();
+    let message = report::summary(&notes);
+    let mut plan = report::blocked(situation, Stage::Stopped, &reason, &message, notes);
+    // Stored, so that it also applies after a restart without the broker.
+    match plan.steps.first_mut() {
+        Some(Step::WriteRecord(record)) => record.grant.clone_from(&target.grant),
+        _ => plan
+            .steps
+            .extend(record::with_new_grant(situation).map(|record| Step::WriteRecord(Box::new(record)))),
+    }
+    Some(plan)
 }

@@ -203,8 +203,6 @@ pub enum Reason {
     },
     BrokerUnreachable,
     RecordNotWritten,
-    /// A record exists that this run did not find at its start.
-    UnknownRecord,
     /// A newer run of the agent writes this record.
     Superseded,
     /// Writes by this process of the agent are suspended.

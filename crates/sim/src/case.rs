@@ -94,23 +94,28 @@ impl Case {
         Self { seed, pace, acts, strict: false, trace: false }
     }
 
-    /// Returns whether two stacks ever want the same resource at the same time. The first one gets it, so a fault that
-    /// delays one of them may change the final state.
+    /// Returns whether two stacks ever want the same resource at the same time, or one of them a version that the definition
+    /// of the other may stop to serve. The first one gets it, so a fault that delays one of them may change the final state.
     #[must_use]
     pub fn is_contested(&self) -> bool {
-        let mut desired: BTreeMap<usize, BTreeSet<&Key>> = BTreeMap::new();
+        let definition = key(DEFINITION);
+        let mut desired: BTreeMap<usize, &[Item]> = BTreeMap::new();
         self.acts.iter().any(|act| {
             match act {
                 Act::Submit(slot, items) => {
-                    desired.insert(*slot, items.iter().map(|item| &item.key).collect());
+                    desired.insert(*slot, items);
                 }
                 Act::Delete(slot) => {
                     desired.remove(slot);
                 }
                 _ => {}
             }
-            let all: BTreeSet<&Key> = desired.values().flatten().copied().collect();
-            all.len() < desired.values().map(BTreeSet::len).sum()
+            let all: BTreeSet<&Key> = desired.values().copied().flatten().map(|item| &item.key).collect();
+            let is_defined = |items: &&[Item]| items.iter().any(|item| item.key == definition);
+            let uses_beta = |items: &&[Item]| items.iter().any(|item| item.beta && item.key != definition);
+            all.len() < desired.values().map(|items| items.len()).sum()
+                || desired.values().any(|items| uses_beta(items) && !is_defined(items))
+                    && desired.values().any(is_defined)
         })
     }
 }

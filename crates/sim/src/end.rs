@@ -21,6 +21,8 @@ pub struct End {
     pub objects: BTreeMap<Key, ObjectEnd>,
     pub records: BTreeMap<StackId, RecordEnd>,
     pub reported: BTreeSet<(StackId, SequenceId, Transition)>,
+    /// Whether a user has deleted a record that the agent could not create again. Then nothing can be compared.
+    pub is_record_lost: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +75,12 @@ impl End {
         });
         let lasting = [Transition::Applied, Transition::Removed];
         let reported = world.broker.reports.values().filter(|report| lasting.contains(&report.transition));
+        // A stack of which the agent has recorded nothing is not removed: after a crash, the agent does not know it.
+        let reported = reported.filter(|report| world.records.named_objects.contains(&report.stack_id));
         Self {
             objects: objects.collect(),
             records: records.collect(),
+            is_record_lost: !world.records.forgotten.is_empty(),
             reported: reported
                 .map(|report| (report.stack_id, report.sequence_id, report.transition.clone()))
                 .collect(),
@@ -94,7 +99,9 @@ pub fn check(world: &World) -> Checked {
     }
     for (key, object) in &world.server.objects {
         let recorded = world.records.all().any(|record| record.inventory.contains_key(key));
-        if object.is_marked(&agent) && object.owner.is_none() && !recorded {
+        let is_forgotten =
+            world.records.forgotten.iter().any(|stack| object.marks.stack == Some(stack.to_string()));
+        if object.is_marked(&agent) && object.owner.is_none() && !recorded && !is_forgotten {
             return Err(format!("S9: {key} has our ownership metadata and is in no record"));
         }
     }
@@ -108,7 +115,7 @@ pub fn check_truth(world: &World) -> Checked {
 
 fn check_removed(world: &World, stack: StackId) -> Checked {
     let is_blocked = world.server.objects.values().any(crate::server::Object::is_deleting);
-    if is_blocked || is_frozen(world, stack) {
+    if is_blocked || is_frozen(world, stack) || world.records.forgotten.contains(&stack) {
         return Ok(());
     }
     if world.records.get(stack).is_some() || world.run.state.stacks.contains_key(&stack) {

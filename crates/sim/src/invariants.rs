@@ -78,7 +78,7 @@ impl Invariants {
     /// Checks a step that is about to be carried out against the record and the real state.
     pub fn before(&self, world: &World, request: &Request) -> Checked {
         let stack = request.stack;
-        let record = world.records.get(stack);
+        let record = world.records.known(stack);
         if let Step::WriteRecord(next) = &request.step {
             return self.before_record(world, record, next);
         }

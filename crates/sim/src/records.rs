@@ -20,6 +20,15 @@ pub struct Records {
     pub refuses: bool,
     /// Stacks with a record that was not written because of that.
     refused: BTreeSet<StackId>,
+    /// The records before writes that landed after their process had died, and that no process has read since. Nothing was
+    /// done because of such a write, so it counts as if it had never been made.
+    before_late: BTreeMap<StackId, Record>,
+    /// Stacks whose record has ever named an object: of others, nothing was ever in the cluster.
+    pub named_objects: BTreeSet<StackId>,
+    /// Stacks whose record a user has deleted, and the agent has not created again yet.
+    dropped: BTreeSet<StackId>,
+    /// Those of them that the agent has forgotten, because it died before it could create the record again.
+    pub forgotten: BTreeSet<StackId>,
 }
 
 impl Records {
@@ -30,6 +39,27 @@ impl Records {
 
     pub fn all(&self) -> impl Iterator<Item = &Record> {
         self.kept.values()
+    }
+
+    /// Returns the record that some process knows to be stored.
+    #[must_use]
+    pub fn known(&self, stack: StackId) -> Option<&Record> {
+        self.before_late.get(&stack).or_else(|| self.get(stack))
+    }
+
+    /// Notes that a process has read the record.
+    pub fn read(&mut self, stack: StackId) {
+        self.before_late.remove(&stack);
+    }
+
+    /// Carries out a write of a process that has died. Returns whether the record was written.
+    pub fn write_late(&mut self, record: &Record) -> bool {
+        let before = self.known(record.stack).cloned();
+        let is_written = !self.refuses && self.write(record).is_ok();
+        if is_written {
+            self.before_late.extend(before.map(|before| (record.stack, before)));
+        }
+        is_written
     }
 
     /// Returns a number that grows with every write.
@@ -51,6 +81,11 @@ impl Records {
             return Err(Stale);
         }
         self.version += 1;
+        self.before_late.remove(&record.stack);
+        self.dropped.remove(&record.stack);
+        if !record.inventory.is_empty() {
+            self.named_objects.insert(record.stack);
+        }
         let version = self.version.to_string();
         self.kept.insert(record.stack, Record { version: Some(version.clone()), ..record.clone() });
         Ok(version)
@@ -73,12 +108,21 @@ impl Records {
     }
 
     pub fn drop_record(&mut self, stack: StackId) {
+        self.before_late.remove(&stack);
         self.kept.remove(&stack);
+    }
+
+    /// Deletes a record as a user does who removes its finalizer.
+    pub fn drop_by_user(&mut self, stack: StackId) {
+        self.drop_record(stack);
+        self.dropped.insert(stack);
     }
 
     /// Returns the records as a new run of the agent reads them: encoded and decoded by the agent's own code.
     #[must_use]
-    pub fn load(&self, agent: AgentId) -> Vec<Record> {
+    pub fn load(&mut self, agent: AgentId) -> Vec<Record> {
+        self.before_late.clear();
+        self.forgotten.append(&mut self.dropped);
         self.kept
             .values()
             .map(|record| {

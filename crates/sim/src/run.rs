@@ -39,6 +39,8 @@ pub struct Run {
     pub requests: Vec<Request>,
     pub answers: VecDeque<(StackId, Step, StepResult)>,
     pub watches: BTreeMap<KindName, VecDeque<Change>>,
+    /// Watched kinds that were not served when their watch began or broke.
+    pub unserved: BTreeSet<KindName>,
     /// Kinds to be watched from now on.
     pub to_watch: Vec<Kind>,
     pub reports: VecDeque<Report>,
@@ -60,6 +62,7 @@ impl Run {
             requests: Vec::new(),
             answers: VecDeque::new(),
             watches: BTreeMap::new(),
+            unserved: BTreeSet::new(),
             to_watch: Vec::new(),
             reports: VecDeque::new(),
             acknowledged: VecDeque::new(),

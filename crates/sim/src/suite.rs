@@ -87,6 +87,32 @@ impl Violation {
     }
 }
 
+/// Runs the stories of the seeds from 0 on all cores.
+#[must_use]
+pub fn run_on_all_cores(
+    seeds: u64,
+    story: fn(u64) -> Case,
+    faults: &[&[FaultAt]],
+    stride: usize,
+) -> SuiteResult {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut result = SuiteResult::default();
+    std::thread::scope(|scope| {
+        let share = |first: usize| (0..seeds).skip(first).step_by(threads);
+        let parts: Vec<_> =
+            (0..threads).map(|first| scope.spawn(move || run(share(first), story, faults, stride))).collect();
+        for part in parts {
+            let part = part.join().expect("a story does not panic");
+            result.seeds += part.seeds;
+            result.stories += part.stories;
+            result.steps += part.steps;
+            result.violations.extend(part.violations);
+        }
+    });
+    result.violations.sort_by_key(|violation| violation.seed);
+    result
+}
+
 impl SuiteResult {
     /// Returns the violations by invariant.
     #[must_use]

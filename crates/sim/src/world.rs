@@ -221,6 +221,7 @@ impl World {
             }
         }
         self.watch_what_is_asked();
+        self.follow_discovery();
         self.happen()
     }
 

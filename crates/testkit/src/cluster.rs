@@ -18,7 +18,7 @@ pub mod kubeconfig;
 mod workloads;
 
 use std::ffi::OsStr;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::process::{Launch, Output, Process, run};
 use crate::proxy::Route;
 use crate::scratch::Scratch;
 use crate::shared;
-use control_plane::{ControlPlane, Front, Storage};
+use control_plane::{ControlPlane, Front, LaggingServer, Storage};
 use kubeconfig::Context as KubeContext;
 use workloads::Workloads;
 pub(crate) use workloads::accepts_pods;
@@ -66,6 +66,7 @@ pub struct Cluster {
     // Dropped in this order: clients before the server, folders last.
     workloads: Option<Workloads>,
     real_nodes: Option<RealNodes>,
+    lagging_server: Option<LaggingServer>,
     control_plane: Option<ControlPlane>,
     scratch: Scratch,
 }
@@ -98,6 +99,7 @@ impl Cluster {
             facts: control_plane.facts(),
             workloads: None,
             real_nodes: None,
+            lagging_server: None,
             control_plane: Some(control_plane),
             scratch,
         })
@@ -154,11 +156,25 @@ impl Cluster {
         Ok(())
     }
 
+    /// Starts a second API server on the same etcd, which gets etcd's answers this much later. Returns the addresses of both
+    /// servers, the current one first.
+    pub async fn start_lagging_server(&mut self, delay: Duration) -> Result<[SocketAddr; 2]> {
+        let control_plane = self.control_plane.as_ref().context("a shared cluster has one API server")?;
+        let lagging = control_plane.start_lagging_server(&brokkr_engines::locate()?, &self.scratch).await?;
+        // Not before: to start, a server makes hundreds of requests, one after the other.
+        lagging.etcd.delay_responses(delay);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, lagging.port.number()));
+        self.lagging_server = Some(lagging);
+        let current = self.facts.url.strip_prefix("https://").context("an address")?.parse()?;
+        Ok([current, address])
+    }
+
     pub(crate) fn found(facts: Facts) -> Result<Self> {
         Ok(Self {
             facts,
             workloads: None,
             real_nodes: None,
+            lagging_server: None,
             control_plane: None,
             scratch: Scratch::new("cluster-client")?,
         })

@@ -19,6 +19,7 @@
 //!
 //! ```text
 //! names scratch port eventually tls    small helpers that every test needs
+//! tcp_proxy                            connections that move between servers, and late answers
 //! bystander                            a control for measurements beside other tests
 //! process                              child processes that never outlive the test
 //! nodes                                real nodes, on which Pods really run
@@ -29,7 +30,7 @@
 //! pods                                 Brokkr's programs, as its Pods run them
 //! scripted                             a broker that gives wrong answers on demand
 //! rules proxy pgproxy                  fault proxies for HTTP and PostgreSQL, and their common rule engine
-//! forward_proxy clock                  a forward proxy, and a wrong time of day
+//! forward_proxy clock webhook          a forward proxy, a wrong time of day, and webhooks of the API server
 //! history                              every call of every client, checked against the final state
 //! ```
 
@@ -58,7 +59,9 @@ mod rules;
 mod scratch;
 pub mod scripted;
 pub mod shared;
+mod tcp_proxy;
 pub mod tls;
+pub mod webhook;
 pub mod world;
 
 pub use agent::{Agent, AgentOptions};
@@ -79,4 +82,5 @@ pub use postgres::{Database, Postgres};
 pub use process::{Launch, Output, Process, ShowLog, run};
 pub use proxy::FaultProxy;
 pub use scratch::Scratch;
+pub use tcp_proxy::TcpProxy;
 pub use world::World;

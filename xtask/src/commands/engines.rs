@@ -19,11 +19,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let mut built = ensure()?;
-    if args.all {
-        let older = build_older_kubernetes(|name| eprintln!("building {name} …"));
-        built.extend(older.context("cannot build the older versions of Kubernetes")?);
-    }
+    let built = if args.all { ensure_all()? } else { ensure()? };
     if args.json {
         print_json(&built, started.elapsed())
     } else {
@@ -35,6 +31,13 @@ pub fn run(args: &Args) -> Result<()> {
 /// Builds missing engines; commands that start engines call it first.
 pub fn ensure() -> Result<Vec<Built>> {
     build_all(|name| eprintln!("building {name} …")).context("cannot build the engines")
+}
+
+/// Builds missing engines, and the older versions of Kubernetes.
+pub fn ensure_all() -> Result<Vec<Built>> {
+    let older = build_older_kubernetes(|name| eprintln!("building {name} …"));
+    let older = older.context("cannot build the older versions of Kubernetes")?;
+    Ok(ensure()?.into_iter().chain(older).collect())
 }
 
 fn print_text(built: &[Built], took: Duration) {

@@ -8,7 +8,7 @@
 //! ```
 
 mod bugs;
-mod output;
+pub mod output;
 mod tally;
 
 use anyhow::{Result, bail};

@@ -22,6 +22,8 @@ pub struct Progress {
     pub readiness: Readiness,
     /// When the current stage started to wait.
     pub waiting_since: Option<Timestamp>,
+    /// Since when the delivery is stopped.
+    pub stopped_since: Option<Timestamp>,
 }
 
 /// Responses of the API server with data that no watch provides.

@@ -104,6 +104,13 @@ pub struct Outcome {
 }
 
 impl Record {
+    /// Returns whether the found record has to be adopted instead of overwritten: an earlier run wrote it, but its write arrived
+    /// after this run had read its records.
+    #[must_use]
+    pub fn is_behind(&self, found: &Self) -> bool {
+        found.session < self.session && (self.version.is_none() || found.sequence > self.sequence)
+    }
+
     /// Returns the record of a stack that has none yet.
     #[must_use]
     pub fn new(target: &TargetStack, session: i64) -> Self {

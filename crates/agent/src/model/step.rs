@@ -153,6 +153,8 @@ pub enum StepResult {
     RecordWritten {
         version: String,
     },
+    /// The record was not written: an earlier run had written a newer one that this run has not read.
+    RecordFound(Box<Record>),
     RecordDropped,
     ContentsForgotten,
     ObjectRead(Option<SeenObject>),

@@ -61,6 +61,8 @@ pub struct WatchHistory {
     streaming: Option<bool>,
     /// Failures in a row.
     failures: u32,
+    /// When the first of them happened; none once something arrived.
+    failing_since: Option<Instant>,
     /// The last logged problem.
     trouble: Option<String>,
 }
@@ -154,6 +156,7 @@ impl Follower {
 
     async fn listed(&mut self, version: String, lines: Option<Lines>) -> Phase {
         self.send_change(Change::Listed).await;
+        self.history.failing_since = None;
         if self.history.trouble.take().is_some() {
             tracing::info!(kind = %self.source.kind, "watch is working again");
         }
@@ -167,7 +170,7 @@ impl Follower {
         };
         let opened = Instant::now();
         while let Some((line, at)) = lines.next().await? {
-            self.history.failures = 0;
+            (self.history.failures, self.history.failing_since) = (0, None);
             if !at.is_empty() {
                 *version = at;
             }
@@ -176,7 +179,7 @@ impl Follower {
         if opened.elapsed() < TOO_SHORT.min(self.source.timing.watch_least) {
             return Err(Refusal::Failed("the API server ended the watch immediately".into(), None));
         }
-        self.history.failures = 0;
+        (self.history.failures, self.history.failing_since) = (0, None);
         Ok(())
     }
 
@@ -228,8 +231,16 @@ impl Follower {
 
     async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
         tracing::warn!(kind = %self.source.kind, why, "failed to watch; retrying in {pause:?}");
+        // J4: for example because a webhook that converts these objects does not answer.
+        let since = *self.history.failing_since.get_or_insert_with(Instant::now);
+        let is_blind = since.elapsed() >= self.source.timing.blind_after;
+        if is_blind && self.history.trouble.is_none() {
+            self.history.trouble = Some(why.to_owned());
+            self.send_change(|part| Change::Unwatchable(part, why.to_owned())).await;
+        }
         let asked = self.pause(pause).await;
-        if asked || self.history.failures >= RESUMES { Phase::List } else { resume }
+        // Only a complete list shows the objects again.
+        if asked || is_blind || self.history.failures >= RESUMES { Phase::List } else { resume }
     }
 
     /// Reports that the kind is not served, which discovery has confirmed, and waits before the next attempt.

@@ -22,6 +22,8 @@ pub struct WatchTiming {
     pub watch_most: Duration,
     /// How much longer than requested a watch may last.
     pub margin: Duration,
+    /// How long a watch may fail before its objects count as unobserved.
+    pub blind_after: Duration,
 }
 
 impl Default for WatchTiming {
@@ -35,6 +37,7 @@ impl Default for WatchTiming {
             watch_least: Duration::from_secs(45),
             watch_most: Duration::from_secs(75),
             margin: Duration::from_secs(5),
+            blind_after: Duration::from_secs(60),
         }
     }
 }

@@ -72,6 +72,7 @@ pub fn absorb(
             }
             *record = Some(written);
         }
+        (Step::WriteRecord(_), StepResult::RecordFound(found)) => *record = Some((**found).clone()),
         (Step::DropRecord, StepResult::RecordDropped) => *record = None,
         (Step::FetchEarlier { .. }, StepResult::FetchedEarlier(_)) => {
             progress.delivery.earlier_requested = true;
@@ -149,10 +150,9 @@ pub fn absorb(
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
                 if *created {
                     entry.origin = Origin::Created;
-                } else if *ours && entry.uid.is_none() {
-                    // An earlier run wrote it, but ended before it recorded the uid: keep the origin.
-                } else if uid.is_none() || entry.uid.as_ref() != Some(&seen.uid) {
-                    // Another client created or recreated it: adopted.
+                } else if !*ours && (uid.is_none() || entry.uid.as_ref() != Some(&seen.uid)) {
+                    // Another client created or recreated it: adopted. With our metadata, an earlier run created it but ended
+                    // before it recorded the uid, or a backup was restored: its origin stays.
                     entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());

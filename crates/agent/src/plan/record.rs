@@ -92,6 +92,14 @@ pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen:
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
 }
 
+/// Returns the record with the grant of the target, if that has changed. While the broker is unreachable, the recorded grant
+/// applies.
+pub(super) fn with_new_grant(situation: &Situation<'_>) -> Option<Record> {
+    let grant = &situation.goal.target.grant;
+    let record = situation.record.filter(|record| record.grant != *grant)?;
+    Some(Record { grant: grant.clone(), session: situation.session, ..record.clone() })
+}
+
 /// D1: returns the record after the new namespaces of a failed delivery were deleted or left in place. It no
 /// longer lists them as new, so they are not deleted a second time.
 pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {

@@ -75,7 +75,11 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
         }
     } else if plan.steps.is_empty() && situation.busy.is_empty() {
         let health = readiness::report_health(situation, content, record);
-        plan.steps.extend(health.step.map(|record| Step::WriteRecord(Box::new(record))));
+        let next = health.step.or_else(|| record::with_new_grant(situation));
+        plan.steps.extend(next.map(|record| {
+            let grant = situation.goal.target.grant.clone();
+            Step::WriteRecord(Box::new(Record { grant, ..record }))
+        }));
         plan.unready = health.unready;
         plan = plan.wake(health.wake_at);
         if health.unready && plan.steps.is_empty() {

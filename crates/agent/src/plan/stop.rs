@@ -49,16 +49,16 @@ pub(super) fn wait_for_next_cycle(situation: &Situation<'_>) -> Plan {
     Plan::waiting(Stage::Stopped, reported.unwrap_or_default()).wake(Some(next_cycle(situation)))
 }
 
-/// Returns when to start over: sooner if rights are missing.
+/// Returns when to start over: sooner if rights are missing, but not before every failed request may be made again. Counted
+/// from the stop, so that frequent changes do not put it off.
 fn next_cycle(situation: &Situation<'_>) -> jiff::Timestamp {
+    let since = situation.progress.stopped_since.unwrap_or(situation.now);
     let failures = situation.progress.failures.objects.values();
-    let rights =
-        failures.filter(|retry| retry.failure.reason.is_refused_permission()).map(|retry| retry.retry_at);
-    // Missing rights that the check before the first write has found.
-    let lacking = situation.progress.lookups.missing_rights.as_ref().filter(|lacking| !lacking.is_empty());
-    let rights = rights.chain(lacking.map(|_| situation.now + RIGHTS_CYCLE));
-    let cycle = situation.now + NEXT_CYCLE;
-    rights.max().map_or(cycle, |again| again.min(cycle))
+    let lacks_rights =
+        situation.progress.lookups.missing_rights.as_ref().is_some_and(|lacking| !lacking.is_empty())
+            || failures.clone().any(|retry| retry.failure.reason.is_refused_permission());
+    let pause = if lacks_rights { RIGHTS_CYCLE } else { NEXT_CYCLE };
+    failures.map(|retry| retry.retry_at).fold(since + pause, Ord::max)
 }
 
 /// Returns whether namespaces of this delivery are being deleted. Then nothing is written before the next

@@ -291,6 +291,11 @@ impl StackState {
         }
         self.stage = Some(plan.stage);
         self.wake_at = plan.wake_at;
+        if plan.stage == Stage::Stopped {
+            self.progress.stopped_since.get_or_insert(now);
+        } else {
+            self.progress.stopped_since = None;
+        }
         if plan.steps.is_empty() && plan.waiting_for.is_some() {
             self.progress.waiting_since.get_or_insert(now);
         }
@@ -357,6 +362,7 @@ impl StackState {
             goal.fallback = None;
         }
         match answer {
+            StepResult::RecordFound(_) => self.resume_with_found_record(),
             StepResult::Failed(failure) => {
                 tracing::warn!(
                     step = step.name(),

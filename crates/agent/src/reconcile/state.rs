@@ -324,6 +324,11 @@ impl ReconcilerState {
                     finished.reports.clone_from(&record.reports);
                 }
             }
+            (Step::WriteRecord(_), StepResult::RecordFound(found)) => {
+                self.claims.hold(id, found.inventory.keys());
+                finished.reports.clone_from(&found.reports);
+                self.update_claims(id);
+            }
             (Step::DropRecord, StepResult::RecordDropped) => {
                 self.drop_stack(id);
                 finished.dropped = true;

@@ -150,8 +150,8 @@ impl Worker {
             return StepResult::Failed(failure);
         }
         let mut record = record.clone();
-        // If a user edited the record, only its resourceVersion is newer, and the record is overwritten. If a
-        // newer run of this agent wrote it, this run is superseded.
+        // If a user edited the record, only its resourceVersion is newer, and the record is overwritten. If a newer run of this
+        // agent wrote it, this run is superseded. If an earlier run wrote it after this one had read it, it is adopted.
         for _ in 0..3 {
             match self.records.write(&record).await {
                 Ok(version) => {
@@ -160,11 +160,9 @@ impl Worker {
                 }
                 Err(RecordError::Stale) => match self.records.fetch(&record.stack_name, record.stack).await {
                     Ok(Some(found)) if found.session > self.session => return superseded(),
-                    Ok(Some(found)) if record.version.is_none() && forgets(&record, &found) => {
-                        return StepResult::Failed(Failure::new(
-                            FailureClass::Permanent,
-                            Reason::UnknownRecord,
-                        ));
+                    Ok(Some(found)) if record.is_behind(&found) => {
+                        self.holds.note(&found);
+                        return StepResult::RecordFound(Box::new(found));
                     }
                     Ok(found) => record.version = found.and_then(|found| found.version),
                     Err(error) => return StepResult::Failed(record_failure(&error)),
@@ -194,11 +192,6 @@ impl Worker {
         }
         StepResult::Failed(record_failure(&RecordError::Stale))
     }
-}
-
-/// Returns whether overwriting the found record would lose entries of its inventory.
-fn forgets(record: &Record, found: &Record) -> bool {
-    !found.inventory.keys().all(|key| record.inventory.contains_key(key))
 }
 
 fn superseded() -> StepResult {

@@ -122,9 +122,6 @@ impl Reason {
             Self::CannotInspect => "failed to list the objects that it contains",
             Self::BrokerUnreachable => "failed to announce the stack to the broker",
             Self::RecordNotWritten => "failed to write the record of the stack",
-            Self::UnknownRecord => {
-                "found a record that did not exist when this agent started; restart the agent to load it"
-            }
             Self::Superseded => "a newer process of this agent writes this record",
             Self::WritesSuspended => "writes by this process of the agent are suspended",
             Self::AgentInactive => "the agent is INACTIVE and gets no deployment objects",

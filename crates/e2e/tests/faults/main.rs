@@ -16,6 +16,7 @@ mod lost_answers;
 mod pairs;
 mod proxy;
 mod refusals;
+mod two_api_servers;
 mod watches;
 mod webhooks;
 mod world;

@@ -46,8 +46,13 @@ impl FaultWorld {
     }
 
     pub async fn start_in(cluster: Arc<Cluster>) -> Result<Self> {
-        let fleet = Fleet::start().await?;
         let api_proxy = FaultProxy::of_cluster(&cluster).await?;
+        Self::start_behind(api_proxy, cluster).await
+    }
+
+    /// Starts an agent that reaches the API servers of the cluster through this proxy.
+    pub async fn start_behind(api_proxy: FaultProxy, cluster: Arc<Cluster>) -> Result<Self> {
+        let fleet = Fleet::start().await?;
         let broker_proxy = FaultProxy::of_broker(&fleet).await?;
         let started = cluster.audit().mark()?;
         let namespace = brokkr_testkit::unique("row");

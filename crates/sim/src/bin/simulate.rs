@@ -17,7 +17,8 @@ fn main() -> ExitCode {
         eprintln!("not a number of seeds: {seeds}");
         return ExitCode::from(2);
     };
-    let result = suite::run(0..seeds, Case::hostile, &[suite::PLAIN, suite::LATE, suite::TROUBLE], 1);
+    let result =
+        suite::run_on_all_cores(seeds, Case::hostile, &[suite::PLAIN, suite::LATE, suite::TROUBLE], 1);
     if format == "json" {
         println!("{:#}", result.to_json(commit));
     } else {

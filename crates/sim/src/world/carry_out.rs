@@ -133,7 +133,7 @@ impl World {
         self.records.get(stack).is_some_and(|found| found.session > self.run.session)
     }
 
-    /// Writes a record. A superseded run fails; the current run retries with the stored version.
+    /// Writes a record. A superseded run fails; the current run retries with the stored version, or adopts it.
     fn write_record(&mut self, record: &Record) -> StepResult {
         if self.records.refuse(record.stack) {
             return StepResult::Failed(refusal(FailureClass::Transient, Reason::RecordNotWritten));
@@ -144,11 +144,15 @@ impl World {
                 self.changed();
                 return StepResult::RecordWritten { version };
             }
-            let found = self.records.get(record.stack);
+            let found = self.records.get(record.stack).cloned();
             if self.is_newer_session(record.stack) {
                 return StepResult::Failed(refusal(FailureClass::Permanent, Reason::Superseded));
             }
-            record.version = found.and_then(|found| found.version.clone());
+            if let Some(found) = found.as_ref().filter(|found| record.is_behind(found)) {
+                self.records.read(record.stack);
+                return StepResult::RecordFound(Box::new(found.clone()));
+            }
+            record.version = found.and_then(|found| found.version);
         }
         StepResult::Failed(refusal(FailureClass::Transient, Reason::RecordNotWritten))
     }

@@ -87,7 +87,7 @@ impl World {
     pub(super) fn carry_out_late(&mut self, request: &Request) {
         let answer = match &request.step {
             Step::WriteRecord(record) => {
-                let is_written = self.records.write(record).is_ok();
+                let is_written = self.records.write_late(record);
                 if is_written { "written" } else { "stale" }.to_owned()
             }
             _ => brief(&self.carry_out(request)),

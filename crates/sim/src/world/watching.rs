@@ -19,8 +19,24 @@ impl World {
             let name = kind.name();
             if !self.run.watches.contains_key(&name) {
                 let list = self.list(&name);
+                if !self.server.is_served(&name) {
+                    self.run.unserved.insert(name.clone());
+                }
                 self.run.watches.insert(name, list);
             }
+        }
+    }
+
+    /// A watch whose kind is no longer served, or is served again, starts over.
+    pub(super) fn follow_discovery(&mut self) {
+        let (run, server) = (&mut self.run, &self.server);
+        let is_changed = |kind: &&KindName| run.unserved.contains(*kind) == server.is_served(kind);
+        let changed: Vec<KindName> = run.watches.keys().filter(is_changed).cloned().collect();
+        for kind in changed {
+            if !self.run.unserved.remove(&kind) {
+                self.run.unserved.insert(kind.clone());
+            }
+            self.continue_watch(&kind);
         }
     }
 
@@ -29,6 +45,9 @@ impl World {
         let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
         if self.is_blind_to(kind) {
             return VecDeque::from([Change::Unwatchable(part, "forbidden".to_owned())]);
+        }
+        if !self.server.is_served(kind) {
+            return VecDeque::from([Change::Unserved(part)]);
         }
         let mut list = VecDeque::from([Change::Listing(part.clone())]);
         for (key, object) in &self.server.objects {
@@ -78,7 +97,7 @@ impl World {
         let name = wire::record_name(&record.stack_name, stack);
         let kind = wire::kind();
         let key = Key { group: kind.group.clone(), kind: kind.kind.clone(), namespace: None, name };
-        self.records.drop_record(stack);
+        self.records.drop_by_user(stack);
         self.run.state.on_change(Change::Gone(key, Uid::from("record"), LastState::Other));
         self.changed();
     }

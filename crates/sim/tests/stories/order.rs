@@ -3,8 +3,9 @@
 use brokkr_api::report::Transition;
 use brokkr_sim::objects::Item;
 use brokkr_sim::scene::Scene;
-use brokkr_sim::server::Trouble;
+use brokkr_sim::server::{Meddling, Trouble};
 use brokkr_sim::world::Fault;
+use jiff::SignedDuration;
 
 const SHOP: &str = "/Namespace//shop";
 const WEB: &str = "apps/Deployment/shop/web";
@@ -70,4 +71,22 @@ fn d2_no_answer_of_a_server_in_trouble_is_reported_or_takes_a_namespace_back() {
             assert_eq!(scene.reports(Transition::Applied).len(), 1, "{trace}");
         }
     }
+}
+
+/// A refused version is tried again after five minutes, also if other objects of the stack change more often than that.
+#[test]
+fn d2_frequent_changes_do_not_put_off_the_next_attempt() {
+    let mut scene = Scene::strict();
+    scene.deliver(&version(1));
+    let mut refused = version(2);
+    refused.push(Item { broken: true, ..Item::new(NOTES, 1) });
+    scene.deliver(&refused);
+    scene.forget_trace();
+    let begin = scene.world.now();
+    while scene.world.now().duration_since(begin) < SignedDuration::from_mins(30) {
+        scene.meddle(SETTINGS, &Meddling::Change);
+        scene.world.go_on(100).unwrap();
+    }
+    let attempts = scene.trace().iter().filter(|line| line.contains(&format!(" dry-run {NOTES} → "))).count();
+    assert!((4..=6).contains(&attempts), "{attempts} attempts in 30 minutes: {:#?}", scene.trace());
 }

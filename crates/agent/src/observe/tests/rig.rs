@@ -57,6 +57,7 @@ impl Rig {
             watch_least: Duration::from_secs(1),
             watch_most: Duration::from_secs(1),
             margin: Duration::from_millis(50),
+            blind_after: Duration::from_millis(300),
         };
         let server = Server::new();
         let (to, changes) = mpsc::channel(64);

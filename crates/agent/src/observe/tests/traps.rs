@@ -56,6 +56,21 @@ async fn an_error_in_the_stream_is_not_its_end() {
     assert_eq!(rig.times("listed"), 1, "resumed from the last version");
 }
 
+/// A webhook that converts the objects of the kind may fail for long, while everything else works.
+#[tokio::test]
+async fn j4_objects_of_a_watch_that_fails_for_long_count_as_unobserved_until_they_are_listed() {
+    let mut rig = Rig::new();
+    rig.watch_maps().await;
+    rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(500); 3]);
+    rig.server.fail(ScriptedRequest::List, &[Fault::Refused(500); 8]);
+    let error = json!({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "conversion"}});
+    rig.server.world().send(MAPS, &error);
+    rig.until("unobserved", |rig| !rig.synced(&maps())).await;
+    rig.until("listed again", |rig| rig.synced(&maps())).await;
+    let unwatchable = rig.changes_seen.iter().filter(|line| line.starts_with("unwatchable")).count();
+    assert_eq!(unwatchable, 1, "reported once: {:?}", rig.changes_seen);
+}
+
 #[tokio::test]
 async fn a_watch_that_cannot_be_resumed_starts_over_from_a_list() {
     let mut rig = Rig::new();

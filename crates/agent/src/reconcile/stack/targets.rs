@@ -47,6 +47,20 @@ impl StackState {
         }
     }
 
+    /// Starts over with a record of an earlier run. A target that is older than that is refused.
+    pub(super) fn resume_with_found_record(&mut self) {
+        tracing::info!("found a newer record of an earlier run; adopting it");
+        self.drop_queue();
+        self.forget_progress();
+        self.retries.retry_now();
+        self.stage = None;
+        let target = self.goal.take().map(|goal| goal.target);
+        match self.next.take().or(target) {
+            Some(target) => self.set_target(target),
+            None => self.set_target_from_record(),
+        }
+    }
+
     /// A9: without the broker, the record is the target.
     pub fn set_target_from_record(&mut self) {
         let Some(record) = self.record.as_ref().filter(|_| self.goal.is_none()) else { return };

@@ -1,0 +1,66 @@
+//! `cargo xtask versions`: runs the tests that depend on the behaviour of Kubernetes on every supported version, each with its
+//! own API server and controllers.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use brokkr_engines::OLDER_KUBERNETES;
+use serde_json::json;
+
+use super::engines;
+use super::faults::output::{Line, TestEnd, parse};
+use crate::runner::{Tests, Workspace, build};
+
+/// Run the tests of fence, delivery, drift, prune and deletion, and the simulator's corpus, on every supported Kubernetes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print the result as JSON, and nothing else to stdout.
+    #[arg(long)]
+    json: bool,
+    /// Run only on this version, such as 1.30.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// The newest version, which all other commands use.
+const NEWEST: &str = "1.36";
+const TARGETS: [&str; 5] = ["--workspace", "--test", "e2e", "--test", "simulator"];
+/// As an expression of the test runner. The modules are those of `crates/e2e/tests/e2e`.
+const TESTS: &str = "binary(simulator) | test(/^(admission_policy|adoption|deletion|delivery|drift|interference|moving|orders)::/)";
+
+pub fn run(args: &Args) -> Result<()> {
+    engines::ensure_all()?;
+    build(&[&["--bins"], TARGETS.as_slice()].concat())?;
+    let versions = OLDER_KUBERNETES.iter().map(|(version, _)| *version).chain([NEWEST]);
+    let versions = versions.filter(|version| args.only.as_deref().is_none_or(|only| only == *version));
+    let (mut results, mut has_failed) = (BTreeMap::new(), false);
+    for version in versions {
+        let selection = [TARGETS.as_slice(), &["--no-fail-fast", "-E", TESTS]].concat();
+        let older = (version != NEWEST).then(|| ("BROKKR_KUBERNETES", version.to_owned()));
+        let mut tests: BTreeMap<String, TestEnd> = BTreeMap::new();
+        let passed = Workspace::own()?.run_tests(
+            &Tests { selection: &selection, filters: &[] },
+            older.as_slice(),
+            |line| {
+                eprintln!("{line}");
+                if let Some(Line::Test { name, end }) = parse(line) {
+                    let before = tests.entry(name).or_insert(end);
+                    *before = (*before).max(end);
+                }
+            },
+        )?;
+        has_failed |= !passed || tests.is_empty();
+        let failed: Vec<&String> =
+            tests.iter().filter(|(_, end)| **end != TestEnd::Passed).map(|(name, _)| name).collect();
+        results.insert(version, json!({"tests": tests.len(), "failed": failed}));
+    }
+    let results = json!({"versions": results});
+    println!("{}", if args.json { results.to_string() } else { format!("{results:#}") });
+    if results["versions"].as_object().is_none_or(serde_json::Map::is_empty) {
+        bail!("not a supported version");
+    }
+    if has_failed {
+        bail!("tests have failed");
+    }
+    Ok(())
+}
