@@ -73,6 +73,12 @@ fn decide(situation: &Situation<'_>) -> Plan {
     }
 }
 
+/// Returns whether nothing of the stack may be written.
+#[must_use]
+pub fn is_frozen(situation: &Situation<'_>) -> bool {
+    freeze(situation).is_some()
+}
+
 /// Freezes a stack that its grant does not cover, or that contains the agent's own namespace: nothing is written, deleted
 /// or repaired.
 fn freeze(situation: &Situation<'_>) -> Option<Plan> {

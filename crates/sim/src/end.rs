@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brokkr_agent::grant;
-use brokkr_agent::model::{Body, Content, Origin};
+use brokkr_agent::model::{Body, Content, Origin, Record};
+use brokkr_agent::resource::is_prerequisite;
 use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::Transition;
@@ -39,7 +40,8 @@ pub struct RecordEnd {
     pub sequence: SequenceId,
     pub applied: Option<SequenceId>,
     pub removal: Option<Removal>,
-    pub inventory: BTreeMap<Key, (Origin, Option<Checksum>)>,
+    /// The origin, if something depends on it, and what was applied.
+    pub inventory: BTreeMap<Key, (Option<Origin>, Option<Checksum>)>,
 }
 
 impl End {
@@ -64,10 +66,9 @@ impl End {
                 // How much of an unfinished delivery is recorded may differ between two runs.
                 inventory: lines
                     .map(|(key, entry)| {
-                        (
-                            key.clone(),
-                            (entry.origin, entry.digest.filter(|_| record.applied == Some(record.sequence))),
-                        )
+                        let origin = is_prerequisite(key).then_some(entry.origin);
+                        let digest = entry.digest.filter(|_| record.applied == Some(record.sequence));
+                        (key.clone(), (origin, digest))
                     })
                     .collect(),
             };
@@ -118,6 +119,14 @@ fn check_removed(world: &World, stack: StackId) -> Checked {
     if is_blocked || is_frozen(world, stack) || world.records.forgotten.contains(&stack) {
         return Ok(());
     }
+    if let Some(record) = world.records.get(stack).filter(|record| has_late_successor(world, record)) {
+        let is_reported =
+            record.outcome.as_ref().is_some_and(|outcome| outcome.transition == Transition::Blocked);
+        return match is_reported {
+            true => Ok(()),
+            false => Err(format!("D4: {stack} waits for another stack, and no report says so")),
+        };
+    }
     if world.records.get(stack).is_some() || world.run.state.stacks.contains_key(&stack) {
         return Err(format!("E2: {stack} should be gone, but is not"));
     }
@@ -127,6 +136,18 @@ fn check_removed(world: &World, stack: StackId) -> Checked {
         is_labelled && object.owner.is_none() && object.marks.stack == Some(stack.to_string())
     });
     left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left over from a stack that is gone")))
+}
+
+/// Returns whether another stack contains an object of the record, but is kept from being delivered. A removal waits until the
+/// object is taken over.
+fn has_late_successor(world: &World, record: &Record) -> bool {
+    let others = world.broker.stacks().filter(|other| *other != record.stack);
+    let mut contents = others.filter_map(|other| Some((other, world.broker.desired(other)?)));
+    contents.any(|(other, content)| {
+        let is_applied =
+            world.records.get(other).is_some_and(|record| record.applied == Some(content.sequence));
+        !is_applied && record.inventory.keys().any(|key| content.objects.contains_key(key))
+    })
 }
 
 fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked {

@@ -105,6 +105,11 @@ fn finish(stage: &mut Stage) -> Result<End, String> {
         stage.world.heal();
         stage.world.settle()?;
     }
+    if stage.world.records.has_unread() {
+        // A record that was created after the next run had read its records is found at the next start.
+        stage.world.crash();
+        stage.world.settle()?;
+    }
     end::check(&stage.world)?;
     Ok(End::of(&stage.world))
 }

@@ -22,7 +22,7 @@ pub struct Records {
     refused: BTreeSet<StackId>,
     /// The records before writes that landed after their process had died, and that no process has read since. Nothing was
     /// done because of such a write, so it counts as if it had never been made.
-    before_late: BTreeMap<StackId, Record>,
+    before_late: BTreeMap<StackId, Option<Record>>,
     /// Stacks whose record has ever named an object: of others, nothing was ever in the cluster.
     pub named_objects: BTreeSet<StackId>,
     /// Stacks whose record a user has deleted, and the agent has not created again yet.
@@ -44,7 +44,13 @@ impl Records {
     /// Returns the record that some process knows to be stored.
     #[must_use]
     pub fn known(&self, stack: StackId) -> Option<&Record> {
-        self.before_late.get(&stack).or_else(|| self.get(stack))
+        self.before_late.get(&stack).map_or_else(|| self.get(stack), Option::as_ref)
+    }
+
+    /// Returns whether there is a record that no process knows.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        self.before_late.values().any(Option::is_none)
     }
 
     /// Notes that a process has read the record.
@@ -57,7 +63,7 @@ impl Records {
         let before = self.known(record.stack).cloned();
         let is_written = !self.refuses && self.write(record).is_ok();
         if is_written {
-            self.before_late.extend(before.map(|before| (record.stack, before)));
+            self.before_late.insert(record.stack, before);
         }
         is_written
     }

@@ -148,11 +148,10 @@ pub fn absorb(
                 }
             }
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
-                if *created {
-                    entry.origin = Origin::Created;
-                } else if !*ours && (uid.is_none() || entry.uid.as_ref() != Some(&seen.uid)) {
-                    // Another client created or recreated it: adopted. With our metadata, an earlier run created it but ended
-                    // before it recorded the uid, or a backup was restored: its origin stays.
+                // Another client created or recreated it: adopted. With our metadata, an earlier run created it but ended before
+                // it recorded the uid, or a backup was restored: its origin stays. So does that of an adopted object that we
+                // create again, because a crash would forget it.
+                if !*created && !*ours && (uid.is_none() || entry.uid.as_ref() != Some(&seen.uid)) {
                     entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());

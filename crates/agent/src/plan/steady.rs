@@ -12,6 +12,7 @@ use super::contest::{CONTESTED_AFTER, TRUCE, is_contested, slowed};
 use super::retry::reclaim;
 use super::timing::due;
 use super::{dispose, prune, readiness, record};
+use crate::grant;
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
 use crate::ownership::Stamp;
 
@@ -49,11 +50,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
             plan.watch.insert(desired.kind.clone());
         }
     }
-    for key in content.objects.keys() {
-        let (step, wake) = repair(situation, key);
-        plan.steps.extend(step);
-        plan = plan.wake(wake);
-    }
+    plan = repair_all(situation, plan, content.objects.keys());
     if plan.steps.is_empty() && situation.busy.is_empty() {
         // Objects that need no check, such as those of another owner, must not keep the others from theirs.
         let unswept = situation.progress.repairs.unswept.iter();
@@ -108,25 +105,19 @@ pub(super) fn keep_up(situation: &Situation<'_>, mut plan: Plan) -> Plan {
         plan.steps.push(Step::FetchEarlier { sequence });
         return plan;
     }
-    let taken_back = |key: &Key| {
-        plan.stage == Stage::Stopped
-            && situation.record.is_some_and(|record| {
-                record.made.prerequisites.contains(key)
-                    && situation.progress.cleanup.deleted.contains_key(key)
-            })
-    };
-    let going = |key: &Key| {
-        taken_back(key)
-            || plan.stage == Stage::Prune
-                && situation.goal.content.as_ref().is_none_or(|content| !content.objects.contains_key(key))
-    };
-    let keys: Vec<&Key> = situation
-        .record
-        .into_iter()
-        .flat_map(|record| record.inventory.keys())
-        .filter(|key| !going(key))
-        .collect();
-    for key in keys {
+    let keys = situation.record.into_iter().flat_map(|record| record.inventory.keys());
+    repair_all(situation, plan, keys)
+}
+
+/// Adds repairs of these objects to a plan, except of those that its stage disposes of.
+#[must_use]
+pub fn repair_all<'a>(
+    situation: &Situation<'_>,
+    mut plan: Plan,
+    keys: impl Iterator<Item = &'a Key>,
+) -> Plan {
+    let stage = plan.stage;
+    for key in keys.filter(|key| !is_going(situation, stage, key)) {
         let (step, wake) = repair(situation, key);
         plan.steps.extend(step);
         plan = plan.wake(wake);
@@ -134,9 +125,20 @@ pub(super) fn keep_up(situation: &Situation<'_>, mut plan: Plan) -> Plan {
     plan
 }
 
+/// Returns whether this stage disposes of the object: its delivery is taken back, or the content no longer contains it.
+fn is_going(situation: &Situation<'_>, stage: Stage, key: &Key) -> bool {
+    let is_made = situation.record.is_some_and(|record| record.made.prerequisites.contains(key));
+    match stage {
+        Stage::Stopped => is_made && situation.progress.cleanup.deleted.contains_key(key),
+        Stage::Prune | Stage::Finish => {
+            situation.goal.content.as_ref().is_none_or(|content| !content.objects.contains_key(key))
+        }
+        _ => false,
+    }
+}
+
 /// Returns the step that reverts a change by others, or the time to check again.
-#[must_use]
-pub fn repair(situation: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>) {
+fn repair(situation: &Situation<'_>, key: &Key) -> (Option<Step>, Option<Timestamp>) {
     repair_or_sweep(situation, key, false)
 }
 
@@ -147,6 +149,11 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     let Some(entry) = record.inventory.get(key) else { return (None, None) };
     let Some((content, desired)) = situation.goal.as_applied(key, entry.digest) else { return (None, None) };
     if situation.busy.contains(key) || !situation.observed.synced(&entry.kind.name()) {
+        return (None, None);
+    }
+    // The grant may have been narrowed since the last plan of the whole stack.
+    let target = &situation.goal.target;
+    if grant::acting(target).is_err() || !grant::refused(target.grant.as_ref(), [key]).is_empty() {
         return (None, None);
     }
     // B8: a completed Job that is gone is not missing.

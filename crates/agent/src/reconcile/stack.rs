@@ -21,7 +21,7 @@ use crate::observe::Index;
 use crate::plan::absorb::absorb;
 use crate::plan::report::unrecorded;
 use crate::plan::retry::waits_for;
-use crate::plan::{plan, steady};
+use crate::plan::{is_frozen, plan, steady};
 use crate::resource::{KindName, is_contained_in};
 
 /// What a plan needs to know about the agent.
@@ -215,13 +215,16 @@ impl StackState {
             self.touched = touched;
             return None;
         }
-        if let Some(until) = self.retries.pause(now) {
+        let paused_until = self.retries.pause(now);
+        let is_removed = self.goal.as_ref().is_none_or(|goal| goal.target.removal.is_some());
+        if let Some(until) = paused_until.filter(|_| is_removed) {
             self.touched = touched;
             self.wake_at = Some(until);
             return None;
         }
         // While repairs are running, it is still to be created afterwards.
         if !under_way
+            && paused_until.is_none()
             && self.goal.is_some()
             && std::mem::take(&mut self.record_lost)
             && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none())
@@ -245,15 +248,12 @@ impl StackState {
             stable_after: around.context.stable_after,
             now,
         };
-        let whole_plan_at = self.next_whole_plan().filter(|at| *at > now);
+        let whole_plan_at = paused_until.or_else(|| self.next_whole_plan().filter(|at| *at > now));
         let mut next = if under_way || whole_plan_at.is_some() {
-            let mut repairs = Plan::new(self.stage.unwrap_or(Stage::Steady)).wake(whole_plan_at);
-            for key in &touched {
-                let (step, wake) = steady::repair(&situation, key);
-                repairs.steps.extend(step);
-                repairs = repairs.wake(wake);
-            }
-            repairs
+            let repairs = Plan::new(self.stage.unwrap_or(Stage::Steady)).wake(whole_plan_at);
+            // A record that cannot be written must not keep objects from being repaired, unless nothing may be written.
+            let is_frozen = paused_until.is_some() && is_frozen(&situation);
+            steady::repair_all(&situation, repairs, touched.iter().filter(|_| !is_frozen))
         } else {
             plan(&situation)
         };
@@ -265,6 +265,9 @@ impl StackState {
         }
         if !under_way && whole_plan_at.is_none() {
             self.planned_at = Some(now);
+            if self.retries.is_failing() {
+                self.touched = touched;
+            }
         }
         let steps = std::mem::take(&mut next.steps);
         for step in &steps {
