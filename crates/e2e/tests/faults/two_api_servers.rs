@@ -31,7 +31,7 @@ async fn an_agent_between_a_current_and_a_lagging_api_server_loses_and_leaks_not
     let api_proxy = FaultProxy::in_front_of(&upstream, &cluster.facts().authority, &authority).await?;
     let world = FaultWorld::start_behind(api_proxy, Arc::new(cluster)).await?;
     let mut random = StdRng::seed_from_u64(seed());
-    for round in 0..rounds(3, 25) {
+    for round in 0..rounds(1, 25) {
         let value = round.to_string();
         let maps: Vec<(&str, &str)> =
             NAMES.iter().filter(|_| random.random_bool(0.7)).map(|name| (*name, value.as_str())).collect();
