@@ -54,7 +54,12 @@ use crate::model::{Plan, Situation, Stage, Step};
 /// Returns what to do now.
 #[must_use]
 pub fn plan(situation: &Situation<'_>) -> Plan {
-    view::with_conditions(situation, decide(situation))
+    let mut plan = decide(situation);
+    if plan.steps.is_empty() && situation.busy.is_empty() {
+        plan.steps
+            .extend(record::with_new_grant(situation).map(|record| Step::WriteRecord(Box::new(record))));
+    }
+    view::with_conditions(situation, plan)
 }
 
 fn decide(situation: &Situation<'_>) -> Plan {
@@ -82,6 +87,10 @@ pub fn is_frozen(situation: &Situation<'_>) -> bool {
 /// Freezes a stack that its grant does not cover, or that contains the agent's own namespace: nothing is written, deleted
 /// or repaired.
 fn freeze(situation: &Situation<'_>) -> Option<Plan> {
+    // A9: the broker learns of the stack before its first record.
+    if !situation.held && situation.record.is_none() {
+        return None;
+    }
     let target = &situation.goal.target;
     let notes = match grant::acting(target) {
         Err(reason) => {
@@ -98,13 +107,5 @@ fn freeze(situation: &Situation<'_>) -> Option<Plan> {
     };
     let reason = notes.first()?.reason.clone();
     let message = report::summary(&notes);
-    let mut plan = report::blocked(situation, Stage::Stopped, &reason, &message, notes);
-    // Stored, so that it also applies after a restart without the broker.
-    match plan.steps.first_mut() {
-        Some(Step::WriteRecord(record)) => record.grant.clone_from(&target.grant),
-        _ => plan
-            .steps
-            .extend(record::with_new_grant(situation).map(|record| Step::WriteRecord(Box::new(record)))),
-    }
-    Some(plan)
+    Some(report::blocked(situation, Stage::Stopped, &reason, &message, notes))
 }

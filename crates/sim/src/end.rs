@@ -22,8 +22,10 @@ pub struct End {
     pub objects: BTreeMap<Key, ObjectEnd>,
     pub records: BTreeMap<StackId, RecordEnd>,
     pub reported: BTreeSet<(StackId, SequenceId, Transition)>,
+    /// Stacks whose record has ever named an object. After a crash, the agent does not know others, and does not remove them.
+    recorded: BTreeSet<StackId>,
     /// Whether a user has deleted a record that the agent could not create again. Then nothing can be compared.
-    pub is_record_lost: bool,
+    is_record_lost: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,16 +78,30 @@ impl End {
         });
         let lasting = [Transition::Applied, Transition::Removed];
         let reported = world.broker.reports.values().filter(|report| lasting.contains(&report.transition));
-        // A stack of which the agent has recorded nothing is not removed: after a crash, the agent does not know it.
-        let reported = reported.filter(|report| world.records.named_objects.contains(&report.stack_id));
         Self {
             objects: objects.collect(),
             records: records.collect(),
+            recorded: world.records.named_objects.clone(),
             is_record_lost: !world.records.forgotten.is_empty(),
             reported: reported
                 .map(|report| (report.stack_id, report.sequence_id, report.transition.clone()))
                 .collect(),
         }
+    }
+}
+
+impl End {
+    /// Returns whether a run with a fault may end like this, if the run without it ended like `self`.
+    #[must_use]
+    pub fn allows(&self, other: &Self) -> bool {
+        let reported = |end: &Self| -> BTreeSet<_> {
+            let in_both = |stack: &StackId| self.recorded.contains(stack) && other.recorded.contains(stack);
+            end.reported.iter().filter(|(stack, ..)| in_both(stack)).cloned().collect()
+        };
+        let is_equal = self.objects == other.objects
+            && self.records == other.records
+            && reported(self) == reported(other);
+        is_equal || self.is_record_lost || other.is_record_lost
     }
 }
 
@@ -138,16 +154,20 @@ fn check_removed(world: &World, stack: StackId) -> Checked {
     left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left over from a stack that is gone")))
 }
 
-/// Returns whether another stack contains an object of the record, but is kept from being delivered. A removal waits until the
-/// object is taken over.
+/// Returns whether all that is left of a removed stack, apart from Namespaces and definitions, is contained in another stack
+/// that is kept from being delivered. The removal waits until that takes it over.
 fn has_late_successor(world: &World, record: &Record) -> bool {
-    let others = world.broker.stacks().filter(|other| *other != record.stack);
-    let mut contents = others.filter_map(|other| Some((other, world.broker.desired(other)?)));
-    contents.any(|(other, content)| {
-        let is_applied =
-            world.records.get(other).is_some_and(|record| record.applied == Some(content.sequence));
-        !is_applied && record.inventory.keys().any(|key| content.objects.contains_key(key))
-    })
+    let is_left = |key: &&Key| !is_prerequisite(key) && world.server.objects.contains_key(*key);
+    let mut left = record.inventory.keys().filter(is_left).peekable();
+    let is_awaited = |key: &Key| {
+        let mut others = world.broker.stacks().filter(|other| *other != record.stack);
+        others.any(|other| {
+            let content = world.broker.desired(other).filter(|content| content.objects.contains_key(key));
+            let applied = world.records.get(other).and_then(|record| record.applied);
+            content.is_some_and(|content| applied != Some(content.sequence))
+        })
+    };
+    left.peek().is_some() && left.all(is_awaited)
 }
 
 fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked {
@@ -168,12 +188,14 @@ fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked 
         };
     }
     for (key, desired) in &content.objects {
-        let Some(object) = world.server.objects.get(key) else {
-            let is_finished =
-                record.and_then(|record| record.inventory.get(key)).is_some_and(|entry| entry.completed);
-            if is_finished {
-                continue;
-            }
+        let object = world.server.objects.get(key);
+        // A complete Job that is gone, or has lost the label and looks gone, is not run again.
+        let is_finished =
+            record.and_then(|record| record.inventory.get(key)).is_some_and(|entry| entry.completed);
+        if is_finished && object.is_none_or(|object| object.marks.agent.is_none()) {
+            continue;
+        }
+        let Some(object) = object else {
             if excuse(world, stack, content).is_some() {
                 continue;
             }

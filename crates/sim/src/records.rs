@@ -129,6 +129,7 @@ impl Records {
     pub fn load(&mut self, agent: AgentId) -> Vec<Record> {
         self.before_late.clear();
         self.forgotten.append(&mut self.dropped);
+        self.refused.clear();
         self.kept
             .values()
             .map(|record| {

@@ -3,7 +3,7 @@
 //! The reconciler's state is the agent's own code. This module has only what surrounds it in a process: pending requests
 //! and answers, lagging watches, waiting reports.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use brokkr_agent::model::{Observed as _, Plan, Prerequisite, Record, SeenObject, Step, StepResult};
 use brokkr_agent::observe::Change;
@@ -34,8 +34,8 @@ pub struct Run {
     pub lacks_stored_state: bool,
     pub state: ReconcilerState,
     pub held: BTreeSet<StackId>,
-    /// Kinds that discovery has shown once.
-    pub known: HashSet<KindName>,
+    /// Kinds that discovery has shown, and when.
+    pub known: HashMap<KindName, Timestamp>,
     pub requests: Vec<Request>,
     pub answers: VecDeque<(StackId, Step, StepResult)>,
     pub watches: BTreeMap<KindName, VecDeque<Change>>,
@@ -58,7 +58,7 @@ impl Run {
             lacks_stored_state: false,
             state: ReconcilerState::default(),
             held: records.iter().map(|record| record.stack).collect(),
-            known: HashSet::new(),
+            known: HashMap::new(),
             requests: Vec::new(),
             answers: VecDeque::new(),
             watches: BTreeMap::new(),

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -33,13 +35,13 @@ struct Shared {
 }
 
 impl TcpProxy {
-    /// Starts a proxy in front of these servers. Every connection goes to one of them, at random.
-    pub async fn start(upstreams: Vec<SocketAddr>) -> Result<Self> {
+    /// Starts a proxy in front of these servers. Every connection goes to one of them, at random, as this seed determines.
+    pub async fn start(upstreams: Vec<SocketAddr>, seed: u64) -> Result<Self> {
         let listener =
             TcpListener::bind("127.0.0.1:0").await.context("cannot listen on the loopback address")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared { upstreams, delay: AtomicU64::new(0), open: Mutex::default() });
-        let serving = tokio::spawn(serve(listener, shared.clone()));
+        let serving = tokio::spawn(serve(listener, shared.clone(), StdRng::seed_from_u64(seed)));
         Ok(Self { address, shared, serving })
     }
 
@@ -64,10 +66,10 @@ impl Drop for TcpProxy {
     }
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, shared: Arc<Shared>, mut random: StdRng) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        let upstream = shared.upstreams.choose(&mut rand::rng()).copied();
+        let upstream = shared.upstreams.choose(&mut random).copied();
         let open = shared.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let shared = shared.clone();
         // Errors are visible to both ends of a connection.

@@ -22,10 +22,12 @@ pub struct Webhook {
     server: JoinHandle<()>,
 }
 
+/// Returns the response to the request of a review; none to never respond.
+type Respond = dyn Fn(&Value) -> Option<Value> + Send + Sync;
+
 #[derive(Clone)]
 struct Shared {
-    /// Returns the response to the request of a review; none to never respond.
-    respond: Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>,
+    respond: Arc<Respond>,
     calls: Arc<AtomicUsize>,
 }
 

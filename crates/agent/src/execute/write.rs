@@ -10,7 +10,7 @@ use super::request::{APPLY, Cluster, JSON, METADATA, OutgoingRequest, Reply};
 use crate::grant::ActingAs;
 use crate::model::{DesiredObject, Failure, StepResult, Uid};
 use crate::ownership::{self, FIELD_MANAGER, Stamp, apply_metadata};
-use crate::resource::Kind;
+use crate::resource::{Kind, is_prerequisite};
 use crate::yields;
 
 const MERGE: &str = "application/merge-patch+json";
@@ -120,7 +120,9 @@ impl Writes {
     /// B3: server-side apply with force, as field manager `brokkr`.
     pub async fn apply(&self, desired: &DesiredObject, uid: Option<&Uid>, stamp: &Stamp) -> StepResult {
         let result = self.patch(desired, uid, stamp, false).await.and_then(|reply| {
-            let created = reply.status == StatusCode::CREATED;
+            // A request of an earlier run may have created it, and its answer was lost. Only for these does it matter.
+            let created = reply.status == StatusCode::CREATED
+                || is_prerequisite(&desired.key) && is_written_by_us_alone(&reply.body);
             Ok(StepResult::Applied { seen: reply.seen(&desired.kind)?, created })
         });
         result.unwrap_or_else(StepResult::Failed)
@@ -168,5 +170,33 @@ impl Writes {
             Ok(Some(reply)) if reply.status.is_success() => done,
             Ok(Some(reply)) => StepResult::Failed(reply.refusal(kind)),
         }
+    }
+}
+
+/// Returns whether no other client has ever written the object, apart from its status: then Brokkr has created it.
+fn is_written_by_us_alone(object: &[u8]) -> bool {
+    let object: Value = serde_json::from_slice(object).unwrap_or_default();
+    let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut writers = entries.iter().filter(|entry| entry["subresource"].as_str().is_none_or(str::is_empty));
+    writers.clone().next().is_some() && writers.all(|entry| entry["manager"] == FIELD_MANAGER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d6_an_object_counts_as_created_by_us_only_if_nobody_else_has_written_it() {
+        let alone = |managers: &[(&str, &str)]| {
+            let entry = |(manager, subresource): &(&str, &str)| json!({"manager": manager, "subresource": subresource});
+            let fields: Vec<Value> = managers.iter().map(entry).collect();
+            is_written_by_us_alone(json!({"metadata": {"managedFields": fields}}).to_string().as_bytes())
+        };
+        assert!(alone(&[("brokkr", "")]));
+        assert!(alone(&[("brokkr", ""), ("kube-apiserver", "status")]));
+        assert!(!alone(&[("brokkr", ""), ("kubectl-create", "")]));
+        assert!(!alone(&[("brokkr", ""), ("before-first-apply", "")]));
+        assert!(!alone(&[]), "unknown");
+        assert!(!is_written_by_us_alone(b"not JSON"));
     }
 }

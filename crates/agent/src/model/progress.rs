@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::failure::{Cause, RetryState};
 use super::object::{SeenObject, Uid};
+use super::step::Stage;
 
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
@@ -20,10 +21,18 @@ pub struct Progress {
     pub cleanup: Cleanup,
     pub repairs: Repairs,
     pub readiness: Readiness,
-    /// When the current stage started to wait.
-    pub waiting_since: Option<Timestamp>,
+    /// The stage that waits, and since when.
+    pub waiting: Option<(Stage, Timestamp)>,
     /// Since when the delivery is stopped.
     pub stopped_since: Option<Timestamp>,
+}
+
+impl Progress {
+    /// Returns since when this stage waits.
+    #[must_use]
+    pub fn waiting_since(&self, stage: Stage) -> Option<Timestamp> {
+        self.waiting.filter(|(waiting, _)| *waiting == stage).map(|(_, since)| since)
+    }
 }
 
 /// Responses of the API server with data that no watch provides.

@@ -104,6 +104,13 @@ pub struct Outcome {
 }
 
 impl Record {
+    /// Returns whether the removal of the stack is complete, so that the record is about to be deleted.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        let outcome = self.outcome.as_ref();
+        self.removal.is_some() && outcome.is_some_and(|outcome| outcome.transition == Transition::Removed)
+    }
+
     /// Returns whether the found record has to be adopted instead of overwritten: an earlier run wrote it, but its write arrived
     /// after this run had read its records.
     #[must_use]

@@ -65,8 +65,6 @@ pub enum Step {
         uid: Option<Uid>,
         stamp: Stamp,
         why: ApplyReason,
-        /// Whether it was observed before with our ownership metadata.
-        ours: bool,
     },
     /// Find the field managers that change our fields: a dry run without force names them.
     FindRivals {
@@ -167,6 +165,7 @@ pub enum StepResult {
     RightsChecked(Vec<ObjectNote>),
     Applied {
         seen: SeenObject,
+        /// Whether this agent has created it: with this request, or with an earlier one whose answer it did not get.
         created: bool,
     },
     RivalsFound(Vec<Rival>),

@@ -63,6 +63,8 @@ pub struct WatchHistory {
     failures: u32,
     /// When the first of them happened; none once something arrived.
     failing_since: Option<Instant>,
+    /// Whether it was reported that they last for too long.
+    is_reported_blind: bool,
     /// The last logged problem.
     trouble: Option<String>,
 }
@@ -156,7 +158,7 @@ impl Follower {
 
     async fn listed(&mut self, version: String, lines: Option<Lines>) -> Phase {
         self.send_change(Change::Listed).await;
-        self.history.failing_since = None;
+        (self.history.failing_since, self.history.is_reported_blind) = (None, false);
         if self.history.trouble.take().is_some() {
             tracing::info!(kind = %self.source.kind, "watch is working again");
         }
@@ -169,7 +171,13 @@ impl Follower {
             None => self.source.watch(version).await?,
         };
         let opened = Instant::now();
-        while let Some((line, at)) = lines.next().await? {
+        loop {
+            let next = lines.next().await;
+            if next.is_err() && opened.elapsed() >= TOO_SHORT {
+                // It worked, although nothing happened.
+                self.history.failing_since = None;
+            }
+            let Some((line, at)) = next? else { break };
             (self.history.failures, self.history.failing_since) = (0, None);
             if !at.is_empty() {
                 *version = at;
@@ -189,6 +197,14 @@ impl Follower {
         let failures = self.history.failures;
         let timing = self.source.timing;
         let kind = self.source.kind.clone();
+        // J4: for example because a webhook that converts these objects does not answer.
+        let since = *self.history.failing_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= timing.blind_after
+            && !matches!(why, Refusal::Denied(_))
+            && !std::mem::replace(&mut self.history.is_reported_blind, true)
+        {
+            self.send_change(|part| Change::Unwatchable(part, why.to_string())).await;
+        }
         match why {
             // The first time without a delay.
             Refusal::Expired => {
@@ -224,29 +240,29 @@ impl Follower {
                 self.resume_after(timing.backoff(failures), &why, resume).await
             }
             Refusal::Failed(why, Some(asked)) => {
-                self.resume_after(timing.backoff(failures).max(asked), &why, resume).await
+                let pause = timing.backoff(failures).max(asked.min(timing.blind_after));
+                self.resume_after(pause, &why, resume).await
             }
         }
     }
 
     async fn resume_after(&mut self, pause: Duration, why: &str, resume: Phase) -> Phase {
         tracing::warn!(kind = %self.source.kind, why, "failed to watch; retrying in {pause:?}");
-        // J4: for example because a webhook that converts these objects does not answer.
-        let since = *self.history.failing_since.get_or_insert_with(Instant::now);
-        let is_blind = since.elapsed() >= self.source.timing.blind_after;
-        if is_blind && self.history.trouble.is_none() {
-            self.history.trouble = Some(why.to_owned());
-            self.send_change(|part| Change::Unwatchable(part, why.to_owned())).await;
-        }
         let asked = self.pause(pause).await;
         // Only a complete list shows the objects again.
-        if asked || is_blind || self.history.failures >= RESUMES { Phase::List } else { resume }
+        if asked || self.history.is_reported_blind || self.history.failures >= RESUMES {
+            Phase::List
+        } else {
+            resume
+        }
     }
 
     /// Reports that the kind is not served, which discovery has confirmed, and waits before the next attempt.
     async fn wait_until_served(&mut self) {
         const UNSERVED: &str = "not served";
-        if self.history.trouble.as_deref() != Some(UNSERVED) {
+        self.history.failing_since = None;
+        let is_blind = std::mem::take(&mut self.history.is_reported_blind);
+        if is_blind || self.history.trouble.as_deref() != Some(UNSERVED) {
             tracing::info!(kind = %self.source.kind, "kind is not served; retrying");
             self.history.trouble = Some(UNSERVED.into());
             self.send_change(Change::Unserved).await;

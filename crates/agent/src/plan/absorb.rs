@@ -29,7 +29,7 @@ pub fn absorb(
     }
     // Reads do not end the waiting, because they may be the only way to find out that an object is gone.
     if !matches!(step, Step::ReadObject { .. }) {
-        progress.waiting_since = None;
+        progress.waiting = None;
     }
     match (step, answer) {
         (Step::WriteRecord(written), StepResult::RecordWritten { version }) => {
@@ -124,7 +124,7 @@ pub fn absorb(
             progress.delivery.validated.insert(desired.key.clone());
             progress.delivery.replace.insert(desired.key.clone());
         }
-        (Step::Apply { desired, why, uid, ours, .. }, StepResult::Applied { seen, created }) => {
+        (Step::Apply { desired, why, .. }, StepResult::Applied { seen, created }) => {
             let key = &desired.key;
             if *why != ApplyReason::PutBack {
                 progress.failures.objects.remove(key);
@@ -148,10 +148,9 @@ pub fn absorb(
                 }
             }
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
-                // Another client created or recreated it: adopted. With our metadata, an earlier run created it but ended before
-                // it recorded the uid, or a backup was restored: its origin stays. So does that of an adopted object that we
-                // create again, because a crash would forget it.
-                if !*created && !*ours && (uid.is_none() || entry.uid.as_ref() != Some(&seen.uid)) {
+                // Another client created or recreated it: adopted. Otherwise its origin stays, also that of an adopted object that
+                // we create again: a crash would forget it.
+                if !*created && entry.uid.as_ref() != Some(&seen.uid) {
                     entry.origin = Origin::Adopted;
                 }
                 entry.uid = Some(seen.uid.clone());

@@ -27,7 +27,7 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
         situation.observed.seen(&desired.key).is_none_or(|seen| !seen.is_ready(situation.now))
     });
     let Some(unready) = unready else { return resolve(situation, content) };
-    let since = situation.progress.waiting_since.unwrap_or(situation.now);
+    let since = situation.progress.waiting_since(Stage::Prerequisites).unwrap_or(situation.now);
     let deadline = since + PREREQUISITE_TIMEOUT;
     if due(deadline, situation.now) {
         let reason = Reason::NotReady;

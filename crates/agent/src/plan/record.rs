@@ -48,7 +48,6 @@ pub(super) fn intention<'a>(
             content.objects.values().filter(absent).map(|desired| desired.key.clone()).collect();
         record.made = Made { sequence: content.sequence, prerequisites };
     }
-    record.grant.clone_from(&target.grant);
     record.sequence = content.sequence;
     record.removal = None;
     record.total = u32::try_from(content.objects.len()).unwrap_or(u32::MAX);
@@ -92,12 +91,11 @@ pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen:
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
 }
 
-/// Returns the record with the grant of the target, if that has changed. While the broker is unreachable, the recorded grant
-/// applies.
+/// Returns the record, if the grant of the target has changed since it was written.
 pub(super) fn with_new_grant(situation: &Situation<'_>) -> Option<Record> {
     let grant = &situation.goal.target.grant;
     let record = situation.record.filter(|record| record.grant != *grant)?;
-    Some(Record { grant: grant.clone(), session: situation.session, ..record.clone() })
+    Some(Record { session: situation.session, ..record.clone() })
 }
 
 /// D1: returns the record after the new namespaces of a failed delivery were deleted or left in place. It no

@@ -58,7 +58,7 @@ pub(super) fn wait(
     message: &Message,
     notes: Vec<ObjectNote>,
 ) -> Plan {
-    let until = situation.progress.waiting_since.unwrap_or(situation.now) + patience;
+    let until = situation.progress.waiting_since(stage).unwrap_or(situation.now) + patience;
     if due(until, situation.now) {
         blocked(situation, stage, reason, message, notes)
     } else {

@@ -72,11 +72,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
         }
     } else if plan.steps.is_empty() && situation.busy.is_empty() {
         let health = readiness::report_health(situation, content, record);
-        let next = health.step.or_else(|| record::with_new_grant(situation));
-        plan.steps.extend(next.map(|record| {
-            let grant = situation.goal.target.grant.clone();
-            Step::WriteRecord(Box::new(Record { grant, ..record }))
-        }));
+        plan.steps.extend(health.step.map(|record| Step::WriteRecord(Box::new(record))));
         plan.unready = health.unready;
         plan = plan.wake(health.wake_at);
         if health.unready && plan.steps.is_empty() {
@@ -128,9 +124,12 @@ pub fn repair_all<'a>(
 /// Returns whether this stage disposes of the object: its delivery is taken back, or the content no longer contains it.
 fn is_going(situation: &Situation<'_>, stage: Stage, key: &Key) -> bool {
     let is_made = situation.record.is_some_and(|record| record.made.prerequisites.contains(key));
+    let is_deleted = situation.progress.cleanup.deleted.contains_key(key);
     match stage {
-        Stage::Stopped => is_made && situation.progress.cleanup.deleted.contains_key(key),
-        Stage::Prune | Stage::Finish => {
+        Stage::Stopped => is_made && is_deleted,
+        // It may be replaced.
+        Stage::Prerequisites | Stage::Validate | Stage::Apply => is_deleted,
+        Stage::Prune | Stage::Finish | Stage::Steady => {
             situation.goal.content.as_ref().is_none_or(|content| !content.objects.contains_key(key))
         }
         _ => false,
@@ -194,8 +193,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
             return (Some(step).filter(|_| retry.is_none()), retry);
         }
         let uid = seen.map(|seen| seen.uid.clone());
-        let ours = seen.is_some_and(|seen| seen.belongs_to(situation.agent, record.stack, key));
-        (Some(Step::Apply { desired: desired.clone(), uid, stamp, why, ours }), None)
+        (Some(Step::Apply { desired: desired.clone(), uid, stamp, why }), None)
     };
     match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
         // It is being deleted, and is created again once it is gone.

@@ -7,10 +7,12 @@ use super::conditions::{ConditionInputs, ContentState, ObjectProblem, Problem, c
 use super::{contest, readiness};
 use crate::model::{FailureClass, Plan, Record, Situation, Stage, Step};
 
-/// Adds the conditions to the records of a plan.
+/// Adds the conditions and the grant to the records of a plan.
 pub(super) fn with_conditions(situation: &Situation<'_>, mut plan: Plan) -> Plan {
     for step in &mut plan.steps {
         if let Step::WriteRecord(record) = step {
+            // While the broker is unreachable, the recorded grant applies.
+            record.grant.clone_from(&situation.goal.target.grant);
             complete(situation, plan.stage, record);
         }
     }

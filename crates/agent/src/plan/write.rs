@@ -108,9 +108,6 @@ pub(super) fn objects<'a>(
                 uid: seen.map(|seen| seen.uid.clone()),
                 stamp: stamp(situation, content),
                 why: ApplyReason::Deliver,
-                ours: seen.is_some_and(|seen| {
-                    seen.belongs_to(situation.agent, situation.goal.target.stack_id, &desired.key)
-                }),
             }),
         });
     plan.or_else(|| {

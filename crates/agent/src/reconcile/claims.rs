@@ -81,15 +81,18 @@ impl OtherStacks for OtherStacksView<'_> {
     fn holder(&self, key: &Key) -> Option<Holder> {
         let other = self.claims.holders(key).find(|holder| *holder != self.me)?;
         let state = self.stacks.get(&other)?;
+        let entry = state.record.as_ref().and_then(|record| record.inventory.get(key));
+        // If it is unknown what a stopped stack wants, it keeps what it has written. The metadata of the object shows what it may
+        // have written besides.
+        let may_keep = !state.has_decided() && entry.is_none_or(|entry| entry.digest.is_some());
         let intent = if self.unread.contains(&other) || state.is_busy_with(key) {
             Intent::Undecided
-        } else if self.claims.desired_by(key).any(|stack| stack == other) || !state.has_decided() {
+        } else if self.claims.desired_by(key).any(|stack| stack == other) || may_keep {
             Intent::Keeps
         } else {
             Intent::LetsGo
         };
-        let origin = state.record.as_ref().and_then(|record| Some(record.inventory.get(key)?.origin));
-        Some(Holder { name: state.name(), intent, origin })
+        Some(Holder { name: state.name(), intent, origin: entry.map(|entry| entry.origin) })
     }
 
     fn successor(&self, key: &Key) -> Option<String> {

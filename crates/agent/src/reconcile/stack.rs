@@ -71,8 +71,6 @@ pub struct StackState {
     /// Its plan depends on other stacks.
     pub depends_on_others: bool,
     stage: Option<Stage>,
-    /// The stage for which the waiting time is counted.
-    waits_at: Option<Stage>,
     /// Objects that changed since the last plan.
     pub touched: HashSet<Key>,
     pub wake_at: Option<Timestamp>,
@@ -130,6 +128,12 @@ impl StackState {
     #[must_use]
     pub fn is_busy_with(&self, key: &Key) -> bool {
         self.busy.contains(key)
+    }
+
+    /// Returns whether no request is planned or running.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.queue.is_empty()
     }
 
     /// Returns whether its intent is known: its content is fetched, or the stack is to be removed.
@@ -226,11 +230,12 @@ impl StackState {
         if !under_way
             && paused_until.is_none()
             && self.goal.is_some()
-            && std::mem::take(&mut self.record_lost)
-            && let Some(record) = self.record.as_ref().filter(|record| record.removal.is_none())
+            && self.record_lost
+            && let Some(record) = self.record.as_ref().filter(|record| !record.is_removed())
         {
             // E5: deleting a record deletes no object; the record is created again.
-            self.queue.push_back(Step::WriteRecord(Box::new(record.clone())));
+            let record = Record { session: around.context.session, ..record.clone() };
+            self.queue.push_back(Step::WriteRecord(Box::new(record)));
             return None;
         }
         let goal = self.goal.as_ref()?;
@@ -251,9 +256,14 @@ impl StackState {
         let whole_plan_at = paused_until.or_else(|| self.next_whole_plan().filter(|at| *at > now));
         let mut next = if under_way || whole_plan_at.is_some() {
             let repairs = Plan::new(self.stage.unwrap_or(Stage::Steady)).wake(whole_plan_at);
-            // A record that cannot be written must not keep objects from being repaired, unless nothing may be written.
-            let is_frozen = paused_until.is_some() && is_frozen(&situation);
-            steady::repair_all(&situation, repairs, touched.iter().filter(|_| !is_frozen))
+            match situation.record.filter(|_| paused_until.is_some()) {
+                // A record that cannot be written must not keep objects from being repaired, unless nothing may be written.
+                Some(record) if !is_frozen(&situation) => {
+                    steady::repair_all(&situation, repairs, record.inventory.keys())
+                }
+                Some(_) => repairs,
+                None => steady::repair_all(&situation, repairs, touched.iter()),
+            }
         } else {
             plan(&situation)
         };
@@ -265,9 +275,6 @@ impl StackState {
         }
         if !under_way && whole_plan_at.is_none() {
             self.planned_at = Some(now);
-            if self.retries.is_failing() {
-                self.touched = touched;
-            }
         }
         let steps = std::mem::take(&mut next.steps);
         for step in &steps {
@@ -288,19 +295,18 @@ impl StackState {
         // Reads do not end the waiting, because they may be the only way to find out that an object is gone.
         let only_reads =
             !plan.steps.is_empty() && plan.steps.iter().all(|step| matches!(step, Step::ReadObject { .. }));
-        if !only_reads && self.waits_at != Some(plan.stage) {
-            self.progress.waiting_since = None;
-            self.waits_at = Some(plan.stage);
+        if !only_reads && self.progress.waiting_since(plan.stage).is_none() {
+            self.progress.waiting = None;
         }
         self.stage = Some(plan.stage);
         self.wake_at = plan.wake_at;
         if plan.stage == Stage::Stopped {
             self.progress.stopped_since.get_or_insert(now);
-        } else {
+        } else if !only_reads {
             self.progress.stopped_since = None;
         }
         if plan.steps.is_empty() && plan.waiting_for.is_some() {
-            self.progress.waiting_since.get_or_insert(now);
+            self.progress.waiting.get_or_insert((plan.stage, now));
         }
         let readiness = &mut self.progress.readiness;
         if plan.unready {
@@ -379,6 +385,7 @@ impl StackState {
                 }
             }
             _ if step.key().is_none() => {
+                self.record_lost &= !matches!(step, Step::WriteRecord(_));
                 // Unless the record itself has a newer report, the same state is reported once more.
                 if let Some(reported_at) = self.retries.succeed(step)
                     && let Some(record) = &mut self.record

@@ -127,6 +127,10 @@ impl ReconcilerState {
     /// Updates the claims of a stack when its desired objects have changed or become known. Stacks that wait
     /// for this are planned again.
     fn update_claims(&mut self, id: StackId) {
+        // A record that could not be written claims nothing.
+        if let Some(stack) = self.stacks.get(&id).filter(|stack| stack.is_idle()) {
+            self.claims.hold_only(id, stack.record.iter().flat_map(|record| record.inventory.keys()));
+        }
         let goal = self.stacks.get(&id).and_then(|stack| stack.goal.as_ref());
         match goal {
             Some(goal) if goal.target.removal.is_some() => self.claims.desire_only(id, std::iter::empty()),
@@ -325,7 +329,7 @@ impl ReconcilerState {
                 }
             }
             (Step::WriteRecord(_), StepResult::RecordFound(found)) => {
-                self.claims.hold(id, found.inventory.keys());
+                self.claims.hold_only(id, found.inventory.keys());
                 finished.reports.clone_from(&found.reports);
                 self.update_claims(id);
             }

@@ -123,9 +123,12 @@ struct Intention {
 
 impl Intention {
     fn of(exchange: &Exchange) -> Option<Self> {
-        let stored = is_record(exchange) && exchange.request.is_write() && exchange.succeeded();
+        // A write whose answer was lost may have been stored, and the next run continues from it.
+        let is_unknown = exchange.server_status.is_none();
+        let stored =
+            is_record(exchange) && exchange.request.is_write() && (exchange.succeeded() || is_unknown);
         let spec = exchange.request.json()["spec"].take();
-        let written = exchange.finished.filter(|_| stored)?;
+        let written = exchange.finished.or(is_unknown.then_some(exchange.at)).filter(|_| stored)?;
         Some(Self { stack: spec["stackId"].clone(), sequence: number(&spec["stamp"]), written })
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brokkr_testkit::audit::Mark;
@@ -148,9 +149,17 @@ impl FaultWorld {
 
     /// Waits until the stack `web` has exactly these ConfigMaps, the broker knows it, and the agent has stopped writing.
     pub async fn wait_until_converged(&self, config_maps: &[(&str, &str)]) -> Result<()> {
+        self.wait_until_converged_within(WAIT_TIMEOUT, config_maps).await
+    }
+
+    pub async fn wait_until_converged_within(
+        &self,
+        timeout: Duration,
+        config_maps: &[(&str, &str)],
+    ) -> Result<()> {
         let expected: Values =
             config_maps.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        eventually(WAIT_TIMEOUT, "exactly the delivered objects to exist", async || {
+        eventually(timeout, "exactly the delivered objects to exist", async || {
             match self.managed_config_maps().await {
                 Ok(live) if live == expected => Attempt::Done(()),
                 other => Attempt::NotYet(format!("live {other:?}, expected {expected:?}")),

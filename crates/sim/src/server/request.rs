@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brokkr_agent::model::{Content, DesiredObject, Failure, FailureClass, StepResult, Uid};
 use brokkr_agent::ownership::Stamp;
-use brokkr_agent::resource::{Kind, KindName, object_ref};
+use brokkr_agent::resource::{Kind, KindName, is_prerequisite, object_ref};
 use brokkr_api::reason::Reason;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
@@ -61,6 +61,11 @@ impl Server {
             return StepResult::Failed(failure);
         }
         let created = !self.objects.contains_key(&desired.key);
+        let is_ours_alone = is_prerequisite(&desired.key)
+            && self
+                .objects
+                .get(&desired.key)
+                .is_some_and(|object| object.made_by_brokkr && object.drift == 0);
         if created {
             self.insert(&desired.key, |object| {
                 object.made_by_brokkr = true;
@@ -77,7 +82,7 @@ impl Server {
             });
         }
         match self.seen(&desired.key) {
-            Some(seen) => StepResult::Applied { seen, created },
+            Some(seen) => StepResult::Applied { seen, created: created || is_ours_alone },
             None => StepResult::Failed(no_answer()),
         }
     }

@@ -7,6 +7,7 @@ use brokkr_agent::resource::KindName;
 use brokkr_api::StackId;
 use brokkr_api::reason::Reason;
 use brokkr_manifest::order;
+use jiff::SignedDuration;
 
 use super::{Fault, World};
 use crate::objects::BETA;
@@ -115,17 +116,23 @@ impl World {
             let kind = KindName::of(key);
             let known = order::is_built_in(&kind.group)
                 || content.definitions.contains_key(&kind)
-                || (self.run.known.contains(&kind) || self.server.is_served(&kind))
+                || (self.is_cached(&kind) || self.server.is_served(&kind))
                     && (desired.kind.version != BETA || self.server.serves(&desired.kind));
             if !known {
                 return Err(refusal(FailureClass::Missing, Reason::UnknownKind { kind: String::new() }));
             }
             if self.server.is_served(&kind) {
-                self.run.known.insert(kind);
+                self.run.known.insert(kind, self.server.now);
             }
         }
         self.kept.insert(name);
         Ok(content.clone())
+    }
+
+    /// Returns whether the agent remembers the kind, as in its `execute/discovery.rs`.
+    fn is_cached(&self, kind: &KindName) -> bool {
+        let found = self.run.known.get(kind);
+        found.is_some_and(|found| self.server.now.duration_since(*found) < SignedDuration::from_secs(60))
     }
 
     /// Returns whether a newer run has written the record.

@@ -83,8 +83,11 @@ fn d2_frequent_changes_do_not_put_off_the_next_attempt() {
     scene.deliver(&refused);
     scene.forget_trace();
     let begin = scene.world.now();
-    while scene.world.now().duration_since(begin) < SignedDuration::from_mins(30) {
-        scene.meddle(SETTINGS, &Meddling::Change);
+    for change in [Meddling::Change, Meddling::Delete].iter().cycle() {
+        if scene.world.now().duration_since(begin) > SignedDuration::from_mins(30) {
+            break;
+        }
+        scene.meddle(SETTINGS, change);
         scene.world.go_on(100).unwrap();
     }
     let attempts = scene.trace().iter().filter(|line| line.contains(&format!(" dry-run {NOTES} → "))).count();

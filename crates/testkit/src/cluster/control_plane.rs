@@ -117,7 +117,7 @@ impl ControlPlane {
         engines: &Engines,
         scratch: &Scratch,
     ) -> Result<LaggingServer> {
-        let (etcd, port) = (TcpProxy::start(vec![self.etcd_address]).await?, Port::free()?);
+        let (etcd, port) = (TcpProxy::start(vec![self.etcd_address], 0).await?, Port::free()?);
         let etcd_url = format!("http://{}", etcd.address());
         let launch = api_server(
             "lagging-kube-apiserver",

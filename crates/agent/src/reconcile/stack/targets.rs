@@ -22,7 +22,10 @@ impl StackState {
             return;
         }
         let newer = self.goal.as_ref().is_some_and(|goal| {
-            goal.target.sequence_id != target.sequence_id || goal.target.removal != target.removal
+            goal.target.sequence_id != target.sequence_id
+                || goal.target.removal != target.removal
+                // Nothing that is planned may be sent under another grant.
+                || goal.target.grant != target.grant
         });
         if newer {
             self.drop_queue();
@@ -31,7 +34,7 @@ impl StackState {
         self.adopt_next_target();
     }
 
-    /// Drops the planned steps of an older target.
+    /// Drops the planned steps of an older target or grant.
     fn drop_queue(&mut self) {
         for step in self.queue.drain(..) {
             if let Some(key) = step.key() {
