@@ -94,11 +94,22 @@ impl Case {
         Self { seed, pace, acts, strict: false, trace: false }
     }
 
-    /// Returns whether two stacks ever want the same resource at the same time, or one of them a version that the definition
-    /// of the other may stop to serve. The first one gets it, so a fault that delays one of them may change the final state.
+    /// Returns whether two stacks ever want the same resource at the same time: the first one gets it. Or whether one uses
+    /// a kind of which another one, or an earlier version, has the definition: how far it is delivered depends on what is served at that moment, or is
+    /// remembered. A fault that delays one of them may change the final state.
     #[must_use]
     pub fn is_contested(&self) -> bool {
-        let definition = key(DEFINITION);
+        let submissions = || {
+            self.acts.iter().filter_map(|act| match act {
+                Act::Submit(_, items) => Some(items),
+                _ => None,
+            })
+        };
+        let defines = |items: &Vec<Item>| items.iter().any(|item| item.key == key(DEFINITION));
+        let depends = |items: &Vec<Item>| items.iter().any(|item| item.key.group == "example.com");
+        if submissions().any(|items| depends(items) && !defines(items)) && submissions().any(defines) {
+            return true;
+        }
         let mut desired: BTreeMap<usize, &[Item]> = BTreeMap::new();
         self.acts.iter().any(|act| {
             match act {
@@ -111,11 +122,7 @@ impl Case {
                 _ => {}
             }
             let all: BTreeSet<&Key> = desired.values().copied().flatten().map(|item| &item.key).collect();
-            let is_defined = |items: &&[Item]| items.iter().any(|item| item.key == definition);
-            let uses_beta = |items: &&[Item]| items.iter().any(|item| item.beta && item.key != definition);
             all.len() < desired.values().map(|items| items.len()).sum()
-                || desired.values().any(|items| uses_beta(items) && !is_defined(items))
-                    && desired.values().any(is_defined)
         })
     }
 }

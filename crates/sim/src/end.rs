@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brokkr_agent::grant;
-use brokkr_agent::model::{Body, Content, Origin, Record};
+use brokkr_agent::model::{Body, Content, Entry, Origin, Record};
 use brokkr_agent::resource::is_prerequisite;
 use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
@@ -13,7 +13,7 @@ use brokkr_manifest::Key;
 
 use crate::invariants::truth;
 use crate::objects::namespace_key;
-use crate::server::Applied;
+use crate::server::{Applied, Object};
 use crate::world::{Checked, World};
 
 /// The final state, without the parts that may differ between two runs: uids, versions, times.
@@ -131,7 +131,7 @@ pub fn check_truth(world: &World) -> Checked {
 }
 
 fn check_removed(world: &World, stack: StackId) -> Checked {
-    let is_blocked = world.server.objects.values().any(crate::server::Object::is_deleting);
+    let is_blocked = world.server.objects.values().any(Object::is_deleting);
     if is_blocked || is_frozen(world, stack) || world.records.forgotten.contains(&stack) {
         return Ok(());
     }
@@ -154,11 +154,16 @@ fn check_removed(world: &World, stack: StackId) -> Checked {
     left.map_or(Ok(()), |(key, _)| Err(format!("E2: {key} is left over from a stack that is gone")))
 }
 
-/// Returns whether all that is left of a removed stack, apart from Namespaces and definitions, is contained in another stack
-/// that is kept from being delivered. The removal waits until that takes it over.
+/// Returns whether something is left of a removed stack that is contained in another stack, which is kept from being delivered.
+/// The removal waits until that takes it over, with everything that is deleted later.
 fn has_late_successor(world: &World, record: &Record) -> bool {
-    let is_left = |key: &&Key| !is_prerequisite(key) && world.server.objects.contains_key(*key);
-    let mut left = record.inventory.keys().filter(is_left).peekable();
+    let is_left = |(key, entry): &(&Key, &Entry)| {
+        let object = world.server.objects.get(*key).filter(|_| !is_prerequisite(key));
+        object.is_some_and(|object| {
+            object.marks.stack == Some(record.stack.to_string()) || entry.uid.as_ref() == Some(&object.uid)
+        })
+    };
+    let mut left = record.inventory.iter().filter(is_left);
     let is_awaited = |key: &Key| {
         let mut others = world.broker.stacks().filter(|other| *other != record.stack);
         others.any(|other| {
@@ -167,7 +172,7 @@ fn has_late_successor(world: &World, record: &Record) -> bool {
             content.is_some_and(|content| applied != Some(content.sequence))
         })
     };
-    left.peek().is_some() && left.all(is_awaited)
+    left.any(|(key, _)| is_awaited(key))
 }
 
 fn check_delivered(world: &World, stack: StackId, content: &Content) -> Checked {
@@ -244,7 +249,7 @@ fn excuse(world: &World, stack: StackId, content: &Content) -> Option<String> {
         if !desired.replace && applied.is_some_and(|applied| !applied.allows(&body)) {
             return Some(format!("{key} is immutable"));
         }
-        if object.is_some_and(crate::server::Object::is_deleting) {
+        if object.is_some_and(Object::is_deleting) {
             return Some(format!("{key} is being deleted"));
         }
         let home = key.namespace.as_ref().map(|name| namespace_key(name));

@@ -13,6 +13,8 @@ use crate::world::Fault;
 #[derive(Debug, Default)]
 pub struct SuiteResult {
     pub seeds: u64,
+    /// Seeds whose final states are compared, because they do not depend on what happens first.
+    pub compared: u64,
     /// How many times a story was run.
     pub stories: usize,
     /// How many requests were made.
@@ -53,6 +55,7 @@ pub fn run(
     for seed in seeds {
         result.seeds += 1;
         let case = story(seed);
+        result.compared += u64::from(!case.is_contested());
         result.stories += 1;
         let rehearsal = match Rehearsal::run(&case) {
             Ok(rehearsal) => rehearsal,
@@ -104,6 +107,7 @@ pub fn run_on_all_cores(
         for part in parts {
             let part = part.join().expect("a story does not panic");
             result.seeds += part.seeds;
+            result.compared += part.compared;
             result.stories += part.stories;
             result.steps += part.steps;
             result.violations.extend(part.violations);
@@ -136,7 +140,7 @@ impl SuiteResult {
             .map(|(invariant, violations)| (invariant, violations.iter().map(show).collect()))
             .collect();
         json!({
-            "commit": commit, "seeds": self.seeds, "stories": self.stories, "steps": self.steps,
+            "commit": commit, "seeds": self.seeds, "compared": self.compared, "stories": self.stories, "steps": self.steps,
             "violations": violations,
         })
     }

@@ -11,7 +11,24 @@ use jiff::Timestamp;
 
 use super::failure::{Cause, RetryState};
 use super::object::{SeenObject, Uid};
-use super::step::Stage;
+
+/// The stage of a delivery or removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Announce,
+    Fetch,
+    Inspect,
+    Record,
+    Prerequisites,
+    Validate,
+    Apply,
+    Prune,
+    Finish,
+    Steady,
+    Stopped,
+    Remove,
+    Done,
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct Progress {

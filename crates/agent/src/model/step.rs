@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::content::{Content, DesiredObject};
 use super::failure::{Cause, Failure};
 use super::object::{SeenObject, Uid};
-use super::progress::Rival;
+use super::progress::{Rival, Stage};
 use super::record::Record;
 use crate::ownership::Stamp;
 use crate::resource::{Kind, Served};
@@ -175,24 +175,6 @@ pub enum StepResult {
     Reclaimed,
     Released,
     Failed(Failure),
-}
-
-/// The stage of a delivery or removal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    Announce,
-    Fetch,
-    Inspect,
-    Record,
-    Prerequisites,
-    Validate,
-    Apply,
-    Prune,
-    Finish,
-    Steady,
-    Stopped,
-    Remove,
-    Done,
 }
 
 #[derive(Clone, Debug)]

@@ -135,7 +135,9 @@ impl ReconcilerState {
         match goal {
             Some(goal) if goal.target.removal.is_some() => self.claims.desire_only(id, std::iter::empty()),
             Some(Goal { content: Some(content), .. }) => self.claims.desire_only(id, content.objects.keys()),
-            _ => {}
+            // Nothing is known about its newest content.
+            Some(_) => self.claims.desire_only(id, std::iter::empty()),
+            None => {}
         }
         if self.stacks.get(&id).is_some_and(StackState::is_fetching) {
             self.unread.insert(id);

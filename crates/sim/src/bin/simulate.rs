@@ -30,8 +30,9 @@ fn main() -> ExitCode {
             }
         }
         println!(
-            "{} seeds, {} stories, {} steps, {} violations",
+            "{} seeds, {} of them compared, {} stories, {} steps, {} violations",
             result.seeds,
+            result.compared,
             result.stories,
             result.steps,
             result.violations.len()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brokkr_agent::model::{FailureClass, Step, StepResult};
 use brokkr_agent::plan::timing::{MISSING_PATIENCE, TRANSIENT_PATIENCE};
 use brokkr_agent::resource::object_ref;
-use brokkr_api::reason::ObjectRef;
+use brokkr_api::report::ObjectNote;
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
@@ -73,11 +73,15 @@ impl Failures {
         failing.is_some_and(|failing| now.duration_since(failing.since) >= patience(failing.nature))
     }
 
-    /// Returns what failed only transiently, and for less than the time for which that is retried without a report.
+    /// Returns the failure that a report names, if it is transient and younger than the time for which such failures are retried
+    /// without a report.
     #[must_use]
-    pub fn young(&self, stack: StackId, object: &ObjectRef, now: Timestamp) -> Option<String> {
+    pub fn young(&self, stack: StackId, note: &ObjectNote, now: Timestamp) -> Option<String> {
         let mut failing = self.0.iter().filter(|((of, _), _)| *of == stack);
-        let (_, failing) = failing.find(|((_, key), _)| object_ref(key) == *object)?;
+        let (_, failing) = failing.find(|((_, key), _)| object_ref(key) == note.object)?;
+        if failing.answer != note.reason.code() {
+            return None;
+        }
         let lasted = now.duration_since(failing.since);
         (failing.nature == Nature::Transient && lasted < TRANSIENT_PATIENCE)
             .then(|| format!("{} → {} for {} s", failing.step, failing.answer, lasted.as_secs()))

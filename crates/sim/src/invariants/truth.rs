@@ -4,7 +4,7 @@
 use brokkr_agent::resource::KindName;
 use brokkr_api::StackId;
 use brokkr_api::reason::Reason;
-use brokkr_api::report::{Report, Transition};
+use brokkr_api::report::{ObjectNote, Report, Transition};
 
 use jiff::SignedDuration;
 
@@ -42,14 +42,13 @@ fn check_receipt(world: &World, report: &Report) -> Checked {
 }
 
 fn check_failed(world: &World, report: &Report, failures: &Failures) -> Checked {
-    let young = |object| failures.young(report.stack_id, object, world.now());
-    let all: Option<Vec<_>> = report
-        .objects
-        .iter()
-        .map(|note| young(&note.object).map(|why| format!("{} ({why})", note.object)))
-        .collect();
+    let young = |note: &ObjectNote| failures.young(report.stack_id, note, world.now());
+    let all: Option<Vec<_>> =
+        report.objects.iter().map(|note| young(note).map(|why| format!("{} ({why})", note.object))).collect();
     match all.filter(|all| !all.is_empty()) {
-        Some(all) => Err(format!("D2: reported as failed because of {}", all.join(", "))),
+        Some(all) => {
+            Err(format!("D2: reported as failed ({}) because of {}", report.reason.code(), all.join(", ")))
+        }
         None => Ok(()),
     }
 }
