@@ -148,10 +148,9 @@ pub fn absorb(
                 }
             }
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
-                // Another client created or recreated it: adopted. Otherwise its origin stays, also that of an adopted object that
-                // we create again: a crash would forget it.
-                if !*created && entry.uid.as_ref() != Some(&seen.uid) {
-                    entry.origin = Origin::Adopted;
+                // Another object than the recorded one. Its managedFields show after a crash, too, which client created it.
+                if entry.uid.as_ref() != Some(&seen.uid) {
+                    entry.origin = if *created { Origin::Created } else { Origin::Adopted };
                 }
                 entry.uid = Some(seen.uid.clone());
                 entry.fields = seen.fields;
