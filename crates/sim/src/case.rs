@@ -94,9 +94,9 @@ impl Case {
         Self { seed, pace, acts, strict: false, trace: false }
     }
 
-    /// Returns whether two stacks ever want the same resource at the same time: the first one gets it. Or whether one uses
-    /// a kind of which another one, or an earlier version, has the definition: how far it is delivered depends on what is served at that moment, or is
-    /// remembered. A fault that delays one of them may change the final state.
+    /// Returns whether two stacks ever want the same resource at the same time: the first one gets it. Or whether one uses a
+    /// kind of which another one, or an earlier version, has the definition: how far it is delivered depends on what is served
+    /// at that moment, or is remembered. A fault that delays one of them may change the final state.
     #[must_use]
     pub fn is_contested(&self) -> bool {
         let submissions = || {

@@ -88,9 +88,7 @@ impl End {
                 .collect(),
         }
     }
-}
 
-impl End {
     /// Returns whether a run with a fault may end like this, if the run without it ended like `self`.
     #[must_use]
     pub fn allows(&self, other: &Self) -> bool {
@@ -138,10 +136,10 @@ fn check_removed(world: &World, stack: StackId) -> Checked {
     if let Some(record) = world.records.get(stack).filter(|record| has_late_successor(world, record)) {
         let is_reported =
             record.outcome.as_ref().is_some_and(|outcome| outcome.transition == Transition::Blocked);
-        return match is_reported {
-            true => Ok(()),
-            false => Err(format!("D4: {stack} waits for another stack, and no report says so")),
-        };
+        if !is_reported {
+            return Err(format!("D4: {stack} waits for another stack, and no report says so"));
+        }
+        return Ok(());
     }
     if world.records.get(stack).is_some() || world.run.state.stacks.contains_key(&stack) {
         return Err(format!("E2: {stack} should be gone, but is not"));

@@ -270,10 +270,7 @@ impl Invariants {
 
 fn before_drop(world: &World, stack: StackId, record: Option<&Record>) -> Checked {
     let Some(record) = record else { return Ok(()) };
-    let removed = record.outcome.as_ref().is_some_and(|outcome| outcome.transition == Transition::Removed);
-    ensure(record.removal.is_some() && removed, || {
-        "E5: a record is deleted, but nothing was removed".to_owned()
-    })?;
+    ensure(record.is_removed(), || "E5: a record is deleted, but nothing was removed".to_owned())?;
     let reported = world.broker.reports.values().any(|report| {
         report.stack_id == stack
             && report.transition == Transition::Removed

@@ -181,6 +181,22 @@ pub fn deployment_yaml(namespace: &str, name: &str, replicas: u32) -> String {
     )
 }
 
+/// Returns a definition of the kind `Counter` with the versions `v1beta1`, which need not be served, and `v1`, which is stored.
+pub fn counter_definition(group: &str, serves_beta: bool) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let old = json!({"name": "v1beta1", "served": serves_beta, "storage": false, "schema": schema});
+    let new = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("counters.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": "Counter", "plural": "counters", "singular": "counter"},
+            "versions": [old, new],
+        },
+    })
+}
+
 /// Returns the UID and the resource version of an object, which do not change if nothing touches it.
 pub fn uid_and_version(map: &ConfigMap) -> (Option<String>, Option<String>) {
     (map.metadata.uid.clone(), map.metadata.resource_version.clone())

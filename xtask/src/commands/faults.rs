@@ -8,8 +8,8 @@
 //! ```
 
 mod bugs;
-pub mod output;
-mod tally;
+mod output;
+pub mod tally;
 
 use anyhow::{Result, bail};
 

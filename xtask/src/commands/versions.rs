@@ -8,7 +8,7 @@ use brokkr_engines::OLDER_KUBERNETES;
 use serde_json::json;
 
 use super::engines;
-use super::faults::output::{Line, TestEnd, parse};
+use super::faults::tally::Tally;
 use crate::runner::{Tests, Workspace, build};
 
 /// Run the tests of fence, delivery, drift, prune and deletion, and the simulator's corpus, on every supported Kubernetes.
@@ -37,22 +37,14 @@ pub fn run(args: &Args) -> Result<()> {
     for version in versions {
         let selection = [TARGETS.as_slice(), &["--no-fail-fast", "-E", TESTS]].concat();
         let older = (version != NEWEST).then(|| ("BROKKR_KUBERNETES", version.to_owned()));
-        let mut tests: BTreeMap<String, TestEnd> = BTreeMap::new();
-        let passed = Workspace::own()?.run_tests(
-            &Tests { selection: &selection, filters: &[] },
-            older.as_slice(),
-            |line| {
-                eprintln!("{line}");
-                if let Some(Line::Test { name, end }) = parse(line) {
-                    let before = tests.entry(name).or_insert(end);
-                    *before = (*before).max(end);
-                }
-            },
-        )?;
-        has_failed |= !passed || tests.is_empty();
-        let failed: Vec<&String> =
-            tests.iter().filter(|(_, end)| **end != TestEnd::Passed).map(|(name, _)| name).collect();
-        results.insert(version, json!({"tests": tests.len(), "failed": failed}));
+        let mut tally = Tally::default();
+        let tests = Tests { selection: &selection, filters: &[] };
+        let passed = Workspace::own()?.run_tests(&tests, older.as_slice(), |line| {
+            eprintln!("{line}");
+            tally.add_line(line);
+        })?;
+        has_failed |= !passed || tally.tests() == 0;
+        results.insert(version, json!({"tests": tally.tests(), "failed": tally.failed()}));
     }
     let results = json!({"versions": results});
     println!("{}", if args.json { results.to_string() } else { format!("{results:#}") });

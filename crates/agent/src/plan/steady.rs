@@ -12,7 +12,6 @@ use super::contest::{CONTESTED_AFTER, TRUCE, is_contested, slowed};
 use super::retry::reclaim;
 use super::timing::due;
 use super::{dispose, prune, readiness, record};
-use crate::grant;
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
 use crate::ownership::Stamp;
 
@@ -148,11 +147,6 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     let Some(entry) = record.inventory.get(key) else { return (None, None) };
     let Some((content, desired)) = situation.goal.as_applied(key, entry.digest) else { return (None, None) };
     if situation.busy.contains(key) || !situation.observed.synced(&entry.kind.name()) {
-        return (None, None);
-    }
-    // The grant may have been narrowed since the last plan of the whole stack.
-    let target = &situation.goal.target;
-    if grant::acting(target).is_err() || !grant::refused(target.grant.as_ref(), [key]).is_empty() {
         return (None, None);
     }
     // B8: a completed Job that is gone is not missing.

@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::counts::StackPhase;
 use super::retries::Retries;
+use crate::grant;
 use crate::model::progress::Repairs;
 use crate::model::{
     FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step, StepResult,
@@ -262,7 +263,14 @@ impl StackState {
                     steady::repair_all(&situation, repairs, record.inventory.keys())
                 }
                 Some(_) => repairs,
-                None => steady::repair_all(&situation, repairs, touched.iter()),
+                // The grant may have been narrowed since the last plan of the whole stack.
+                None => {
+                    let may_write = grant::acting(&goal.target).is_ok();
+                    let is_covered = |key: &&Key| {
+                        may_write && grant::refused(goal.target.grant.as_ref(), [*key]).is_empty()
+                    };
+                    steady::repair_all(&situation, repairs, touched.iter().filter(is_covered))
+                }
             }
         } else {
             plan(&situation)

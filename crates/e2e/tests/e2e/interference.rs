@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use brokkr_testkit::world::{AGENT, WAIT_TIMEOUT, World, namespace_yaml};
+use brokkr_testkit::world::{AGENT, WAIT_TIMEOUT, World, counter_definition, namespace_yaml};
 
 /// Deletes the stack, and returns the notes of the receipt: name of the object, reason and details.
 async fn receipt(world: &World, stack: &str) -> Result<Vec<(String, String, Value)>> {
@@ -75,23 +75,7 @@ async fn j3_objects_of_a_version_that_is_no_longer_served_are_deleted_in_another
     let group = format!("{}.example.com", unique("shop"));
     let install = vec![format!("--kind=*.{group}")];
     let world = World::start_with(&AgentOptions { install, ..AgentOptions::default() }).await?;
-    let definition = |served: bool| {
-        let schema =
-            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-        let old = json!({"name": "v1beta1", "served": served, "storage": false, "schema": schema});
-        let new = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("counters.{group}")},
-            "spec": {
-                "group": group, "scope": "Namespaced",
-                "names": {"kind": "Counter", "plural": "counters", "singular": "counter"},
-                "versions": [old, new],
-            },
-        })
-        .to_string()
-    };
-    world.cluster.apply(&definition(true)).await?;
+    world.cluster.apply(&counter_definition(&group, true).to_string()).await?;
     let name = format!("crd/counters.{group}");
     world.cluster.kubectl(["wait", "--for=condition=Established", &name, "--timeout=60s"]).await?.ok()?;
     let space = &world.namespace;
@@ -101,7 +85,7 @@ async fn j3_objects_of_a_version_that_is_no_longer_served_are_deleted_in_another
     world.fleet.apply("web", "env=prod", &(namespace_yaml(space) + &counter)).await?;
 
     world.agent.kill9();
-    world.cluster.apply(&definition(false)).await?;
+    world.cluster.apply(&counter_definition(&group, false).to_string()).await?;
     let resource = format!("counters.v1.{group}");
     eventually(WAIT_TIMEOUT, "the old version to be gone", async || {
         let old = world.cluster.kubectl(["get", "--raw", &format!("/apis/{group}/v1beta1")]).await;

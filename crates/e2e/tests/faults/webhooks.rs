@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use brokkr_testkit::eventually;
 use brokkr_testkit::proxy::Exchange;
 use brokkr_testkit::webhook::{Webhook, convert, mutate, try_later};
-use brokkr_testkit::world::deployment_yaml;
+use brokkr_testkit::world::{counter_definition, deployment_yaml};
 use serde_json::{Value, json};
 
 use crate::world::{FaultWorld, WAIT_TIMEOUT, config_map_yaml, summary};
@@ -158,21 +158,11 @@ async fn row_40_a_webhook_that_changes_what_we_apply_is_not_fought() -> Result<(
 
 /// A definition with two versions and the webhook that converts between them: `spec.size` was renamed to `spec.count`.
 fn definition(group: &str, webhook: &Webhook) -> String {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("counters.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": "Counter", "plural": "counters", "singular": "counter"},
-            "versions": [version("v1beta1", false), version("v1", true)],
-            "conversion": {"strategy": "Webhook", "webhook": {
-                "clientConfig": webhook.client_config(), "conversionReviewVersions": ["v1"],
-            }},
-        },
-    })
-    .to_string()
+    let mut definition = counter_definition(group, true);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "clientConfig": webhook.client_config(), "conversionReviewVersions": ["v1"],
+    }});
+    definition.to_string()
 }
 
 fn renamed(object: &Value, version: &str) -> Value {

@@ -1,20 +1,21 @@
 //! Many stories, each with every fault at some of its steps; `cargo xtask sim` runs more of them, and every step.
 
 use brokkr_sim::case::Case;
-use brokkr_sim::suite;
+use brokkr_sim::suite::{self, SuiteResult};
+
+fn assert_no_violation(result: &SuiteResult) {
+    println!("{} stories, {} steps", result.stories, result.steps);
+    assert!(result.violations.is_empty(), "{:#?}", result.violations);
+}
 
 #[test]
 fn d6_any_fault_in_two_hundred_stories_leads_to_the_same_final_state() {
-    let result = suite::run(0..200, Case::from_seed, &[suite::PLAIN], 20);
-    println!("{} stories, {} steps", result.stories, result.steps);
-    assert!(result.violations.is_empty(), "{:#?}", result.violations);
+    assert_no_violation(&suite::run(0..200, Case::from_seed, &[suite::PLAIN], 20));
 }
 
 /// With the fence, and users, permissions and records that do their worst.
 #[test]
 fn d6_j3_j4_j5_any_fault_in_two_hundred_hostile_stories_leads_to_the_same_final_state() {
     let faults = [suite::PLAIN, suite::LATE, suite::TROUBLE];
-    let result = suite::run(0..200, Case::hostile, &faults, 20);
-    println!("{} stories, {} steps", result.stories, result.steps);
-    assert!(result.violations.is_empty(), "{:#?}", result.violations);
+    assert_no_violation(&suite::run(0..200, Case::hostile, &faults, 20));
 }

@@ -107,7 +107,7 @@ impl ControlPlane {
         let api_server = Process::start(api_server, scratch.path())?;
         let etcd_address = SocketAddr::from(([127, 0, 0, 1], client.number()));
         let control_plane = Self { facts, api_server, etcd, etcd_address, files, _ports: ports };
-        is_ready(&control_plane.facts, &control_plane.facts.url, &control_plane.api_server).await?;
+        wait_until_ready(&control_plane.facts, &control_plane.facts.url, &control_plane.api_server).await?;
         Ok(control_plane)
     }
 
@@ -133,7 +133,7 @@ impl ControlPlane {
         .flag("etcd-healthcheck-timeout", "30s")
         .flag("etcd-readycheck-timeout", "30s");
         let process = Process::start(launch, scratch.path())?;
-        is_ready(&self.facts, &format!("https://{}", port.address()), &process).await?;
+        wait_until_ready(&self.facts, &format!("https://{}", port.address()), &process).await?;
         Ok(LaggingServer { _process: process, etcd, port })
     }
 
@@ -151,18 +151,18 @@ impl ControlPlane {
 
     pub(super) async fn start_api_server_again(&self) -> Result<()> {
         self.api_server.start_again()?;
-        is_ready(&self.facts, &self.facts.url, &self.api_server).await
+        wait_until_ready(&self.facts, &self.facts.url, &self.api_server).await
     }
 
     pub(super) async fn restart_etcd(&self) -> Result<()> {
         self.etcd.kill9();
         self.etcd.start_again()?;
-        is_ready(&self.facts, &self.facts.url, &self.api_server).await
+        wait_until_ready(&self.facts, &self.facts.url, &self.api_server).await
     }
 }
 
 /// Waits until an API server of the cluster is ready.
-async fn is_ready(facts: &Facts, url: &str, api_server: &Process) -> Result<()> {
+async fn wait_until_ready(facts: &Facts, url: &str, api_server: &Process) -> Result<()> {
     let authority = reqwest::Certificate::from_pem(facts.authority.as_bytes())?;
     let client = reqwest::Client::builder()
         .tls_certs_only([authority])

@@ -36,6 +36,17 @@ impl Tally {
         }
     }
 
+    /// Returns the number of tests that ran.
+    pub fn tests(&self) -> usize {
+        self.tests.len()
+    }
+
+    /// Returns the names of the tests that failed.
+    pub fn failed(&self) -> Vec<&str> {
+        let failed = self.tests.iter().filter(|(_, end)| **end != TestEnd::Passed);
+        failed.map(|(name, _)| name.as_str()).collect()
+    }
+
     /// Returns `19` of `row_19_killed_before_…` and of `d2_row_19_…`; none for other names.
     fn row(test: &str) -> Option<u32> {
         let mut words = test.split('_').skip_while(|word| *word != "row");
