@@ -30,6 +30,7 @@ use crate::inventory::wire;
 use crate::metrics::Metrics;
 use crate::model::{Prerequisite, Record, Step, StepResult, Uid};
 use crate::observe::{Change, Watches};
+use crate::resource::KindIn;
 use counts::Counts;
 use passes::{Outcome, Passes};
 use stack::AgentContext;
@@ -108,7 +109,7 @@ impl Reconciler {
             answers,
             reports,
         };
-        reconciler.watches.ensure([&wire::kind()]);
+        reconciler.watches.ensure([KindIn { kind: wire::kind(), namespace: None }]);
         for record in records {
             reconciler.resume(record);
         }
@@ -118,7 +119,7 @@ impl Reconciler {
     /// Resumes a stack of the last run: watches its kinds, sends its pending reports again, and continues
     /// when the broker answers.
     fn resume(&mut self, record: Record) {
-        self.watches.ensure(record.inventory.values().map(|entry| &entry.kind));
+        self.watches.ensure(record.inventory.iter().map(|(key, entry)| KindIn::of(key, &entry.kind)));
         self.send(record.reports.clone());
         self.state.resume(record);
     }
@@ -176,7 +177,7 @@ impl Reconciler {
     /// watches that no stack needs.
     fn sweep(&mut self) {
         let mut kinds = self.state.sweep();
-        kinds.insert(wire::kind().name());
+        kinds.insert(KindIn { kind: wire::kind(), namespace: None });
         self.watches.retain(&kinds);
         self.watches.relist_all();
     }
@@ -293,7 +294,7 @@ impl Reconciler {
             if let Some(what) = &plan.waiting_for {
                 tracing::debug!(stack.id = %id, stage = ?plan.stage, %what, "waiting");
             }
-            self.watches.ensure(&plan.watch);
+            self.watches.ensure(plan.watch.iter().cloned());
         }
         self.watch_prerequisite(id, &decided.blocked_on);
         let Some(target) = decided.target else { return };

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use brokkr_api::reason::ObjectRef;
 use brokkr_manifest::Key;
+use hashbrown::Equivalent;
 use serde::{Deserialize, Serialize};
 
 use crate::intern::Interner;
@@ -115,6 +116,26 @@ pub struct KindName {
     pub kind: String,
 }
 
+/// A borrowed [`KindName`], for lookups: a plan makes several for each object of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KindRef<'a> {
+    pub group: &'a str,
+    pub kind: &'a str,
+}
+
+impl<'a> KindRef<'a> {
+    #[must_use]
+    pub fn of(key: &'a Key) -> Self {
+        Self { group: &key.group, kind: &key.kind }
+    }
+}
+
+impl Equivalent<KindName> for KindRef<'_> {
+    fn equivalent(&self, name: &KindName) -> bool {
+        self.group == name.group && self.kind == name.kind
+    }
+}
+
 impl KindName {
     #[must_use]
     pub fn of(key: &Key) -> Self {
@@ -129,6 +150,21 @@ impl KindName {
     #[must_use]
     pub fn is_definition(&self) -> bool {
         self.group == "apiextensions.k8s.io" && self.kind == "CustomResourceDefinition"
+    }
+}
+
+/// A kind in one namespace; without a namespace if its objects have none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KindIn {
+    pub kind: Kind,
+    pub namespace: Option<String>,
+}
+
+impl KindIn {
+    /// Returns where an object of this kind is.
+    #[must_use]
+    pub fn of(key: &Key, kind: &Kind) -> Self {
+        Self { kind: kind.clone(), namespace: key.namespace.clone() }
     }
 }
 

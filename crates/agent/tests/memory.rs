@@ -64,7 +64,7 @@ fn live(key: &Key, agent: AgentId, stack: StackId, number: u32) -> Vec<u8> {
 fn a_live_object_and_its_inventory_entry_cost_a_few_hundred_bytes() {
     let kind = deployment();
     let (agent, stack) = (AgentId::generate(), StackId::generate());
-    let part = Arc::new(Part { kind: kind.name(), namespace: None, of: 1 });
+    let part = Arc::new(Part { kind: kind.name(), namespace: None });
     let mut index = Index::default();
     let mut inventory: BTreeMap<Key, Entry> = BTreeMap::new();
     let fill =
@@ -99,7 +99,7 @@ fn a_live_object_and_its_inventory_entry_cost_a_few_hundred_bytes() {
     fill(&mut index, Some(&mut inventory), OBJECTS..2 * OBJECTS);
     let both = resident();
     index.absorb(Change::Listed(part));
-    assert!(index.synced(&kind.name()));
+    assert!(index.synced(&"apps/Deployment/team-0/any".parse().unwrap()));
     assert_eq!(index.orphans(|key| inventory.contains_key(key)).len(), OBJECTS as usize);
 
     let per_object = |from: usize, to: usize| to.saturating_sub(from) / OBJECTS as usize;

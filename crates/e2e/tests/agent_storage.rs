@@ -1,6 +1,7 @@
 //! What the agent stores in its cluster, on a real API server: contents, its state, records and their shards.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -238,7 +239,7 @@ fn record(session: i64, entries: u32) -> Record {
         checksum: None,
         stamp: SequenceId(1),
         applied: None,
-        inventory: (0..entries).map(line).collect::<BTreeMap<_, _>>(),
+        inventory: Arc::new((0..entries).map(line).collect()),
         hops: Default::default(),
         outcome: None,
         crashed: None,
@@ -265,7 +266,7 @@ async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_o
     record.ready = 5;
     record.version = Some(records.write(&record).await?);
     assert_eq!(archive.shards().await?, written);
-    record.inventory.pop_first();
+    record.inventory_mut().pop_first();
     record.version = Some(records.write(&record).await?);
     let now = archive.shards().await?;
     assert_eq!((now.len(), now.difference(&written).count()), (32, 1));
@@ -274,13 +275,13 @@ async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_o
     let next = archive.records();
     let mut again = next.load().await?.remove(0);
     again.session = 2;
-    again.inventory.pop_first();
+    again.inventory_mut().pop_first();
     again.version = Some(next.write(&again).await?);
     assert!(archive.shards().await?.difference(&now).count() <= 1);
     assert_eq!(archive.records().load().await?, [again.clone()]);
 
     // The earlier run can neither write nor delete, and its unused shards are removed.
-    record.inventory.pop_last();
+    record.inventory_mut().pop_last();
     assert!(matches!(records.write(&record).await, Err(RecordError::Stale)));
     assert!(matches!(records.delete("shop", record.stack).await, Err(RecordError::Stale)));
     assert_eq!(archive.shards().await?.len(), 33);
@@ -289,7 +290,8 @@ async fn d6_f4_thirty_thousand_entries_are_sharded_and_a_small_change_rewrites_o
     assert_eq!(archive.records().load().await?, [again.clone()]);
 
     // With few entries they are stored in the record itself.
-    again.inventory = again.inventory.into_iter().take(10).collect();
+    let ten = again.inventory.iter().take(10).map(|(key, entry)| (key.clone(), entry.clone()));
+    again.inventory = Arc::new(ten.collect());
     again.version = Some(next.write(&again).await?);
     assert_eq!(archive.shards().await?, BTreeSet::new());
     assert_eq!(archive.records().load().await?, [again.clone()]);
@@ -316,7 +318,7 @@ async fn d6_a_record_that_names_a_missing_shard_stops_its_own_stack_and_never_lo
     let error = next.fetch("shop", broken.stack).await.expect_err("no empty inventory");
     assert!(error.to_string().contains(&shard), "{error}");
     // It is not overwritten by an empty record.
-    let empty = Record { inventory: BTreeMap::new(), session: 2, ..broken };
+    let empty = Record { inventory: Arc::default(), session: 2, ..broken };
     assert!(matches!(next.write(&empty).await, Err(RecordError::Stale)));
     Ok(())
 }

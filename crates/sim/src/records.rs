@@ -135,8 +135,8 @@ impl Records {
             .map(|record| {
                 let header = Header { entries: record.inventory.len(), packed: None, shards: Vec::new() };
                 let object = to_object(record, agent, "record", header).expect("a record can be written");
-                let inventory = pack(&record.inventory).and_then(|packed| unpack(&packed)).expect("packed");
-                Record { inventory, ..from_object(object).expect("a record can be read") }
+                let inventory = pack(&*record.inventory).and_then(|packed| unpack(&packed)).expect("packed");
+                Record { inventory: inventory.into(), ..from_object(object).expect("a record can be read") }
             })
             .collect()
     }

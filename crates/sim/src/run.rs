@@ -109,7 +109,8 @@ impl Run {
             stable_after: SignedDuration::ZERO,
         };
         let decided = self.state.advance(id, context, now)?;
-        self.to_watch.extend(decided.plan.iter().flat_map(|plan| plan.watch.iter().cloned()));
+        self.to_watch
+            .extend(decided.plan.iter().flat_map(|plan| plan.watch.iter().map(|watch| watch.kind.clone())));
         self.reports.extend(decided.reports);
         let target = decided.target?;
         let request = |step| Request { stack: id, step, target: target.clone() };

@@ -19,7 +19,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    build(&["--package", "brokkr-sim", "--bin", "simulate"])?;
+    // The whole workspace, so that the features of dependencies are those of the other commands, and nothing is built twice.
+    build(&["--workspace", "--bin", "simulate"])?;
     let commit = commit()?;
     let format = if args.json { "json" } else { "text" };
     become_built("simulate", |command| command.arg(args.seeds.to_string()).arg(commit).arg(format))

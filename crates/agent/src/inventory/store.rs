@@ -151,7 +151,7 @@ impl Records {
             match self.shard_store.read(&header.shards).await? {
                 Ok(parts) => {
                     let mut record = from_object(object)?;
-                    record.inventory = header.join(&parts)?;
+                    record.inventory = header.join(&parts)?.into();
                     return Ok(Some(record));
                 }
                 Err(shard) => {

@@ -2,6 +2,7 @@
 //! reports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::Checksum;
@@ -63,7 +64,8 @@ pub struct Record {
     pub stamp: SequenceId,
     /// The sequence id that was applied completely.
     pub applied: Option<SequenceId>,
-    pub inventory: BTreeMap<Key, Entry>,
+    /// Shared, because records are copied more often than their entries change.
+    pub inventory: Arc<BTreeMap<Key, Entry>>,
     /// The grant under which the stack was last written: it applies while the broker is unreachable.
     pub grant: Option<Grant>,
     pub made: Made,
@@ -104,6 +106,11 @@ pub struct Outcome {
 }
 
 impl Record {
+    /// Returns the inventory to change it.
+    pub fn inventory_mut(&mut self) -> &mut BTreeMap<Key, Entry> {
+        Arc::make_mut(&mut self.inventory)
+    }
+
     /// Returns whether the removal of the stack is complete, so that the record is about to be deleted.
     #[must_use]
     pub fn is_removed(&self) -> bool {
@@ -130,7 +137,7 @@ impl Record {
             checksum: None,
             stamp: SequenceId::default(),
             applied: None,
-            inventory: BTreeMap::default(),
+            inventory: Arc::default(),
             grant: None,
             made: Made::default(),
             hops: Hops::default(),

@@ -10,13 +10,12 @@ use super::content::Goal;
 use super::object::{SeenObject, Uid};
 use super::progress::Progress;
 use super::record::{Origin, Record};
-use crate::resource::KindName;
 
 /// The live objects that the watches have observed.
 pub trait Observed {
     fn seen(&self, key: &Key) -> Option<&SeenObject>;
-    /// Returns whether all objects of this kind with our label are known.
-    fn synced(&self, kind: &KindName) -> bool;
+    /// Returns whether all objects of this kind and namespace with our label are known.
+    fn synced(&self, key: &Key) -> bool;
     /// Returns the uid of a Job that was complete before it was deleted.
     fn completed(&self, key: &Key) -> Option<&Uid>;
 }

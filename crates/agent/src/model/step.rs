@@ -15,7 +15,7 @@ use super::object::{SeenObject, Uid};
 use super::progress::{Rival, Stage};
 use super::record::Record;
 use crate::ownership::Stamp;
-use crate::resource::{Kind, Served};
+use crate::resource::{Kind, KindIn, Served};
 
 /// One request.
 #[derive(Clone, Debug, strum::IntoStaticStr)]
@@ -182,8 +182,8 @@ pub struct Plan {
     pub stage: Stage,
     /// Steps that may run concurrently.
     pub steps: Vec<Step>,
-    /// Kinds that must be watched before the stack can continue.
-    pub watch: BTreeSet<Kind>,
+    /// What must be watched before the stack can continue.
+    pub watch: BTreeSet<KindIn>,
     /// What has to change before the stack can continue.
     pub blocked_on: BTreeSet<Prerequisite>,
     /// When to plan again even if nothing happens.

@@ -36,13 +36,11 @@ pub enum LastState {
 }
 
 /// The part of a kind that one watch covers.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Part {
     pub kind: KindName,
     /// None for all namespaces, or if the kind is not namespaced.
     pub namespace: Option<Arc<str>>,
-    /// The number of parts of this kind. The kind is complete when all parts are.
-    pub of: usize,
 }
 
 /// The namespaces that this agent watches.

@@ -1,13 +1,14 @@
 //! The compact index of live objects with our label. Only the task of the reconciler uses it.
 
-use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use brokkr_manifest::Key;
+use hashbrown::{Equivalent, HashMap};
 
 use super::change::{Change, LastState, Part};
 use crate::model::{Observed, SeenObject, Uid};
-use crate::resource::KindName;
+use crate::resource::{KindName, KindRef};
 
 #[derive(Clone, Default)]
 pub struct Index {
@@ -20,11 +21,21 @@ pub struct Index {
 #[derive(Clone, Default)]
 struct OfKind {
     parts: HashMap<Option<Arc<str>>, PartState>,
-    /// By `namespace/name`, without the kind, which is the same for all. The values are boxed, because a hash
-    /// table is often half empty.
-    objects: HashMap<Box<str>, Box<Known>>,
+    /// The values are boxed, because a hash table is often half empty.
+    objects: HashMap<Path, Box<Known>>,
     /// Jobs that were complete before they were deleted.
-    completed: HashMap<Box<str>, Uid>,
+    completed: HashMap<Path, Uid>,
+}
+
+/// `namespace/name`, without the kind, which is the same for all objects of a table.
+#[derive(Clone, PartialEq, Eq)]
+struct Path(Box<str>);
+
+/// A borrowed [`Path`], so that a lookup allocates nothing.
+#[derive(Hash)]
+struct PathRef<'a> {
+    namespace: &'a str,
+    name: &'a str,
 }
 
 #[derive(Clone)]
@@ -39,8 +50,6 @@ struct Known {
 struct PartState {
     /// The list is complete.
     complete: bool,
-    /// The number of parts of its kind.
-    of: usize,
     /// The clock value at which the running list began.
     listing_since: Option<u64>,
 }
@@ -98,14 +107,14 @@ impl Index {
                 if changed { vec![key] } else { Vec::new() }
             }
             Change::Gone(key, uid, last) => {
-                let Some(kind) = self.kinds.get_mut(&KindName::of(&key)) else { return Vec::new() };
-                let path = path(&key);
-                if kind.objects.get(path.as_str()).is_none_or(|known| known.seen.uid != uid) {
+                let Some(kind) = self.kinds.get_mut(&KindRef::of(&key)) else { return Vec::new() };
+                let path = PathRef::of(&key);
+                if kind.objects.get(&path).is_none_or(|known| known.seen.uid != uid) {
                     return Vec::new();
                 }
-                let known = kind.objects.remove(path.as_str());
+                let known = kind.objects.remove(&path);
                 if last == LastState::Completed || known.is_some_and(|known| known.seen.completed) {
-                    kind.completed.insert(path.into_boxed_str(), uid);
+                    kind.completed.insert(Path::of(&key), uid);
                 }
                 vec![key]
             }
@@ -116,8 +125,8 @@ impl Index {
     /// Returns whether a running list shows an older version of an object than was known before the list
     /// began. Then etcd was restored to an earlier state, and the list is right.
     fn went_back(&self, key: &Key, seen: &SeenObject) -> bool {
-        let Some(kind) = self.kinds.get(&KindName::of(key)) else { return false };
-        let known = kind.objects.get(path(key).as_str());
+        let Some(kind) = self.kinds.get(&KindRef::of(key)) else { return false };
+        let known = kind.objects.get(&PathRef::of(key));
         let Some(known) = known.filter(|known| known.seen.version > seen.version) else { return false };
         let covers = |namespace: &Option<Arc<str>>| {
             namespace.is_none() || namespace.as_deref() == key.namespace.as_deref()
@@ -128,23 +137,21 @@ impl Index {
 
     fn part(&mut self, part: &Part) -> &mut PartState {
         let kind = self.kinds.entry(part.kind.clone()).or_default();
-        let state = kind.parts.entry(part.namespace.clone()).or_default();
-        state.of = part.of;
-        state
+        kind.parts.entry(part.namespace.clone()).or_default()
     }
 
     fn forget(&mut self, part: &Part, which: impl Fn(&Known) -> bool) -> Vec<Key> {
         let Some(kind) = self.kinds.get_mut(&part.kind) else { return Vec::new() };
         let mut forgotten = Vec::new();
         kind.objects.retain(|path, known| {
-            let key = key_of(&part.kind, path);
-            let covered = part.namespace.is_none() || part.namespace.as_deref() == key.namespace.as_deref();
+            let covered =
+                part.namespace.as_deref().is_none_or(|namespace| namespace == path.parts().namespace);
             let forget = covered && which(known);
             if forget {
                 if known.seen.completed {
                     kind.completed.insert(path.clone(), known.seen.uid.clone());
                 }
-                forgotten.push(key);
+                forgotten.push(path.key(&part.kind));
             }
             !forget
         });
@@ -154,16 +161,16 @@ impl Index {
     fn set(&mut self, key: &Key, seen: SeenObject) {
         let known = Box::new(Known { seen, reported_at: self.clock });
         let kind = self.kinds.entry(KindName::of(key)).or_default();
-        kind.completed.remove(path(key).as_str());
-        kind.objects.insert(path(key).into_boxed_str(), known);
+        kind.completed.remove(&PathRef::of(key));
+        kind.objects.insert(Path::of(key), known);
     }
 
     /// Stores an object from a watch or from a response to a write; returns whether it changed. A version
     /// that is older than the known one is ignored: a watch may report it after the response to a write.
     pub fn put(&mut self, key: &Key, seen: SeenObject) -> bool {
         let reported_at = self.clock;
-        let kind = self.kinds.get_mut(&KindName::of(key));
-        match kind.and_then(|kind| kind.objects.get_mut(path(key).as_str())) {
+        let kind = self.kinds.get_mut(&KindRef::of(key));
+        match kind.and_then(|kind| kind.objects.get_mut(&PathRef::of(key))) {
             Some(known) if known.seen.uid == seen.uid && known.seen.version > seen.version => {
                 known.reported_at = reported_at;
                 false
@@ -182,10 +189,10 @@ impl Index {
 
     /// Forgets an object that has no label any more. Unlike a deleted one, it exists.
     pub fn forget_released(&mut self, key: &Key, uid: &Uid) {
-        let Some(kind) = self.kinds.get_mut(&KindName::of(key)) else { return };
-        let path = path(key);
-        if kind.objects.get(path.as_str()).is_some_and(|known| known.seen.uid == *uid) {
-            kind.objects.remove(path.as_str());
+        let Some(kind) = self.kinds.get_mut(&KindRef::of(key)) else { return };
+        let path = PathRef::of(key);
+        if kind.objects.get(&path).is_some_and(|known| known.seen.uid == *uid) {
+            kind.objects.remove(&path);
         }
     }
 
@@ -200,9 +207,10 @@ impl Index {
     /// are logged, never deleted.
     #[must_use]
     pub fn orphans(&self, owned: impl Fn(&Key) -> bool) -> Vec<OrphanObject> {
-        let live = self.kinds.iter().flat_map(|(kind, of)| {
-            of.objects.iter().map(move |(path, known)| (key_of(kind, path), &known.seen))
-        });
+        let live = self
+            .kinds
+            .iter()
+            .flat_map(|(kind, of)| of.objects.iter().map(move |(path, known)| (path.key(kind), &known.seen)));
         // An object that is being deleted, or that has an owner which controls its deletion, is not an
         // orphan.
         live.filter(|(key, seen)| seen.names_itself && !seen.deleting && !seen.has_owner && !owned(key))
@@ -211,34 +219,72 @@ impl Index {
     }
 }
 
-fn path(key: &Key) -> String {
-    format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)
+/// A borrowed namespace of a part.
+#[derive(Hash)]
+struct InNamespace<'a>(Option<&'a str>);
+
+impl Equivalent<Option<Arc<str>>> for InNamespace<'_> {
+    fn equivalent(&self, namespace: &Option<Arc<str>>) -> bool {
+        self.0 == namespace.as_deref()
+    }
 }
 
-fn key_of(kind: &KindName, path: &str) -> Key {
-    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
-    Key {
-        group: kind.group.clone(),
-        kind: kind.kind.clone(),
-        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
-        name: name.to_owned(),
+impl Path {
+    fn of(key: &Key) -> Self {
+        Self(format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name).into_boxed_str())
+    }
+
+    fn parts(&self) -> PathRef<'_> {
+        let (namespace, name) = self.0.split_once('/').unwrap_or(("", &self.0));
+        PathRef { namespace, name }
+    }
+
+    fn key(&self, kind: &KindName) -> Key {
+        let PathRef { namespace, name } = self.parts();
+        Key {
+            group: kind.group.clone(),
+            kind: kind.kind.clone(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl Hash for Path {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl<'a> PathRef<'a> {
+    fn of(key: &'a Key) -> Self {
+        Self { namespace: key.namespace.as_deref().unwrap_or_default(), name: &key.name }
+    }
+}
+
+impl Equivalent<Path> for PathRef<'_> {
+    fn equivalent(&self, path: &Path) -> bool {
+        let PathRef { namespace, name } = path.parts();
+        self.namespace == namespace && self.name == name
     }
 }
 
 impl Observed for Index {
     fn seen(&self, key: &Key) -> Option<&SeenObject> {
-        let kind = self.kinds.get(&KindName::of(key))?;
-        kind.objects.get(path(key).as_str()).map(|known| &known.seen)
+        let kind = self.kinds.get(&KindRef::of(key))?;
+        kind.objects.get(&PathRef::of(key)).map(|known| &known.seen)
     }
 
-    fn synced(&self, kind: &KindName) -> bool {
-        let Some(kind) = self.kinds.get(kind) else { return false };
-        kind.parts.values().next().is_some_and(|part| part.of == kind.parts.len())
-            && kind.parts.values().all(|part| part.complete)
+    fn synced(&self, key: &Key) -> bool {
+        let Some(kind) = self.kinds.get(&KindRef::of(key)) else { return false };
+        let is_complete = |namespace: Option<&str>| {
+            kind.parts.get(&InNamespace(namespace)).is_some_and(|part| part.complete)
+        };
+        is_complete(None) || is_complete(key.namespace.as_deref())
     }
 
     fn completed(&self, key: &Key) -> Option<&Uid> {
-        self.kinds.get(&KindName::of(key))?.completed.get(path(key).as_str())
+        self.kinds.get(&KindRef::of(key))?.completed.get(&PathRef::of(key))
     }
 }
 
@@ -306,7 +352,7 @@ mod tests {
     #[test]
     fn f1_a_list_finds_what_no_event_reported() {
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
-        let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
+        let part = Arc::new(Part { kind: kind.clone(), namespace: None });
         let mut index = Index::default();
         index.put(&key("stays"), seen("1", 1));
         index.put(&key("went"), seen("2", 2));
@@ -315,7 +361,7 @@ mod tests {
         // Written by this agent while the list was running: newer than the list.
         index.put(&key("new"), seen("3", 3));
         assert_eq!(index.absorb(Change::Listed(part)), [key("went")]);
-        assert!(index.synced(&kind));
+        assert!(index.synced(&key("any")));
         assert!(index.seen(&key("new")).is_some());
         assert!(index.seen(&key("went")).is_none());
     }

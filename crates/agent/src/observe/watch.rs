@@ -1,7 +1,7 @@
-//! The running watches: one per kind, or one per kind and namespace if the agent may not see the whole
-//! cluster. They select objects by our label, so other objects cost nothing.
+//! The running watches: one per kind, or, if the agent may not see the whole cluster, one per kind and namespace in which
+//! a stack has or wants objects of this kind. They select objects by our label, so other objects cost nothing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::timing::WatchTiming;
 use crate::health;
 use crate::model::{Prerequisite, prerequisite_kind};
 use crate::ownership::AGENT_LABEL;
-use crate::resource::{Kind, KindName};
+use crate::resource::{Kind, KindIn};
 
 /// The number of lists that run at the same time.
 const LISTS: usize = 5;
@@ -31,10 +31,10 @@ pub struct Watches {
     timing: WatchTiming,
     changes: mpsc::Sender<Change>,
     shared: Arc<Shared>,
-    running: HashMap<KindName, Vec<Running>>,
+    running: HashMap<Part, Running>,
     blocked_on: HashMap<Prerequisite, Running>,
-    /// Cancelled watches; a new watch of the same kind starts after they have ended.
-    ending: HashMap<KindName, Vec<JoinHandle<()>>>,
+    /// Cancelled watches; a new watch of the same part starts after they have ended.
+    ending: HashMap<Part, Vec<JoinHandle<()>>>,
 }
 
 struct Running {
@@ -75,53 +75,49 @@ impl Watches {
     }
 
     /// Starts the watches that are missing.
-    pub fn ensure<'a>(&mut self, kinds: impl IntoIterator<Item = &'a Kind>) {
-        for kind in kinds {
-            let name = kind.name();
-            if self.running.contains_key(&name) {
+    pub fn ensure(&mut self, kinds: impl IntoIterator<Item = KindIn>) {
+        for KindIn { kind, namespace } in kinds {
+            let part = self.part(&kind, namespace.as_deref());
+            if self.running.contains_key(&part) {
                 continue;
             }
-            tracing::debug!(%kind, "watching");
-            let mut after = self.ending.remove(&name).unwrap_or_default();
-            let namespaces: Vec<Option<Arc<str>>> = match &self.scope {
-                Scope::Namespaces(namespaces) if kind.namespaced => {
-                    namespaces.iter().map(|namespace| Some(namespace.as_str().into())).collect()
-                }
-                _ => vec![None],
-            };
-            let of = namespaces.len();
-            let mut parts = Vec::with_capacity(of);
-            for namespace in namespaces {
-                let part = Part { kind: name.clone(), namespace: namespace.clone(), of };
-                let source = self.source(kind.clone(), namespace, !health::reads_status(kind), true);
-                parts.push(self.start(source, Consumer::Index(Arc::new(part)), std::mem::take(&mut after)));
-            }
-            self.running.insert(name, parts);
+            tracing::debug!(%kind, namespace = part.namespace.as_deref(), "watching");
+            let after = self.ending.remove(&part).unwrap_or_default();
+            let metadata_only = !health::reads_status(&kind);
+            let source = self.source(kind, part.namespace.clone(), metadata_only, true);
+            let running = self.start(source, Consumer::Index(Arc::new(part.clone())), after);
+            self.running.insert(part, running);
         }
     }
 
-    /// Stops the watches of kinds that no stack needs. Each ends with [`Change::Unwatched`].
-    pub fn retain(&mut self, desired: &BTreeSet<KindName>) {
+    /// Returns the part that the watch of this kind in this namespace covers.
+    fn part(&self, kind: &Kind, namespace: Option<&str>) -> Part {
+        let namespace = namespace.filter(|_| matches!(self.scope, Scope::Namespaces(_)) && kind.namespaced);
+        Part { kind: kind.name(), namespace: namespace.map(Arc::from) }
+    }
+
+    /// Stops the watches that no stack needs. Each ends with [`Change::Unwatched`].
+    pub fn retain(&mut self, desired: &BTreeSet<KindIn>) {
+        let desired: HashSet<Part> =
+            desired.iter().map(|desired| self.part(&desired.kind, desired.namespace.as_deref())).collect();
         self.ending.retain(|_, tasks| tasks.iter().any(|task| !task.is_finished()));
-        let (ending, running) = (&mut self.ending, &mut self.running);
-        running.retain(|name, parts| {
-            if desired.contains(name) {
-                return true;
-            }
-            tracing::debug!(kind = name.kind, group = name.group, "stopped watching");
-            let ends = ending.entry(name.clone()).or_default();
-            for part in parts.drain(..) {
-                part.stop.cancel();
-                ends.push(part.task);
-            }
-            false
-        });
+        for (part, running) in self.running.extract_if(|part, _| !desired.contains(part)) {
+            let Part { kind, namespace } = &part;
+            tracing::debug!(
+                kind = kind.kind,
+                group = kind.group,
+                namespace = namespace.as_deref(),
+                "stopped watching"
+            );
+            running.stop.cancel();
+            self.ending.entry(part).or_default().push(running.task);
+        }
     }
 
     /// Returns the number of watches that feed the index.
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.running.values().map(Vec::len).sum()
+        self.running.len()
     }
 
     /// Returns the number of watches.
@@ -130,16 +126,10 @@ impl Watches {
         self.kept() + self.blocked_on.len()
     }
 
-    /// Lists one kind again, in case events were missed. The index stays as it is meanwhile.
-    pub fn relist(&self, kind: &KindName) {
-        for part in self.running.get(kind).into_iter().flatten() {
-            part.relist.notify_one();
-        }
-    }
-
+    /// Lists everything again, in case events were missed. The index stays as it is meanwhile.
     pub fn relist_all(&self) {
-        for kind in self.running.keys() {
-            self.relist(kind);
+        for running in self.running.values() {
+            running.relist.notify_one();
         }
     }
 
@@ -188,7 +178,7 @@ impl Watches {
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        for running in self.running.values().flatten().chain(self.blocked_on.values()) {
+        for running in self.running.values().chain(self.blocked_on.values()) {
             running.task.abort();
         }
     }

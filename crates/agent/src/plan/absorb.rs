@@ -1,6 +1,7 @@
 //! Applies the result of a step to the record and to the progress.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
@@ -50,10 +51,11 @@ pub fn absorb(
             };
             if let Some(known) = record.take()
                 && what(&known) == what(&written)
+                && !Arc::ptr_eq(&known.inventory, &written.inventory)
                 && known.inventory.keys().eq(written.inventory.keys())
             {
                 let stored = std::mem::replace(&mut written.inventory, known.inventory);
-                for (key, entry) in &mut written.inventory {
+                for (key, entry) in written.inventory_mut() {
                     match stored.get(key) {
                         // The intention to adopt an object. No repair changes such an entry.
                         Some(intended) if intended.digest.is_none() && intended.uid.is_some() => {
@@ -147,7 +149,7 @@ pub fn absorb(
                     }
                 }
             }
-            if let Some(entry) = record.as_mut().and_then(|record| record.inventory.get_mut(key)) {
+            if let Some(entry) = record.as_mut().and_then(|record| record.inventory_mut().get_mut(key)) {
                 // Another object than the recorded one. Its managedFields show after a crash, too, which client created it.
                 if entry.uid.as_ref() != Some(&seen.uid) {
                     entry.origin = if *created { Origin::Created } else { Origin::Adopted };

@@ -83,7 +83,7 @@ fn is_yielded(situation: &Situation<'_>, key: &Key) -> bool {
 
 /// Returns the objects that differ from their applied state.
 pub fn drifted<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = &'a Key> {
-    let applied = situation.record.into_iter().flat_map(|record| &record.inventory);
+    let applied = situation.record.into_iter().flat_map(|record| record.inventory.iter());
     applied.filter(|(_, entry)| entry.digest.is_some()).filter_map(|(key, entry)| {
         let seen = situation.observed.seen(key)?;
         (!seen.deleting && entry.fields != seen.fields).then_some(key)

@@ -52,7 +52,9 @@ fn inspect<'a>(
     situation: &Situation<'_>,
     desired: impl Iterator<Item = &'a Arc<DesiredObject>> + Clone,
 ) -> Option<Plan> {
-    if let Some(plan) = sync(situation, Stage::Inspect, desired.clone().map(|desired| &desired.kind)) {
+    if let Some(plan) =
+        sync(situation, Stage::Inspect, desired.clone().map(|desired| (&desired.key, &desired.kind)))
+    {
         return Some(plan);
     }
     let unknown = desired.filter(|desired| {

@@ -15,7 +15,9 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content) -> Option<Plan>
     if leftovers.is_empty() {
         return None;
     }
-    if let Some(plan) = sync(situation, Stage::Prune, leftovers.values().map(|entry| &entry.kind)) {
+    if let Some(plan) =
+        sync(situation, Stage::Prune, leftovers.iter().map(|(key, entry)| (*key, &entry.kind)))
+    {
         return Some(plan);
     }
     let goes = |key: &&&Key| situation.other_stacks.successor(key).is_none();

@@ -249,17 +249,19 @@ fn report_recovery(
 
 /// Records which Jobs are complete, because they may be deleted at any time. Returns whether there is a new one.
 fn note_completed_jobs(situation: &Situation<'_>, content: &Content, next: &mut Record) -> bool {
-    let mut is_new = false;
-    for key in content.objects.keys() {
-        let Some(entry) = next.inventory.get_mut(key).filter(|entry| !entry.completed) else { continue };
+    let is_new = |key: &&Key| {
+        let Some(entry) = next.inventory.get(*key).filter(|entry| !entry.completed) else { return false };
         let seen = situation.observed.seen(key);
         let is_complete = seen.is_some_and(|seen| seen.completed && entry.uid.as_ref() == Some(&seen.uid));
-        if is_complete || situation.is_completed_and_gone(key) {
+        is_complete || situation.is_completed_and_gone(key)
+    };
+    let new: Vec<&Key> = content.objects.keys().filter(|key| key.kind == "Job").filter(is_new).collect();
+    for key in &new {
+        if let Some(entry) = next.inventory_mut().get_mut(*key) {
             entry.completed = true;
-            is_new = true;
         }
     }
-    is_new
+    !new.is_empty()
 }
 
 fn report_unready(

@@ -51,9 +51,10 @@ pub(super) fn intention<'a>(
     record.sequence = content.sequence;
     record.removal = None;
     record.total = u32::try_from(content.objects.len()).unwrap_or(u32::MAX);
+    let inventory = record.inventory_mut();
     for desired in content.objects.values() {
         let seen = existing(&desired.key);
-        let entry = record.inventory.entry(desired.key.clone()).or_insert_with(|| Entry {
+        let entry = inventory.entry(desired.key.clone()).or_insert_with(|| Entry {
             kind: desired.kind.clone(),
             // An existing object counts as adopted, even if it has our metadata: it is not in the record, so
             // it is unknown who created it.
@@ -78,7 +79,7 @@ pub(super) fn intention<'a>(
         }
     }
     // A Job that is about to be pruned runs again if a later version contains it.
-    for (key, entry) in &mut record.inventory {
+    for (key, entry) in inventory {
         entry.completed &= content.objects.contains_key(key);
     }
     record
@@ -104,7 +105,7 @@ pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     for key in std::mem::take(&mut record.made.prerequisites) {
         if situation.observed.seen(&key).is_none()
-            && let Some(entry) = record.inventory.get_mut(&key)
+            && let Some(entry) = record.inventory_mut().get_mut(&key)
         {
             (entry.uid, entry.digest, entry.fields) = (None, None, None);
         }
@@ -117,7 +118,7 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
     let target = &situation.goal.target;
     record.removal = target.removal;
     // Its Jobs run again if the stack comes back before everything is removed.
-    for entry in record.inventory.values_mut() {
+    for entry in record.inventory_mut().values_mut() {
         entry.completed = false;
     }
     record.sequence = record.sequence.max(target.sequence_id);
@@ -131,10 +132,10 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
 pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
     let stays = |key: &Key| content.objects.contains_key(key) || dispose::lingers(situation, key);
-    let (inventory, leftovers) =
-        std::mem::take(&mut record.inventory).into_iter().partition(|(key, _)| stays(key));
-    let leftovers: BTreeMap<Key, Entry> = leftovers;
-    record.inventory = inventory;
+    let mut leftovers = BTreeMap::new();
+    if !record.inventory.keys().all(stays) {
+        leftovers = record.inventory_mut().extract_if(.., |key, _| !stays(key)).collect();
+    }
     record.applied = Some(content.sequence);
     let after =
         |earlier: Option<Timestamp>| earlier.map_or(situation.now, |earlier| earlier.max(situation.now));
@@ -164,7 +165,9 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
 /// Returns the record without the objects that another stack took over.
 pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = Record { session: situation.session, ..record.clone() };
-    record.inventory.retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
+    record
+        .inventory_mut()
+        .retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
     record
 }
 

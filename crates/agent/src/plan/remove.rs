@@ -1,12 +1,9 @@
 //! Removes a stack. Success is reported only when every object is observed to be gone.
 
-use std::collections::BTreeSet;
-
 use brokkr_api::report::Transition;
 
-use super::{dispose, record, report};
+use super::{dispose, record, retry};
 use crate::model::{Plan, Situation, Stage, Step};
-use crate::resource::Kind;
 
 pub(super) fn plan(situation: &Situation<'_>) -> Plan {
     let target = &situation.goal.target;
@@ -28,15 +25,9 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
             Plan::waiting(Stage::Done, "waiting for the broker to acknowledge the removal")
         };
     }
-    let missing: BTreeSet<Kind> = record
-        .inventory
-        .values()
-        .map(|entry| &entry.kind)
-        .filter(|kind| !situation.observed.synced(&kind.name()))
-        .cloned()
-        .collect();
-    if !missing.is_empty() {
-        return report::unwatched(situation, Stage::Remove, missing);
+    let objects = record.inventory.iter().map(|(key, entry)| (key, &entry.kind));
+    if let Some(plan) = retry::sync(situation, Stage::Remove, objects) {
+        return plan;
     }
     dispose::all(situation, Stage::Remove, record, record.inventory.keys().cloned(), |_| None).unwrap_or_else(
         || {

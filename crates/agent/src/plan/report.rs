@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::timing::{SLOW_AFTER, due};
 use crate::model::{Failure, Outcome, Plan, Record, Situation, Stage, Step};
-use crate::resource::{Kind, object_ref};
+use crate::resource::{KindIn, object_ref};
 
 pub(super) const LONGEST_MESSAGE: usize = 800;
 const LONGEST_NOTE: usize = 400;
@@ -66,11 +66,11 @@ pub(super) fn wait(
     }
 }
 
-/// Waits for the watches of these kinds.
-pub(super) fn unwatched(situation: &Situation<'_>, stage: Stage, kinds: BTreeSet<Kind>) -> Plan {
-    let first = kinds.first().map(ToString::to_string).unwrap_or_default();
+/// Waits for these watches.
+pub(super) fn unwatched(situation: &Situation<'_>, stage: Stage, watch: BTreeSet<KindIn>) -> Plan {
+    let first = watch.first().map(|first| first.kind.to_string()).unwrap_or_default();
     let reason = Reason::CannotWatch { kind: first };
-    Plan { watch: kinds, ..wait(situation, stage, SLOW_AFTER, &reason, &reason.message(), Vec::new()) }
+    Plan { watch, ..wait(situation, stage, SLOW_AFTER, &reason, &reason.message(), Vec::new()) }
 }
 
 /// Writes a report, unless the record already says the same.

@@ -12,7 +12,7 @@ use super::timing::{MISSING_PATIENCE, TRANSIENT_PATIENCE, due};
 use crate::model::{
     DesiredObject, Failure, FailureClass, Plan, Prerequisite, RetryState, SeenObject, Situation, Stage, Step,
 };
-use crate::resource::Kind;
+use crate::resource::{Kind, KindIn};
 
 /// Returns the live object, if it exists: labelled objects are observed, others were read.
 pub(super) fn existing<'a>(situation: &'a Situation<'_>, key: &Key) -> Option<&'a SeenObject> {
@@ -22,14 +22,16 @@ pub(super) fn existing<'a>(situation: &'a Situation<'_>, key: &Key) -> Option<&'
         .or_else(|| situation.progress.lookups.objects.get(key).and_then(Option::as_ref))
 }
 
-/// Waits until all objects of these kinds with our label are known.
+/// Waits until all objects with our label are known, of the kinds and in the namespaces of these objects.
 pub(super) fn sync<'a>(
     situation: &Situation<'_>,
     stage: Stage,
-    kinds: impl Iterator<Item = &'a Kind>,
+    objects: impl Iterator<Item = (&'a Key, &'a Kind)>,
 ) -> Option<Plan> {
-    let missing: BTreeSet<Kind> =
-        kinds.filter(|kind| !situation.observed.synced(&kind.name())).cloned().collect();
+    let missing: BTreeSet<KindIn> = objects
+        .filter(|(key, _)| !situation.observed.synced(key))
+        .map(|(key, kind)| KindIn::of(key, kind))
+        .collect();
     (!missing.is_empty()).then(|| report::unwatched(situation, stage, missing))
 }
 

@@ -14,6 +14,7 @@ use super::timing::due;
 use super::{dispose, prune, readiness, record};
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
 use crate::ownership::Stamp;
+use crate::resource::KindIn;
 
 /// How long a workload may be unready before its Pods are read.
 const DIAGNOSED_AFTER: SignedDuration = SignedDuration::from_secs(5);
@@ -45,8 +46,8 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
     }
     let mut plan = Plan { depends_on_others: prune::lingers(record, content), ..Plan::new(Stage::Steady) };
     for desired in content.objects.values() {
-        if !situation.observed.synced(&desired.kind.name()) {
-            plan.watch.insert(desired.kind.clone());
+        if !situation.observed.synced(&desired.key) {
+            plan.watch.insert(KindIn::of(&desired.key, &desired.kind));
         }
     }
     plan = repair_all(situation, plan, content.objects.keys());
@@ -60,8 +61,8 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
         plan.steps.push(Step::ForgetContents { keep: content.sequence });
     }
     // Health is reported for the whole stack, so all objects must be observed first.
-    if let Some(kind) = plan.watch.first() {
-        let reason = Reason::CannotWatch { kind: kind.to_string() };
+    if let Some(first) = plan.watch.first() {
+        let reason = Reason::CannotWatch { kind: first.kind.to_string() };
         plan.waiting_for = Some(reason.message());
         plan.unready = true;
         if plan.steps.is_empty() && situation.busy.is_empty() {
@@ -146,7 +147,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     };
     let Some(entry) = record.inventory.get(key) else { return (None, None) };
     let Some((content, desired)) = situation.goal.as_applied(key, entry.digest) else { return (None, None) };
-    if situation.busy.contains(key) || !situation.observed.synced(&entry.kind.name()) {
+    if situation.busy.contains(key) || !situation.observed.synced(key) {
         return (None, None);
     }
     // B8: a completed Job that is gone is not missing.

@@ -14,7 +14,9 @@ use crate::resource::is_prerequisite;
 
 /// Validates changed objects with a dry run; all errors are collected.
 pub(super) fn validate(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
-    if let Some(plan) = sync(situation, Stage::Validate, rest(content).map(|desired| &desired.kind)) {
+    if let Some(plan) =
+        sync(situation, Stage::Validate, rest(content).map(|desired| (&desired.key, &desired.kind)))
+    {
         return Some(plan);
     }
     let unchecked = rest(content).filter(|desired| {

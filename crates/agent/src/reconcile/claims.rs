@@ -14,58 +14,74 @@ use crate::model::{Holder, Intent, OtherStacks};
 #[derive(Clone, Default)]
 pub struct Claims {
     /// Objects that are in the record of a stack, or about to be.
-    held: BTreeSet<(u64, StackId)>,
+    held: Claimed,
     /// Objects in the newest content of a stack.
-    desired: BTreeSet<(u64, StackId)>,
+    desired: Claimed,
     hasher: RandomState,
 }
 
-impl Claims {
-    fn hash(&self, key: &Key) -> u64 {
-        self.hasher.hash_one(key)
+/// The hashes of objects and the stacks that claim them.
+#[derive(Clone, Default)]
+struct Claimed {
+    by_object: BTreeSet<(u64, StackId)>,
+    /// So that the claims of one stack are found without looking at those of all others.
+    by_stack: BTreeMap<StackId, Vec<u64>>,
+}
+
+impl Claimed {
+    fn add(&mut self, stack: StackId, hashes: impl Iterator<Item = u64>) {
+        let by_object = &mut self.by_object;
+        let new = hashes.filter(|hash| by_object.insert((*hash, stack)));
+        self.by_stack.entry(stack).or_default().extend(new);
     }
 
+    fn remove(&mut self, stack: StackId) {
+        for hash in self.by_stack.remove(&stack).unwrap_or_default() {
+            self.by_object.remove(&(hash, stack));
+        }
+    }
+
+    fn stacks(&self, hash: u64) -> impl Iterator<Item = StackId> {
+        let first = StackId(uuid::Uuid::nil());
+        let last = StackId(uuid::Uuid::max());
+        self.by_object.range((hash, first)..=(hash, last)).map(|(_, stack)| *stack)
+    }
+}
+
+impl Claims {
     /// Adds objects that are in the record of this stack, or about to be.
     pub fn hold<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
-        for key in keys {
-            self.held.insert((self.hash(key), stack));
-        }
+        let hasher = &self.hasher;
+        self.held.add(stack, keys.map(|key| hasher.hash_one(key)));
     }
 
     /// Sets the objects in the record of this stack.
     pub fn hold_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
-        self.held.retain(|(_, holder)| *holder != stack);
+        self.held.remove(stack);
         self.hold(stack, keys);
     }
 
     /// Sets the objects in the newest content of this stack.
     pub fn desire_only<'a>(&mut self, stack: StackId, keys: impl Iterator<Item = &'a Key>) {
-        self.desired.retain(|(_, other)| *other != stack);
-        for key in keys {
-            self.desired.insert((self.hash(key), stack));
-        }
+        let hasher = &self.hasher;
+        self.desired.remove(stack);
+        self.desired.add(stack, keys.map(|key| hasher.hash_one(key)));
     }
 
     pub fn forget(&mut self, stack: StackId) {
-        self.hold_only(stack, std::iter::empty());
-        self.desire_only(stack, std::iter::empty());
+        self.held.remove(stack);
+        self.desired.remove(stack);
     }
 
     /// Returns the stacks that have this object in their records.
     pub fn holders(&self, key: &Key) -> impl Iterator<Item = StackId> {
-        among(&self.held, self.hash(key))
+        self.held.stacks(self.hasher.hash_one(key))
     }
 
     /// Returns the stacks whose newest content has this object.
     pub fn desired_by(&self, key: &Key) -> impl Iterator<Item = StackId> {
-        among(&self.desired, self.hash(key))
+        self.desired.stacks(self.hasher.hash_one(key))
     }
-}
-
-fn among(claims: &BTreeSet<(u64, StackId)>, hash: u64) -> impl Iterator<Item = StackId> {
-    let first = StackId(uuid::Uuid::nil());
-    let last = StackId(uuid::Uuid::max());
-    claims.range((hash, first)..=(hash, last)).map(|(_, stack)| *stack)
 }
 
 /// The other stacks, as one stack sees them.

@@ -23,7 +23,7 @@ use crate::plan::absorb::absorb;
 use crate::plan::report::unrecorded;
 use crate::plan::retry::waits_for;
 use crate::plan::{is_frozen, plan, steady};
-use crate::resource::{KindName, is_contained_in};
+use crate::resource::{KindIn, is_contained_in};
 
 /// What a plan needs to know about the agent.
 #[derive(Clone, Copy)]
@@ -94,12 +94,14 @@ impl StackState {
         self.queue.drain(..free).collect()
     }
 
-    /// Returns the kinds of its recorded and desired objects.
-    pub fn kinds(&self) -> impl Iterator<Item = KindName> {
-        let recorded = self.record.iter().flat_map(|record| record.inventory.values());
+    /// Returns the kinds of its recorded and desired objects, and the namespaces that these are in.
+    pub fn kinds(&self) -> impl Iterator<Item = KindIn> {
+        let recorded = self.record.iter().flat_map(|record| record.inventory.iter());
         let contents = self.goal.iter().filter_map(|goal| goal.content.as_ref());
         let desired = contents.flat_map(|content| content.objects.values());
-        recorded.map(|entry| entry.kind.name()).chain(desired.map(|desired| desired.kind.name()))
+        recorded
+            .map(|(key, entry)| KindIn::of(key, &entry.kind))
+            .chain(desired.map(|desired| KindIn::of(&desired.key, &desired.kind)))
     }
 
     /// Returns the name of the stack.

@@ -17,7 +17,7 @@ use crate::inventory::wire;
 use crate::model::{Goal, Observed as _, Plan, Prerequisite, Record, Step, StepResult};
 use crate::observe::index::OrphanObject;
 use crate::observe::{Change, Index, LastState};
-use crate::resource::KindName;
+use crate::resource::{KindIn, KindName};
 
 #[derive(Clone, Default)]
 pub struct ReconcilerState {
@@ -265,7 +265,7 @@ impl ReconcilerState {
     }
 
     /// Schedules a check of every object. Returns the kinds that some stack has or wants.
-    pub fn sweep(&mut self) -> BTreeSet<KindName> {
+    pub fn sweep(&mut self) -> BTreeSet<KindIn> {
         self.stacks.values_mut().for_each(StackState::sweep);
         self.mark_all_dirty();
         self.stacks.values().flat_map(StackState::kinds).collect()

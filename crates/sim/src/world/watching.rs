@@ -42,7 +42,7 @@ impl World {
 
     fn list(&self, kind: &KindName) -> VecDeque<Change> {
         let agent = self.agent.to_string();
-        let part = Arc::new(Part { kind: kind.clone(), namespace: None, of: 1 });
+        let part = Arc::new(Part { kind: kind.clone(), namespace: None });
         if self.is_blind_to(kind) {
             return VecDeque::from([Change::Unwatchable(part, "forbidden".to_owned())]);
         }

@@ -10,7 +10,7 @@ use super::server::Server;
 use crate::model::{Observed as _, SeenObject};
 use crate::observe::timing::WatchTiming;
 use crate::observe::{Change, Index, Scope, Watches};
-use crate::resource::{Kind, KindName, Served};
+use crate::resource::{Kind, KindIn, KindName, Served};
 
 pub const MAPS: &str = "/api/v1/configmaps";
 pub const WIDGETS: &str = "/apis/shop.example/v1/widgets";
@@ -40,6 +40,15 @@ pub fn kind(group: &str, version: &str, kind: &str, plural: &str) -> Kind {
         plural: plural.into(),
         namespaced: true,
     })
+}
+
+pub fn in_namespace(namespace: &str, kind: &Kind) -> KindIn {
+    KindIn { kind: kind.clone(), namespace: Some(namespace.to_owned()) }
+}
+
+pub fn key(namespace: &str, kind: &Kind, name: &str) -> Key {
+    let KindName { group, kind } = kind.name();
+    Key { group, kind, namespace: Some(namespace.to_owned()), name: name.to_owned() }
 }
 
 impl Rig {
@@ -96,12 +105,17 @@ impl Rig {
     }
 
     pub async fn watch_maps(&mut self) {
-        self.watches.ensure([&maps()]);
+        self.ensure([&maps()]);
         self.until("watched", |rig| rig.synced(&maps()) && rig.server.world().watched(MAPS)).await;
     }
 
+    /// Watches these kinds in the namespace `shop`.
+    pub fn ensure<'a>(&mut self, kinds: impl IntoIterator<Item = &'a Kind>) {
+        self.watches.ensure(kinds.into_iter().map(|kind| in_namespace("shop", kind)));
+    }
+
     pub fn synced(&self, kind: &Kind) -> bool {
-        self.index.synced(&kind.name())
+        self.index.synced(&key("shop", kind, "any"))
     }
 
     pub fn knows(&self, kind: &Kind, name: &str) -> bool {
@@ -117,9 +131,7 @@ impl Rig {
     }
 
     fn seen(&self, kind: &Kind, name: &str) -> Option<&SeenObject> {
-        let KindName { group, kind } = kind.name();
-        let key = Key { group, kind, namespace: Some("shop".into()), name: name.into() };
-        self.index.seen(&key)
+        self.index.seen(&key("shop", kind, name))
     }
 
     pub fn times(&self, change: &str) -> usize {

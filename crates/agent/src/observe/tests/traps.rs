@@ -19,7 +19,7 @@ async fn f1_a_watch_that_expired_inside_the_stream_is_listed_again() {
 async fn f1_a_watch_that_expires_at_its_start_again_and_again_is_listed_each_time() {
     let mut rig = Rig::new();
     rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(410); 5]);
-    rig.watches.ensure([&maps()]);
+    rig.ensure([&maps()]);
     rig.until("listed", |rig| rig.times("listed") == 3).await;
     rig.server.world().put_silently(MAPS, "missed", "1");
     rig.until("found by a list", |rig| rig.knows(&maps(), "missed")).await;
@@ -35,7 +35,7 @@ async fn a_server_that_refuses_streaming_lists_is_listed_in_pages_and_not_asked_
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
     assert!(rig.knows(&maps(), "settings"));
-    rig.watches.relist(&maps().name());
+    rig.watches.relist_all();
     rig.until("listed twice", |rig| rig.times("listed") == 2).await;
     assert_eq!((rig.server.asked(ScriptedRequest::Stream), rig.server.asked(ScriptedRequest::List)), (1, 2));
 }
@@ -111,7 +111,7 @@ async fn a_kind_that_is_no_longer_served_is_empty_and_comes_back_by_itself() {
     let mut rig = Rig::new();
     let kind = widgets("v1");
     rig.server.world().put_silently(WIDGETS, "gear", "1");
-    rig.watches.ensure([&kind]);
+    rig.ensure([&kind]);
     rig.until("known", |rig| rig.synced(&kind) && rig.knows(&kind, "gear")).await;
 
     rig.server.world().unserved.push(WIDGETS.into());
@@ -132,7 +132,7 @@ async fn a_404_is_not_final_while_discovery_still_lists_the_kind() {
     let kind = widgets("v1");
     rig.server.world().put_silently(WIDGETS, "gear", "1");
     rig.server.world().serve_widgets(&["v1"]);
-    rig.watches.ensure([&kind]);
+    rig.ensure([&kind]);
     rig.until("known", |rig| rig.synced(&kind)).await;
     rig.server.fail(ScriptedRequest::Watch, &[Fault::Refused(404)]);
     rig.server.fail(ScriptedRequest::List, &[Fault::Refused(404); 3]);
@@ -149,7 +149,7 @@ async fn a_kind_that_moved_to_another_version_is_followed_there() {
     rig.server.world().serve_widgets(&["v1"]);
     rig.server.world().put_silently(WIDGETS, "gear", "1");
     let recorded = widgets("v1beta1");
-    rig.watches.ensure([&recorded]);
+    rig.ensure([&recorded]);
     rig.until("found", |rig| rig.synced(&recorded) && rig.knows(&recorded, "gear")).await;
     assert_eq!(rig.times("unserved"), 0);
 }
@@ -214,7 +214,7 @@ async fn a_first_list_that_fails_between_pages_is_not_synced() {
     rig.server.world().put_silently(MAPS, "a", "1");
     rig.server.world().put_silently(MAPS, "b", "2");
     rig.server.fail_second_page();
-    rig.watches.ensure([&maps()]);
+    rig.ensure([&maps()]);
     rig.until("begun again", |rig| rig.times("listing") == 2).await;
     assert!(!rig.synced(&maps()));
     rig.until("complete", |rig| rig.synced(&maps()) && rig.knows(&maps(), "b")).await;
@@ -224,7 +224,7 @@ async fn a_first_list_that_fails_between_pages_is_not_synced() {
 async fn a_frozen_connection_is_noticed_and_replaced() {
     let mut rig = Rig::new();
     rig.server.fail(ScriptedRequest::Watch, &[Fault::Frozen]);
-    rig.watches.ensure([&maps()]);
+    rig.ensure([&maps()]);
     rig.until("frozen", |rig| rig.server.asked(ScriptedRequest::Watch) == 1).await;
     rig.server.world().put(MAPS, "settings", "1");
     rig.until("seen on another connection", |rig| rig.knows(&maps(), "settings")).await;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::rig::{MAPS, Rig, kind, maps};
+use super::rig::{MAPS, Rig, in_namespace, key, kind, maps};
 use super::server::ScriptedRequest;
-use crate::model::Prerequisite;
+use crate::model::{Observed as _, Prerequisite};
 use crate::observe::Scope;
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_server_that_streams_lists_is_asked_once() {
 async fn a_forbidden_watch_is_reported_with_the_reason_and_retried() {
     let mut rig = Rig::new();
     rig.server.world().forbidden = true;
-    rig.watches.ensure([&maps()]);
+    rig.ensure([&maps()]);
     rig.until("reported", |rig| rig.times("unwatchable as scripted") == 1).await;
     rig.until("asked again", |rig| rig.server.asked(ScriptedRequest::List) >= 3).await;
     assert!(!rig.synced(&maps()));
@@ -42,18 +42,26 @@ async fn a_forbidden_watch_is_reported_with_the_reason_and_retried() {
 }
 
 #[tokio::test]
-async fn a_kind_is_known_when_all_listed_namespaces_are() {
-    let mut rig = Rig::in_scope(Scope::Namespaces(vec!["shop".into(), "bank".into()]));
+async fn k15_without_cluster_wide_rights_only_namespaces_in_use_are_watched() {
+    const SHOP: &str = "/api/v1/namespaces/shop/configmaps";
+    let namespaces = (0..100).map(|number| format!("other-{number}")).chain(["shop".into(), "bank".into()]);
+    let mut rig = Rig::in_scope(Scope::Namespaces(namespaces.collect()));
     rig.server.world().unserved.push("/api/v1/namespaces/bank/configmaps".into());
     // Discovery still lists the kind, so the state of the second namespace is not decided yet.
     rig.server.world().serve_maps();
-    rig.server.world().put_silently("/api/v1/namespaces/shop/configmaps", "settings", "1");
-    rig.watches.ensure([&maps()]);
-    rig.until("one listed", |rig| rig.times("listed") == 1 && rig.knows(&maps(), "settings")).await;
-    assert!(!rig.synced(&maps()));
+    rig.server.world().put_silently(SHOP, "settings", "1");
+    rig.watches.ensure([in_namespace("shop", &maps()), in_namespace("bank", &maps())]);
+    rig.watches.ensure([in_namespace("shop", &maps())]);
+    assert_eq!(rig.watches.count(), 2);
+    rig.until("one listed", |rig| rig.synced(&maps()) && rig.knows(&maps(), "settings")).await;
+    let in_bank = key("bank", &maps(), "any");
+    assert!(!rig.index.synced(&in_bank) && !rig.index.synced(&key("other-1", &maps(), "any")));
     rig.server.world().unserved.clear();
-    rig.until("both listed", |rig| rig.synced(&maps())).await;
+    rig.until("both listed", |rig| rig.index.synced(&in_bank)).await;
     assert!(rig.knows(&maps(), "settings"), "the list of one namespace does not affect the other");
+    rig.watches.retain(&BTreeSet::from([in_namespace("shop", &maps())]));
+    rig.until("one ended", |rig| rig.times("unwatched") == 1).await;
+    assert!(rig.synced(&maps()) && rig.knows(&maps(), "settings") && !rig.index.synced(&in_bank));
 }
 
 #[tokio::test]
@@ -61,9 +69,9 @@ async fn a_kind_without_users_is_no_longer_watched_and_can_be_watched_again() {
     let mut rig = Rig::new();
     rig.server.world().put_silently(MAPS, "settings", "1");
     rig.watch_maps().await;
-    rig.watches.retain(&BTreeSet::from([maps().name()]));
+    rig.watches.retain(&BTreeSet::from([in_namespace("shop", &maps())]));
     rig.watches.retain(&BTreeSet::new());
-    rig.watches.ensure([&maps()]);
+    rig.ensure([&maps()]);
     rig.until("ended and begun", |rig| rig.times("unwatched") == 1 && rig.times("listed") == 2).await;
     let ended = rig.changes_seen.iter().position(|change| change == "unwatched").unwrap();
     assert!(
@@ -98,7 +106,7 @@ async fn at_most_five_lists_run_at_the_same_time() {
     let mut rig = Rig::new();
     let kinds: Vec<_> =
         (0..20).map(|n| kind("many.example", "v1", &format!("K{n}"), &format!("k{n}"))).collect();
-    rig.watches.ensure(&kinds);
+    rig.ensure(&kinds);
     rig.until("all known", |rig| kinds.iter().all(|kind| rig.synced(kind))).await;
     let most = rig.server.world().most_listing;
     assert!((2..=5).contains(&most), "{most} at once");

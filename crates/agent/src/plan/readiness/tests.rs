@@ -13,7 +13,7 @@ use crate::health::Health;
 use crate::model::{
     Body, Cause, DesiredObject, Entry, Goal, Holder, Observed, Origin, OtherStacks, Outcome, Progress, Uid,
 };
-use crate::resource::{Kind, KindName, Served};
+use crate::resource::{Kind, Served};
 
 /// A stack with one workload that was applied at second 0, and what the agent knows about it.
 struct Stack {
@@ -30,7 +30,7 @@ impl Observed for Stack {
         self.objects.get(key)
     }
 
-    fn synced(&self, _: &KindName) -> bool {
+    fn synced(&self, _: &Key) -> bool {
         true
     }
 
@@ -134,7 +134,7 @@ impl Stack {
         };
         let record = Record {
             applied: Some(SEQUENCE),
-            inventory: BTreeMap::from([(key.clone(), entry)]),
+            inventory: BTreeMap::from([(key.clone(), entry)]).into(),
             outcome: Some(outcome),
             total: 1,
             ..Record::new(&target, 1)
