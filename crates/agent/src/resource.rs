@@ -178,6 +178,12 @@ pub fn is_prerequisite(key: &Key) -> bool {
     )
 }
 
+/// Returns whether it is a Job, the only kind whose objects complete.
+#[must_use]
+pub fn is_job(key: &Key) -> bool {
+    key.group == "batch" && key.kind == "Job"
+}
+
 /// Returns the object that a key names, for reports.
 #[must_use]
 pub fn object_ref(key: &Key) -> ObjectRef {

@@ -4,7 +4,7 @@
 //! server returns the rules of an account in a namespace (SelfSubjectRulesReview), and a pure function evaluates them. If
 //! the server cannot list all rules, nothing counts as missing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::ObjectNote;
 use brokkr_install::rights::ALLOWED_ROLES;
 use brokkr_manifest::Key;
+use futures::future::try_join_all;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -26,6 +27,8 @@ use crate::resource::Kind;
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 /// How long the result of a review is cached.
 const FRESH: Duration = Duration::from_secs(5);
+/// The number of reviews that run at the same time.
+const REVIEWS: usize = 8;
 /// A review needs a namespace. In one that does not exist, only rules for the whole cluster apply.
 const ANY_NAMESPACE: &str = "brokkr-nowhere";
 
@@ -121,6 +124,16 @@ impl Rights {
         for (kind, key) in objects {
             let namespace = key.namespace.as_deref().filter(|_| kind.namespaced);
             names.entry((kind, namespace)).or_default().push(&key.name);
+        }
+        // The reviews of all namespaces run at the same time; `lacking` then finds them in the cache.
+        let namespaces: BTreeSet<&str> =
+            names.keys().map(|(_, namespace)| namespace.unwrap_or(ANY_NAMESPACE)).collect();
+        let users = BTreeSet::from([None, writes.user()]);
+        let reviews: Vec<(Option<&str>, &str)> =
+            namespaces.iter().flat_map(|namespace| users.iter().map(|user| (*user, *namespace))).collect();
+        for some in reviews.chunks(REVIEWS) {
+            let reviews = some.iter().map(|(user, namespace)| self.rules(writes.cluster(), *user, namespace));
+            try_join_all(reviews).await?;
         }
         let mut missing = Vec::new();
         for ((kind, namespace), names) in names {

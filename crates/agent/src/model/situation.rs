@@ -10,6 +10,7 @@ use super::content::Goal;
 use super::object::{SeenObject, Uid};
 use super::progress::Progress;
 use super::record::{Origin, Record};
+use crate::resource::is_job;
 
 /// The live objects that the watches have observed.
 pub trait Observed {
@@ -83,6 +84,9 @@ impl Situation<'_> {
     /// otherwise the Job of the older one would run again and again.
     #[must_use]
     pub fn was_completed_before_it_was_gone(&self, key: &Key) -> bool {
+        if !is_job(key) {
+            return false;
+        }
         let entry = self.record.and_then(|record| record.inventory.get(key));
         let uid = entry.and_then(|entry| entry.uid.as_ref());
         uid.is_some()
@@ -95,7 +99,8 @@ impl Situation<'_> {
     /// content does not run it again.
     #[must_use]
     pub fn is_completed_and_gone(&self, key: &Key) -> bool {
-        let Some((record, entry)) = self.record.and_then(|record| Some((record, record.inventory.get(key)?)))
+        let record = self.record.filter(|_| is_job(key));
+        let Some((record, entry)) = record.and_then(|record| Some((record, record.inventory.get(key)?)))
         else {
             return false;
         };

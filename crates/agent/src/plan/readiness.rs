@@ -16,7 +16,7 @@ use super::timing::{
 use super::{contest, retry};
 use crate::health::HealthState;
 use crate::model::{Content, Record, SeenObject, Situation};
-use crate::resource::object_ref;
+use crate::resource::{is_job, object_ref};
 
 /// The unready object to name in a report.
 pub(super) struct Worst {
@@ -255,7 +255,7 @@ fn note_completed_jobs(situation: &Situation<'_>, content: &Content, next: &mut 
         let is_complete = seen.is_some_and(|seen| seen.completed && entry.uid.as_ref() == Some(&seen.uid));
         is_complete || situation.is_completed_and_gone(key)
     };
-    let new: Vec<&Key> = content.objects.keys().filter(|key| key.kind == "Job").filter(is_new).collect();
+    let new: Vec<&Key> = content.objects.keys().filter(|key| is_job(key)).filter(is_new).collect();
     for key in &new {
         if let Some(entry) = next.inventory_mut().get_mut(*key) {
             entry.completed = true;

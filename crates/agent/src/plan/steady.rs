@@ -50,7 +50,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
             plan.watch.insert(KindIn::of(&desired.key, &desired.kind));
         }
     }
-    plan = repair_all(situation, plan, content.objects.keys());
+    plan = repair_each(situation, plan, content.objects.keys());
     if plan.steps.is_empty() && situation.busy.is_empty() {
         // Objects that need no check, such as those of another owner, must not keep the others from theirs.
         let unswept = situation.progress.repairs.unswept.iter();
@@ -107,13 +107,13 @@ pub(super) fn keep_up(situation: &Situation<'_>, mut plan: Plan) -> Plan {
 
 /// Adds repairs of these objects to a plan, except of those that its stage disposes of.
 #[must_use]
-pub fn repair_all<'a>(
-    situation: &Situation<'_>,
-    mut plan: Plan,
-    keys: impl Iterator<Item = &'a Key>,
-) -> Plan {
+pub fn repair_all<'a>(situation: &Situation<'_>, plan: Plan, keys: impl Iterator<Item = &'a Key>) -> Plan {
     let stage = plan.stage;
-    for key in keys.filter(|key| !is_going(situation, stage, key)) {
+    repair_each(situation, plan, keys.filter(|key| !is_going(situation, stage, key)))
+}
+
+fn repair_each<'a>(situation: &Situation<'_>, mut plan: Plan, keys: impl Iterator<Item = &'a Key>) -> Plan {
+    for key in keys {
         let (step, wake) = repair(situation, key);
         plan.steps.extend(step);
         plan = plan.wake(wake);

@@ -15,7 +15,8 @@ use crate::workload::{Object, Workload};
 
 const LARGE: &str = "bench-churn-large";
 const SMALL: &str = "bench-churn-small";
-const REPAIRED_OBJECTS: usize = 50;
+/// Many, because the agent delays repeated repairs of one object on purpose.
+const REPAIRED_OBJECTS: usize = 1_000;
 /// How long each kind of change lasts.
 const LASTS: Duration = Duration::from_secs(60);
 /// Concurrent changes: more than enough for the rate.
