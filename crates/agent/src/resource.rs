@@ -128,6 +128,11 @@ impl<'a> KindRef<'a> {
     pub fn of(key: &'a Key) -> Self {
         Self { group: &key.group, kind: &key.kind }
     }
+
+    #[must_use]
+    pub fn is_definition(self) -> bool {
+        self.kind == "CustomResourceDefinition" && self.group == "apiextensions.k8s.io"
+    }
 }
 
 impl Equivalent<KindName> for KindRef<'_> {
@@ -149,7 +154,7 @@ impl KindName {
 
     #[must_use]
     pub fn is_definition(&self) -> bool {
-        self.group == "apiextensions.k8s.io" && self.kind == "CustomResourceDefinition"
+        KindRef { group: &self.group, kind: &self.kind }.is_definition()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use brokkr_agent::model::{Body, DesiredObject};
-use brokkr_agent::resource::{Kind, KindName, Served};
+use brokkr_agent::resource::{Kind, KindName, KindRef, Served};
 use brokkr_api::ids::Checksum;
 use brokkr_manifest::Key;
 use brokkr_manifest::order::Rank;
@@ -41,7 +41,7 @@ pub fn kind_of(key: &Key) -> Kind {
 /// Returns whether this definition defines this kind.
 #[must_use]
 pub fn defines(definition: &Key, kind: &KindName) -> bool {
-    KindName::of(definition).is_definition()
+    KindRef::of(definition).is_definition()
         && definition.name == format!("{}s.{}", kind.kind.to_lowercase(), kind.group)
 }
 

@@ -17,7 +17,8 @@ pub struct Args {
     arguments: Vec<String>,
 }
 
-const PACKAGES: [&str; 4] = ["brokkr-agent", "brokkr-broker", "brokkr", "brokkr-bench"];
+/// Built together, because a build of one alone would build the dependencies once more with other features.
+const PACKAGES: [&str; 5] = ["brokkr-agent", "brokkr-broker", "brokkr", "brokkr-bench", "brokkr-sim"];
 
 pub fn run(args: &Args) -> Result<()> {
     // The broker needs only PostgreSQL, which is not built here.
@@ -28,14 +29,19 @@ pub fn run(args: &Args) -> Result<()> {
                 .context("cannot build Flux's engine")?;
         }
     }
-    // Built outside the clone, because an optimised build would double the clone's target folder.
+    become_at(&build_optimised()?.join("brokkr-bench"), &args.arguments)
+}
+
+/// Builds the programs that are measured or run for long, and returns their folder. It is outside the clone, because an
+/// optimised build would double the clone's target folder.
+pub fn build_optimised() -> Result<PathBuf> {
     let target = cache()?.join("release");
     let mut selection = vec!["--profile", "measure", "--locked", "--bins"];
     for package in PACKAGES {
         selection.extend(["--package", package]);
     }
     build_into(&target, &selection)?;
-    become_at(&target.join("measure/brokkr-bench"), &args.arguments)
+    Ok(target.join("measure"))
 }
 
 /// Returns the project's cache, outside the clone, which CI uses as well.

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::runner::{become_built, build, root};
+use super::bench::build_optimised;
+use crate::runner::{become_at, root};
 
 /// Run the stories of the simulator with every fault at every step.
 #[derive(clap::Args)]
@@ -19,11 +20,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    // The whole workspace, so that the features of dependencies are those of the other commands, and nothing is built twice.
-    build(&["--workspace", "--bin", "simulate"])?;
-    let commit = commit()?;
+    let programs = build_optimised()?;
     let format = if args.json { "json" } else { "text" };
-    become_built("simulate", |command| command.arg(args.seeds.to_string()).arg(commit).arg(format))
+    become_at(&programs.join("simulate"), &[args.seeds.to_string(), commit()?, format.to_owned()])
 }
 
 /// Returns the commit that is checked out.

@@ -20,7 +20,9 @@ pub(super) fn inspect_prerequisites(situation: &Situation<'_>, content: &Content
 
 /// Reads the other objects before anything is written, except those that cannot exist yet.
 pub(super) fn inspect_rest(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
-    inspect(situation, rest(content).filter(|desired| !presumed_absent(situation, content, desired)))
+    let may_exist: Vec<_> =
+        rest(content).filter(|desired| !presumed_absent(situation, content, desired)).collect();
+    inspect(situation, may_exist.into_iter())
 }
 
 /// Reads objects that were presumed absent, if a dry run has shown that they exist.

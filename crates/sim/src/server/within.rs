@@ -1,6 +1,6 @@
 //! The work of controllers, which follows its cause after a delay.
 
-use brokkr_agent::resource::{KindName, is_prerequisite};
+use brokkr_agent::resource::{KindName, KindRef, is_job, is_prerequisite};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
@@ -41,7 +41,7 @@ impl Server {
                 return if orphaned {
                     Some(now)
                 } else {
-                    self.next_of_definition(key).or_else(|| self.next_of_job(key))
+                    self.next_of_definition(key, object).or_else(|| self.next_of_job(key, object))
                 };
             };
             let stuck = self.finalizers_stick && object.finalizers.iter().any(|held| held != CLEANUP);
@@ -51,8 +51,10 @@ impl Server {
     }
 
     /// Returns when a definition is established, or after that, when discovery shows it.
-    fn next_of_definition(&self, key: &Key) -> Option<Timestamp> {
-        let object = self.objects.get(key).filter(|_| KindName::of(key).is_definition())?;
+    fn next_of_definition(&self, key: &Key, object: &Object) -> Option<Timestamp> {
+        if !KindRef::of(key).is_definition() {
+            return None;
+        }
         if !object.established {
             return Some(object.since + self.pace);
         }
@@ -60,9 +62,9 @@ impl Server {
     }
 
     /// Returns when a Job finishes, or after that, when it is collected.
-    fn next_of_job(&self, key: &Key) -> Option<Timestamp> {
-        let object = self.objects.get(key).filter(|_| is_job(key))?;
+    fn next_of_job(&self, key: &Key, object: &Object) -> Option<Timestamp> {
         match object.finished_at {
+            _ if !is_job(key) => None,
             None => Some(object.since + self.pace),
             Some(finished) => object.has_ttl().then(|| finished + self.pace * 4),
         }
@@ -70,8 +72,9 @@ impl Server {
 
     fn run_job(&mut self, key: &Key) {
         let now = self.now;
-        let Some(at) = self.next_of_job(key).filter(|at| *at <= now) else { return };
-        if self.objects.get(key).is_some_and(|object| object.finished_at.is_some()) {
+        let Some(object) = self.objects.get(key) else { return };
+        let Some(at) = self.next_of_job(key, object).filter(|at| *at <= now) else { return };
+        if object.finished_at.is_some() {
             self.begin_delete(key);
         } else {
             self.change(key, |object| object.finished_at = Some(at));
@@ -135,8 +138,4 @@ impl Object {
     fn has_ttl(&self) -> bool {
         self.applied.as_ref().is_some_and(|applied| applied.ttl)
     }
-}
-
-fn is_job(key: &Key) -> bool {
-    key.group == "batch" && key.kind == "Job"
 }
