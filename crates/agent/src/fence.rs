@@ -1,5 +1,5 @@
 //! Registers the agent's id, once, with its fence: the admission policies that limit what the agent may write
-//! (`deploy/fence.yaml`). Also checks that the fence is active.
+//! (`deploy/fence.yaml`, `deploy/fence-agent.yaml`). Also checks that the fence is active.
 //!
 //! The fence has to know which agent an account belongs to, and an agent has no id before it joins. So the agent writes
 //! its id into the fence's ConfigMap; the fence allows exactly one such write. Whether the fence is active is tested with
@@ -25,7 +25,7 @@ pub enum Probe<'a> {
     Label(Option<&'a str>),
     /// An object of a stack in the agent's namespace: `brokkr-fence-home`.
     Home(&'a str),
-    /// A token of the agent's account: `brokkr-fence-rights`.
+    /// A token of the agent's account, which not even the agent itself may create: `brokkr-fence`.
     Token,
 }
 

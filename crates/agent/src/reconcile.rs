@@ -119,9 +119,14 @@ impl Reconciler {
     /// Resumes a stack of the last run: watches its kinds, sends its pending reports again, and continues
     /// when the broker answers.
     fn resume(&mut self, record: Record) {
-        self.watches.ensure(record.inventory.iter().map(|(key, entry)| KindIn::of(key, &entry.kind)));
+        self.watch_recorded(&record);
         self.send(record.reports.clone());
         self.state.resume(record);
+    }
+
+    /// Watches the objects of a record, also before the content of the stack is known.
+    fn watch_recorded(&mut self, record: &Record) {
+        self.watches.ensure(record.inventory.iter().map(|(key, entry)| KindIn::of(key, &entry.kind)));
     }
 
     pub async fn run(mut self, mut inbox: Inbox) {
@@ -238,6 +243,9 @@ impl Reconciler {
 
     fn finish(&mut self, done: Done) {
         self.metrics.carried_out(&done.step, &done.answer);
+        if let StepResult::RecordFound(found) = &done.answer {
+            self.watch_recorded(found);
+        }
         let finished = self.state.finish(done.stack, &done.step, &done.answer, clock::now());
         self.send(finished.reports);
         if finished.dropped {

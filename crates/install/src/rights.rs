@@ -80,7 +80,7 @@ const NO_RULES: &str = "rules: []\n";
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 const SUBRESOURCES: [&str; 3] = ["finalizers", "scale", "status"];
 const SUBRESOURCE_VERBS: [&str; 5] = ["get", "list", "watch", "update", "patch"];
-/// The API group and resource with which the fence asks for exceptions, as in `deploy/fence-rights.yaml`.
+/// The API group and resource with which the fence asks for exceptions, as in `deploy/fence.yaml`.
 pub const ALLOWED_ROLES: (&str, &str) = ("brokkr.io", "allowedroles");
 
 /// Returns everything that is installed, in order.
@@ -100,9 +100,9 @@ pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
         with_namespace(include_str!("../../../deploy/namespace.yaml")),
         with_namespace(include_str!("../../../deploy/record.yaml")),
         // Before the roles, so that the agent can never write without the fence.
-        with_namespace(include_str!("../../../deploy/fence.yaml"))
+        with_namespace(include_str!("../../../deploy/fence.yaml")),
+        with_namespace(include_str!("../../../deploy/fence-agent.yaml"))
             .replace(NO_ACCOUNTS, &accounts_line(&users)),
-        with_namespace(include_str!("../../../deploy/fence-rights.yaml")),
         with_namespace(include_str!("../../../deploy/account.yaml")),
         with_namespace(include_str!("../../../deploy/role-apps.yaml")),
     ];

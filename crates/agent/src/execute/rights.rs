@@ -126,8 +126,11 @@ impl Rights {
             names.entry((kind, namespace)).or_default().push(&key.name);
         }
         // The reviews of all namespaces run at the same time; `lacking` then finds them in the cache.
-        let namespaces: BTreeSet<&str> =
+        let mut namespaces: BTreeSet<&str> =
             names.keys().map(|(_, namespace)| namespace.unwrap_or(ANY_NAMESPACE)).collect();
+        if matches!(self.scope, Scope::Cluster) {
+            namespaces.insert(ANY_NAMESPACE);
+        }
         let users = BTreeSet::from([None, writes.user()]);
         let reviews: Vec<(Option<&str>, &str)> =
             namespaces.iter().flat_map(|namespace| users.iter().map(|user| (*user, *namespace))).collect();

@@ -276,7 +276,7 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
 
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
-    for policy in ["brokkr-fence", "brokkr-fence-agent", "brokkr-fence-home", "brokkr-fence-rights"] {
+    for policy in ["brokkr-fence", "brokkr-fence-agent", "brokkr-fence-home"] {
         forbidden(policies.patch(policy, &parameters, &mark).await);
         forbidden(policies.delete(policy, &delete).await);
     }
@@ -301,6 +301,7 @@ async fn c6_the_agent_can_change_neither_its_admission_policy_nor_its_permission
         refused(own_maps.patch(FENCE, &parameters, &Patch::Merge(change)).await);
     }
     refused(own_maps.delete(FENCE, &delete).await);
+    refused(own_maps.delete_collection(&delete, &ListParams::default()).await);
     let again = fence::ensure_active(&client, home, AgentId::generate()).await.expect_err("another agent");
     assert!(again.to_string().contains(&fixture.agent.to_string()), "{again:#}");
 

@@ -92,7 +92,6 @@ fn the_namespaces_profile_grants_cluster_wide_rights_only_on_records() {
             "* brokkr-fence",
             "* brokkr-fence-agent.brokkr-system",
             "* brokkr-fence-home.brokkr-system",
-            "* brokkr-fence-rights",
             "brokkr-system brokkr-agent",
             "* brokkr-agent-records.brokkr-system",
             "a brokkr-agent.brokkr-system",

@@ -128,9 +128,7 @@ async fn a_second_agent_of_a_cluster_installs_no_shared_objects() -> Result<()> 
             r#""ValidatingAdmissionPolicy" null "brokkr-fence""#,
             r#""ValidatingAdmissionPolicy" null "brokkr-fence-agent""#,
             r#""ValidatingAdmissionPolicy" null "brokkr-fence-home""#,
-            r#""ValidatingAdmissionPolicy" null "brokkr-fence-rights""#,
             r#""ValidatingAdmissionPolicyBinding" null "brokkr-fence""#,
-            r#""ValidatingAdmissionPolicyBinding" null "brokkr-fence-rights""#,
         ]
     );
     Ok(())

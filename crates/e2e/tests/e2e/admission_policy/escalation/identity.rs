@@ -130,7 +130,7 @@ async fn c6_a_platform_agent_cannot_become_another_account_or_remove_its_fence()
                 "may use the subresource pods/status",
             ),
             post("a shell", format!("{core}/pods/a/exec?command=sh&stdin=true"), json!({}), "cannot create resource"),
-            remove("the fence", format!("{ADMISSION}/validatingadmissionpolicies/brokkr-fence-rights"), "cannot delete resource"),
+            remove("the fence", format!("{ADMISSION}/validatingadmissionpolicies/brokkr-fence"), "cannot delete resource"),
             remove(
                 "the binding of the fence",
                 format!("{ADMISSION}/validatingadmissionpolicybindings/brokkr-fence"),
