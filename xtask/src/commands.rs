@@ -14,6 +14,7 @@ pub mod fuzz;
 pub mod hostile;
 pub mod image;
 pub mod journeys;
+pub mod results;
 pub mod sim;
 pub mod test;
 pub mod versions;

@@ -11,6 +11,7 @@
 //! commands/api.rs        calls every route with generated requests
 //! commands/fuzz.rs       fuzzes everything that parses untrusted input
 //! commands/docs.rs       generates the OpenAPI document and the reference pages
+//! commands/results.rs    writes the page about the results of `.ci/nightly`
 //! commands/book.rs       builds the documentation as web pages
 //! commands/contract.rs   lists which tests prove which promise
 //! commands/charts.rs     generates files of the Helm charts
@@ -28,8 +29,8 @@ use anyhow::Result;
 use clap::Parser;
 
 use commands::{
-    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image, journeys, sim,
-    test, versions,
+    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image, journeys,
+    results, sim, test, versions,
 };
 
 /// The project's own commands.
@@ -49,6 +50,7 @@ enum Command {
     Contract(contract::Args),
     Journeys(journeys::Args),
     Docs(docs::Args),
+    Results(results::Args),
     Book(book::Args),
     Dev(dev::Args),
     Bench(bench::Args),
@@ -70,6 +72,7 @@ fn main() -> Result<()> {
         Command::Contract(args) => contract::run(&args),
         Command::Journeys(args) => journeys::run(&args),
         Command::Docs(args) => docs::run(&args),
+        Command::Results(args) => results::run(&args),
         Command::Book(args) => book::run(&args),
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -21,8 +21,22 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// What happens in a round, after a new version was submitted.
-const TROUBLES: [&str; 5] =
-    ["nothing", "the connections move", "an object changes", "an object is deleted", "the agent dies"];
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Nothing,
+    ConnectionsMove,
+    ObjectChanges,
+    ObjectIsDeleted,
+    AgentDies,
+}
+
+const TROUBLES: [Trouble; 5] = [
+    Trouble::Nothing,
+    Trouble::ConnectionsMove,
+    Trouble::ObjectChanges,
+    Trouble::ObjectIsDeleted,
+    Trouble::AgentDies,
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_between_a_current_and_a_lagging_api_server_loses_and_leaks_nothing() -> Result<()> {
@@ -41,9 +55,9 @@ async fn an_agent_between_a_current_and_a_lagging_api_server_loses_and_leaks_not
         world.submit(&maps).await?;
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(random.random_range(0..1500))).await;
-            let (trouble, name) =
-                (*TROUBLES.choose(&mut random).unwrap_or(&"nothing"), NAMES[random.random_range(0..4)]);
-            println!("round {round}, {maps:?}: {trouble} ({name})");
+            let trouble = *TROUBLES.choose(&mut random).unwrap_or(&Trouble::Nothing);
+            let name = NAMES[random.random_range(0..4)];
+            println!("round {round}, {maps:?}: {trouble:?} ({name})");
             meddle(&world, &balancer, trouble, name).await?;
         }
         balancer.cut();
@@ -55,17 +69,17 @@ async fn an_agent_between_a_current_and_a_lagging_api_server_loses_and_leaks_not
     world.assert_invariants().await
 }
 
-async fn meddle(world: &FaultWorld, balancer: &TcpProxy, trouble: &str, name: &str) -> Result<()> {
+async fn meddle(world: &FaultWorld, balancer: &TcpProxy, trouble: Trouble, name: &str) -> Result<()> {
     match trouble {
-        "the connections move" => balancer.cut(),
+        Trouble::Nothing => {}
+        Trouble::ConnectionsMove => balancer.cut(),
         // Fails if the object does not exist at this moment.
-        "an object changes" => drop(world.edit(name, "changed").await),
-        "an object is deleted" => drop(world.config_maps().delete(name, &Default::default()).await),
-        "the agent dies" => {
+        Trouble::ObjectChanges => drop(world.edit(name, "changed").await),
+        Trouble::ObjectIsDeleted => drop(world.config_maps().delete(name, &Default::default()).await),
+        Trouble::AgentDies => {
             world.agent.kill9();
             world.agent.start()?;
         }
-        _ => {}
     }
     Ok(())
 }

@@ -166,13 +166,17 @@ impl FaultWorld {
             }
         })
         .await?;
-        self.wait_until_reported_healthy("web").await?;
+        self.wait_until_reported_healthy_within(timeout, "web").await?;
         self.wait_until_idle().await
     }
 
     /// Waits until the newest deployment object has been reported healthy.
     pub async fn wait_until_reported_healthy(&self, stack: &str) -> Result<()> {
-        eventually(WAIT_TIMEOUT, &format!("{stack} to be reported healthy"), async || {
+        self.wait_until_reported_healthy_within(WAIT_TIMEOUT, stack).await
+    }
+
+    async fn wait_until_reported_healthy_within(&self, timeout: Duration, stack: &str) -> Result<()> {
+        eventually(timeout, &format!("{stack} to be reported healthy"), async || {
             match self.count_reported(stack, "healthy").await {
                 Ok(count) if count > 0 => Attempt::Done(()),
                 _ => Attempt::NotYet(format!("{:?}", self.statuses(stack).await)),

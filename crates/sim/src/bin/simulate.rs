@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let result =
         suite::run_on_all_cores(seeds, Case::hostile, &[suite::PLAIN, suite::LATE, suite::TROUBLE], 1);
     if format == "json" {
-        println!("{:#}", result.to_json(commit));
+        println!("{}", result.to_json(commit));
     } else {
         for (invariant, violations) in result.by_invariant() {
             println!("{invariant}: {}", violations.len());
