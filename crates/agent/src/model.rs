@@ -20,7 +20,7 @@ pub mod step;
 
 pub use brokkr_api::reason::Prerequisite;
 pub use content::{Body, BoundRole, Content, DesiredObject, Goal, definitions};
-pub use failure::{Cause, Failure, FailureClass, RetryState};
+pub use failure::{Cause, FailedStep, Failure, FailureClass, RetryState};
 pub use object::{Fingerprint, Owner, SeenObject, Uid};
 pub use progress::{Fight, Progress, Rival, Stage};
 pub use record::{Entry, Made, Origin, Outcome, Record};

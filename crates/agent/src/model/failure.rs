@@ -33,12 +33,28 @@ pub enum FailureClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryState {
     pub failure: Failure,
-    /// The failed request was an apply or a dry run: only a successful apply or dry run resolves it, not a
-    /// read.
-    pub of_apply: bool,
+    pub of: FailedStep,
     pub attempts: u32,
     pub since: Timestamp,
     pub retry_at: Timestamp,
+}
+
+/// What has failed. Only the success of such a step resolves the failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedStep {
+    /// An apply or a dry run.
+    Apply,
+    /// Finding the kind of a definition.
+    Resolve,
+    /// A read, a deletion, or the content.
+    Other,
+}
+
+impl RetryState {
+    #[must_use]
+    pub fn is_of_apply(&self) -> bool {
+        self.of == FailedStep::Apply
+    }
 }
 
 impl Failure {

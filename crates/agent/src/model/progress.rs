@@ -74,6 +74,8 @@ pub struct Delivery {
     pub replace: HashSet<Key>,
     /// Whether the content of the previously applied version was already requested.
     pub earlier_requested: bool,
+    /// Whether an apply has shown another uid than the stored record has.
+    pub has_unrecorded_uid: bool,
 }
 
 /// Failed requests.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::contest;
 use super::timing::{NEXT_CYCLE, PARKED, RIGHTS_CYCLE, backoff};
 use crate::model::{
-    ApplyReason, Failure, FailureClass, Origin, Progress, Record, RetryState, Step, StepResult,
+    ApplyReason, FailedStep, Failure, FailureClass, Origin, Progress, Record, RetryState, Step, StepResult,
 };
 use crate::resource::is_prerequisite;
 
@@ -49,6 +49,7 @@ pub fn absorb(
                 let made = record.made.clone();
                 (record.sequence, record.applied, record.removal, record.checksum, made)
             };
+            progress.delivery.has_unrecorded_uid = false;
             if let Some(known) = record.take()
                 && what(&known) == what(&written)
                 && !Arc::ptr_eq(&known.inventory, &written.inventory)
@@ -56,7 +57,10 @@ pub fn absorb(
             {
                 let stored = std::mem::replace(&mut written.inventory, known.inventory);
                 for (key, entry) in written.inventory_mut() {
-                    match stored.get(key) {
+                    let stored = stored.get(key);
+                    progress.delivery.has_unrecorded_uid |=
+                        stored.is_some_and(|stored| stored.uid != entry.uid);
+                    match stored {
                         // The intention to adopt an object. No repair changes such an entry.
                         Some(intended) if intended.digest.is_none() && intended.uid.is_some() => {
                             entry.clone_from(intended);
@@ -82,7 +86,7 @@ pub fn absorb(
         (Step::ReadObject { key, .. }, StepResult::ObjectRead(seen)) => {
             // A successful read does not clear the failure of an apply; otherwise that failure would never be
             // reported.
-            if !progress.failures.objects.get(key).is_some_and(|retry| retry.of_apply) {
+            if !progress.failures.objects.get(key).is_some_and(RetryState::is_of_apply) {
                 progress.failures.objects.remove(key);
             }
             progress.lookups.objects.insert(key.clone(), seen.clone());
@@ -128,7 +132,15 @@ pub fn absorb(
         }
         (Step::Apply { desired, why, .. }, StepResult::Applied { seen, created }) => {
             let key = &desired.key;
-            if *why != ApplyReason::PutBack {
+            // A failure of another step, such as to find a kind, lasts until that step succeeds.
+            let is_resolved = match why {
+                ApplyReason::Deliver => true,
+                ApplyReason::Repair | ApplyReason::Sweep { .. } => {
+                    progress.failures.objects.get(key).is_some_and(RetryState::is_of_apply)
+                }
+                ApplyReason::PutBack => false,
+            };
+            if is_resolved {
                 progress.failures.objects.remove(key);
             }
             progress.failures.put_back.remove(key);
@@ -152,6 +164,7 @@ pub fn absorb(
             if let Some(entry) = record.as_mut().and_then(|record| record.inventory_mut().get_mut(key)) {
                 // Another object than the recorded one. Its managedFields show after a crash, too, which client created it.
                 if entry.uid.as_ref() != Some(&seen.uid) {
+                    progress.delivery.has_unrecorded_uid = true;
                     entry.origin = if *created { Origin::Created } else { Origin::Adopted };
                 }
                 entry.uid = Some(seen.uid.clone());
@@ -200,7 +213,8 @@ pub fn absorb(
 
 fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp) {
     if matches!(step, Step::Fetch) {
-        progress.failures.fetch = Some(retry(progress.failures.fetch.as_ref(), failure, now));
+        progress.failures.fetch =
+            Some(retry(progress.failures.fetch.as_ref(), FailedStep::Other, failure, now));
     }
     // For all other steps that are not about one object, `StackState` decides when to retry.
     let Some(key) = step.key() else { return };
@@ -214,12 +228,18 @@ fn fail(progress: &mut Progress, step: &Step, failure: &Failure, now: Timestamp)
         Step::Apply { why: ApplyReason::PutBack, .. } => &mut progress.failures.put_back,
         _ => &mut progress.failures.objects,
     };
-    let mut retry = retry(failures.get(key), failure, now);
-    retry.of_apply = matches!(step, Step::Apply { .. } | Step::DryRun { .. });
+    let of = match step {
+        Step::Apply { .. } | Step::DryRun { .. } => FailedStep::Apply,
+        Step::Resolve { .. } => FailedStep::Resolve,
+        _ => FailedStep::Other,
+    };
+    // A definition whose kind has not been found for long may fail to be repaired now.
+    let is_same = |earlier: &&RetryState| (earlier.of == FailedStep::Resolve) == (of == FailedStep::Resolve);
+    let retry = retry(failures.get(key).filter(is_same), of, failure, now);
     failures.insert(key.clone(), retry);
 }
 
-fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> RetryState {
+fn retry(earlier: Option<&RetryState>, of: FailedStep, failure: &Failure, now: Timestamp) -> RetryState {
     let attempts = earlier.map_or(0, |retry| retry.attempts) + 1;
     let since = earlier.map_or(now, |retry| retry.since);
     let pause = match failure.class {
@@ -232,5 +252,5 @@ fn retry(earlier: Option<&RetryState>, failure: &Failure, now: Timestamp) -> Ret
         FailureClass::Conflict if attempts <= 3 => jiff::SignedDuration::ZERO,
         FailureClass::Conflict | FailureClass::Transient => backoff(attempts, failure.retry_after),
     };
-    RetryState { failure: failure.clone(), of_apply: false, attempts, since, retry_at: now + pause }
+    RetryState { failure: failure.clone(), of, attempts, since, retry_at: now + pause }
 }

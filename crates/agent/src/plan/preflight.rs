@@ -79,7 +79,7 @@ fn inspect<'a>(
 /// Returns whether the dry run of the object was refused, and not the read itself.
 fn is_refused(situation: &Situation<'_>, key: &Key) -> bool {
     let failures = &situation.progress.failures.objects;
-    has_failed_for_good(situation, key) && failures.get(key).is_some_and(|retry| retry.of_apply)
+    has_failed_for_good(situation, key) && failures.get(key).is_some_and(|retry| retry.is_of_apply())
 }
 
 enum Claim {

@@ -92,6 +92,10 @@ fn report_once(
                 && outcome.reason == *reason
                 && outcome.message == *message
         });
+    if already && situation.progress.delivery.has_unrecorded_uid {
+        // Each cycle of a stopped delivery may create its Namespaces again. A crash must not forget who created them.
+        return Plan::with(stage, vec![Step::WriteRecord(Box::new(record))]);
+    }
     if already {
         return Plan::waiting(stage, message.clone());
     }

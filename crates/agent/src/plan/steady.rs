@@ -158,7 +158,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     let failures =
         if newest { &situation.progress.failures.objects } else { &situation.progress.failures.put_back };
     let repair = if newest { ApplyReason::Repair } else { ApplyReason::PutBack };
-    if let Some(retry) = failures.get(key)
+    if let Some(retry) = failures.get(key).filter(|retry| retry.is_of_apply())
         && !due(retry.retry_at, situation.now)
     {
         return (None, Some(retry.retry_at));
@@ -201,7 +201,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         (Some(seen), _) => apply(Some(seen), repair),
         // An object that lost its label looks deleted to the watch: read it, unless the last read has just failed.
         (None, None) => {
-            let read = situation.progress.failures.objects.get(key).filter(|retry| !retry.of_apply);
+            let read = situation.progress.failures.objects.get(key).filter(|retry| !retry.is_of_apply());
             match read.filter(|retry| !due(retry.retry_at, situation.now)) {
                 Some(retry) => (None, Some(retry.retry_at)),
                 None => (Some(Step::ReadObject { key: key.clone(), kind: desired.kind.clone() }), None),

@@ -43,7 +43,9 @@ impl Failures {
         let place = (request.stack, key.clone());
         let StepResult::Failed(failure) = answer else {
             let ends = |failing: &Failing| {
-                failing.step == request.step.name() || matches!(request.step, Step::Apply { .. })
+                // A definition may be repaired while its kind is still not served.
+                let is_applied = matches!(request.step, Step::Apply { .. }) && failing.step != "resolve";
+                failing.step == request.step.name() || is_applied
             };
             if self.0.get(&place).is_some_and(ends) {
                 self.0.remove(&place);
