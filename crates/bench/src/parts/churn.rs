@@ -16,7 +16,9 @@ use crate::workload::{Object, Workload};
 const LARGE: &str = "bench-churn-large";
 const SMALL: &str = "bench-churn-small";
 /// Many, because the agent delays repeated repairs of one object on purpose.
-const REPAIRED_OBJECTS: usize = 1_000;
+const REPAIRED_OBJECTS: usize = 200;
+/// The pause between two edits that the agent has to revert. Their cost must not hide that of the status changes.
+const EDITS: Duration = Duration::from_millis(200);
 /// How long each kind of change lasts.
 const LASTS: Duration = Duration::from_secs(60);
 /// Concurrent changes: more than enough for the rate.
@@ -110,7 +112,9 @@ async fn change_statuses(
 }
 
 async fn repair_until(environment: &Environment, end: Instant) -> Result<()> {
+    let mut beat = tokio::time::interval(EDITS);
     for number in 0.. {
+        beat.tick().await;
         if Instant::now() > end {
             break;
         }

@@ -42,7 +42,7 @@ async fn a_forbidden_watch_is_reported_with_the_reason_and_retried() {
 }
 
 #[tokio::test]
-async fn k15_without_cluster_wide_rights_only_namespaces_in_use_are_watched() {
+async fn without_cluster_wide_rights_only_namespaces_in_use_are_watched() {
     const SHOP: &str = "/api/v1/namespaces/shop/configmaps";
     let namespaces = (0..100).map(|number| format!("other-{number}")).chain(["shop".into(), "bank".into()]);
     let mut rig = Rig::in_scope(Scope::Namespaces(namespaces.collect()));
