@@ -31,6 +31,14 @@ struct Real {
     writes: Writes,
 }
 
+/// Returns whether the selected older version of Kubernetes answers otherwise than the simulated server.
+fn is_known_to_differ(entry: &str) -> bool {
+    /// Server-side apply creates an object although its definition is being deleted. It is deleted with the definition.
+    const OF_1_30_AND_1_33: [&str; 1] = ["apply of a kind with a terminating definition"];
+    let version = std::env::var("BROKKR_KUBERNETES").unwrap_or_default();
+    matches!(version.as_str(), "1.30" | "1.33") && OF_1_30_AND_1_33.contains(&entry)
+}
+
 /// Returns writes as the agent makes them for the default project.
 fn as_itself(requests: &Requests) -> Result<Writes> {
     let mut broker = Broker::default();
@@ -66,13 +74,13 @@ impl Real {
         Ok(Self { admin: cluster.admin().await?, requests, writes })
     }
 
-    /// Plays these requests on both servers, which must agree.
+    /// Plays these requests on both servers, which must agree, except where an older API server is known to differ.
     async fn compare(&self, entries: Vec<Entry>, simulated: &Server) -> Result<()> {
         let (mut differences, count) = (Vec::new(), entries.len());
         for entry in entries {
             let truth = self.play(&entry).await.with_context(|| entry.name)?;
             let simulated = play(&mut simulated.clone(), &entry);
-            if truth != simulated {
+            if (truth != simulated) != is_known_to_differ(entry.name) {
                 differences
                     .push(format!("{}\n  real:      {truth:?}\n  simulated: {simulated:?}", entry.name));
             }

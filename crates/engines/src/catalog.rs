@@ -127,6 +127,8 @@ pub const MODULES: &[Module] = &[
 const CONTROL_PLANE: &[Binary] = &[
     Binary { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
     Binary { name: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
+    // A newer one waits for ever for kinds that an older API server does not serve.
+    Binary { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
 ];
 
 /// The older supported versions of Kubernetes, by their version. `BROKKR_KUBERNETES` selects one for a test run; it takes the

@@ -24,18 +24,18 @@ pub struct Args {
 
 /// The newest version, which all other commands use.
 const NEWEST: &str = "1.36";
-const TARGETS: [&str; 5] = ["--workspace", "--test", "e2e", "--test", "simulator"];
-/// As an expression of the test runner. The modules are those of `crates/e2e/tests/e2e`.
-const TESTS: &str = "binary(simulator) | test(/^(admission_policy|adoption|deletion|delivery|drift|interference|moving|orders)::/)";
+/// As an expression of the test runner, not as targets of cargo, which would build the dependencies once more with other features.
+const TESTS: &str = "binary(simulator) | \
+    binary(e2e) & test(/^(admission_policy|adoption|deletion|delivery|drift|interference|moving|orders)::/)";
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure_all()?;
-    build(&[&["--bins"], TARGETS.as_slice()].concat())?;
+    build(&["--workspace", "--bins", "--tests"])?;
     let versions = OLDER_KUBERNETES.iter().map(|(version, _)| *version).chain([NEWEST]);
     let versions = versions.filter(|version| args.only.as_deref().is_none_or(|only| only == *version));
     let (mut results, mut has_failed) = (BTreeMap::new(), false);
     for version in versions {
-        let selection = [TARGETS.as_slice(), &["--no-fail-fast", "-E", TESTS]].concat();
+        let selection = ["--workspace", "--no-fail-fast", "-E", TESTS];
         let older = (version != NEWEST).then(|| ("BROKKR_KUBERNETES", version.to_owned()));
         let mut tally = Tally::default();
         let tests = Tests { selection: &selection, filters: &[] };
