@@ -219,11 +219,24 @@ impl Real {
                 self.writes.dry_run(&item.desired(), uid.as_ref(), &stamp()).await
             }
             CorpusRequest::ReadObject(key) => self.requests.read_object(&kind, key).await,
-            CorpusRequest::ListContained(key) => self.requests.list_contained(key).await,
+            CorpusRequest::ListContained(key) => self.list_contained(key).await?,
             CorpusRequest::Delete(key, _) => self.writes.delete(&kind, key, &named).await,
             CorpusRequest::Release(key, _) => self.writes.release(&kind, key, &named).await,
         };
         Ok(verdict(&answer, before.as_ref(), self.seen(key).await?.as_ref()))
+    }
+
+    /// Lists again if another test has just deleted a definition of the shared cluster.
+    async fn list_contained(&self, key: &Key) -> Result<StepResult> {
+        eventually(WAIT_TIMEOUT, "the contents to be listed", async || {
+            match self.requests.list_contained(key).await {
+                StepResult::Failed(failure) if failure.class == FailureClass::Transient => {
+                    Attempt::NotYet(failure.message.to_string())
+                }
+                answer => Attempt::Done(answer),
+            }
+        })
+        .await
     }
 
     /// Removes the finalizers and deletes what was created, so that the cluster is left as it was.

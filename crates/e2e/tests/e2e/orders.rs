@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use brokkr_api::envelope::{Approval, Grant, Removal};
 use brokkr_api::reason::Reason;
 use brokkr_api::report::{Report, Transition};
@@ -154,9 +154,16 @@ async fn c5_a_grant_decides_the_account_and_the_kinds_and_its_withdrawal_freezes
     let mark = fixture.cluster.audit().mark()?;
     fixture.broker.amend(STACK, |target| target.grant = Some(granted(&fixture, account)))?;
     fixture.count(1).await?;
-    let requests = fixture.agent.requests(mark)?;
-    let write =
-        requests.iter().find(|request| request.is_write() && request.name == "one").context("a write")?;
+    // The API server writes its log after its answer.
+    let write = eventually(WAIT_TIMEOUT, "the write to be logged", async || {
+        let requests = match fixture.agent.requests(mark) {
+            Ok(requests) => requests,
+            Err(error) => return Attempt::NotYet(format!("{error:#}")),
+        };
+        let write = requests.into_iter().find(|request| request.is_write() && request.name == "one");
+        write.map_or(Attempt::NotYet("not yet".to_owned()), Attempt::Done)
+    })
+    .await?;
     assert_eq!(
         write.impersonated.as_deref(),
         Some(format!("system:serviceaccount:{space}:{account}").as_str())
