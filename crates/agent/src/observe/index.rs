@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn f1_a_list_finds_what_no_event_reported() {
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
-        let part = Arc::new(Part { kind: kind.clone(), namespace: None });
+        let part = Arc::new(Part { kind, namespace: None });
         let mut index = Index::default();
         index.put(&key("stays"), seen("1", 1));
         index.put(&key("went"), seen("2", 2));
