@@ -18,8 +18,8 @@ pub struct Args {
     seed: Option<u64>,
 }
 
-const TARGETS: &str = "e2e*";
-/// The test target on real nodes.
+const TESTS: &str = "binary(/^e2e/)";
+/// The name of the tests on real nodes.
 const REAL: &str = "real";
 
 pub fn run(args: &Args) -> Result<()> {
@@ -27,17 +27,16 @@ pub fn run(args: &Args) -> Result<()> {
     if args.filter.as_deref() == Some(REAL) {
         return run_on_real_nodes(args);
     }
-    // Programs and tests in one selection; otherwise cargo builds dependencies twice, with different features.
-    build(&["--workspace", "--bins", "--test", TARGETS])?;
+    build(&["--workspace", "--bins", "--tests"])?;
     let filter = args.filter.as_deref();
-    let tests = Tests { selection: &["--workspace", "--test", TARGETS], filters: filter.as_slice() };
+    let tests = Tests { selection: &["--workspace", "-E", TESTS], filters: filter.as_slice() };
     become_engines_then(&tests, args.seed)
 }
 
 fn run_on_real_nodes(args: &Args) -> Result<()> {
     image::run_dev()?;
-    build(&["--workspace", "--bins", "--test", REAL])?;
-    let mut selection = vec!["--workspace", "--test", REAL];
+    build(&["--workspace", "--bins", "--tests"])?;
+    let mut selection = vec!["--workspace", "-E", "binary(real)"];
     if args.nightly {
         selection.extend(["--run-ignored", "all"]);
     }

@@ -43,45 +43,25 @@ pub struct MatrixArgs {
     pairs: Option<u32>,
 }
 
-/// The test targets with the rows of a component, and the default number of pairs.
+/// The tests of a component, as an expression of the test runner (with targets of cargo, dependencies would be built once
+/// more with other features), and the default number of pairs.
 struct Matrix {
-    parts: &'static [Part],
+    tests: &'static str,
     pairs: u32,
 }
 
-/// A test target, and a part of the names of its tests that belong to the matrix.
-struct Part {
-    target: &'static str,
-    /// None if every test belongs to it.
-    filter: Option<&'static str>,
-}
-
-const AGENT: Matrix = Matrix { parts: &[Part { target: "faults", filter: None }], pairs: 200 };
+const AGENT: Matrix = Matrix { tests: "binary(faults)", pairs: 200 };
 /// Rows that need no second replica are among the broker's own tests.
-const BROKER: Matrix = Matrix {
-    parts: &[
-        Part { target: "broker_faults", filter: None },
-        Part { target: "broker", filter: Some("::row_") },
-    ],
-    pairs: 30,
-};
+const BROKER: Matrix = Matrix { tests: "binary(broker_faults) | binary(broker) & test(::row_)", pairs: 30 };
 
 impl Matrix {
-    /// Returns the selections of one run of the test runner each: all tests of every part, or these rows.
-    fn runs(&self, rows: &[u32]) -> Vec<(Vec<&'static str>, Vec<String>)> {
+    /// Returns all tests, or those of these rows.
+    fn selected(&self, rows: &[u32]) -> String {
         if rows.is_empty() {
-            let run = |part: &Part| {
-                (
-                    vec!["--workspace", "--test", part.target],
-                    part.filter.map(str::to_owned).into_iter().collect(),
-                )
-            };
-            return self.parts.iter().map(run).collect();
+            return self.tests.to_owned();
         }
-        // The test runner fails if a run has no tests, and a row is in one of the parts.
-        let targets = self.parts.iter().flat_map(|part| ["--test", part.target]);
-        let selection = std::iter::once("--workspace").chain(targets).collect();
-        vec![(selection, rows.iter().map(|row| format!("row_{row:02}_")).collect())]
+        let rows: Vec<String> = rows.iter().map(|row| format!("test(row_{row:02}_)")).collect();
+        format!("({}) & ({})", self.tests, rows.join(" | "))
     }
 }
 
@@ -100,16 +80,14 @@ fn matrix(matrix: &Matrix, args: &MatrixArgs) -> Result<()> {
     let mut environment =
         vec![("BROKKR_FAULTS", "all".to_owned()), ("BROKKR_FAULT_PAIRS", pairs.to_string())];
     environment.extend(args.seed.map(|seed| ("BROKKR_SEED", seed.to_string())));
-    let (mut tally, mut passed) = (Tally::default(), true);
-    for (selection, filters) in matrix.runs(&args.rows) {
-        build(&[&["--bins"], selection.as_slice()].concat())?;
-        let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-        let tests = Tests { selection: &selection, filters: &filters };
-        passed &= Workspace::own()?.run_tests(&tests, &environment, |line| {
-            eprintln!("{line}");
-            tally.add_line(line);
-        })?;
-    }
+    build(&["--workspace", "--bins", "--tests"])?;
+    let selected = matrix.selected(&args.rows);
+    let tests = Tests { selection: &["--workspace", "-E", &selected], filters: &[] };
+    let mut tally = Tally::default();
+    let passed = Workspace::own()?.run_tests(&tests, &environment, |line| {
+        eprintln!("{line}");
+        tally.add_line(line);
+    })?;
     println!("{}", tally.json(pairs.try_into()?));
     if !args.json {
         println!("{}", tally.table());
@@ -126,17 +104,14 @@ mod tests {
 
     #[test]
     fn every_test_of_the_fault_targets_is_selected() {
-        for matrix in [AGENT, BROKER] {
-            assert_eq!(matrix.runs(&[])[0].1, Vec::<String>::new());
-        }
-        assert_eq!(BROKER.runs(&[])[1].1, ["::row_"], "among the broker's own tests");
+        assert_eq!(AGENT.selected(&[]), "binary(faults)");
+        assert_eq!(BROKER.selected(&[]), "binary(broker_faults) | binary(broker) & test(::row_)");
     }
 
     #[test]
-    fn rows_are_looked_for_in_all_targets_at_once() {
-        let runs = BROKER.runs(&[5, 48]);
-        let [(selection, filters)] = runs.as_slice() else { panic!("{runs:?}") };
-        assert_eq!(filters, &["row_05_", "row_48_"]);
-        assert!(selection.contains(&"broker_faults") && selection.contains(&"broker"), "{selection:?}");
+    fn rows_are_looked_for_in_all_targets() {
+        let expected =
+            "(binary(broker_faults) | binary(broker) & test(::row_)) & (test(row_05_) | test(row_48_))";
+        assert_eq!(BROKER.selected(&[5, 48]), expected);
     }
 }

@@ -16,12 +16,13 @@ pub struct Args {
     json: bool,
 }
 
-const SELECTION: [&str; 5] = ["--workspace", "--test", "broker", "--success-output", "immediate"];
+const SELECTION: [&str; 5] =
+    ["--workspace", "-E", "binary(broker) & test(j1_j2_)", "--success-output", "immediate"];
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
-    build(&["--bins", "--workspace", "--test", "broker"])?;
-    let tests = Tests { selection: &SELECTION, filters: &["j1_j2_"] };
+    build(&["--workspace", "--bins", "--tests"])?;
+    let tests = Tests { selection: &SELECTION, filters: &[] };
     let mut result = None;
     let passed = Workspace::own()?.run_tests(&tests, &[("BROKKR_FAULTS", "all".to_owned())], |line| {
         eprintln!("{line}");
