@@ -122,6 +122,7 @@ impl Run {
     #[must_use]
     pub fn knows(&self, stack: StackId, key: &Key) -> Option<&SeenObject> {
         let looked = || self.state.stacks.get(&stack)?.progress.lookups.objects.get(key)?.as_ref();
-        self.state.index.seen(key).or_else(looked)
+        // A list may be out of date.
+        self.state.index.seen(key).into_iter().chain(looked()).max_by_key(|seen| seen.version)
     }
 }

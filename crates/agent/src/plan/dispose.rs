@@ -114,22 +114,25 @@ fn dispose(
         return Disposal::Done(Receipt::Left(because.clone()));
     }
     let stack = situation.goal.target.stack_id;
-    let seen = match (situation.observed.seen(key), situation.progress.lookups.objects.get(key)) {
-        (Some(seen), _) => seen,
-        // An object that lost its label looks deleted to the watch: read it.
-        (None, None) => {
-            return Disposal::Act(Step::ReadObject { key: key.clone(), kind: entry.kind.clone() });
-        }
+    let read = || Disposal::Act(Step::ReadObject { key: key.clone(), kind: entry.kind.clone() });
+    let lookup = situation.progress.lookups.objects.get(key);
+    let seen = match (situation.observed.seen(key), lookup) {
+        (Some(seen), Some(Some(read))) if read.version > seen.version => read,
+        (Some(seen), _) | (None, Some(Some(seen))) => seen,
         (None, Some(None)) => return Disposal::Done(absent(situation, key, entry)),
-        (None, Some(Some(seen))) => seen,
+        // An object that lost its label looks deleted to the watch.
+        (None, None) => return read(),
     };
+    // J3: a list may be out of date, and show an earlier object of this name or an earlier owner. Only a read proves that nothing
+    // is left to do.
+    let done = |receipt: Receipt| if lookup.is_some() { Disposal::Done(receipt) } else { read() };
     let ours = seen.belongs_to(situation.agent, stack, key) || was_applied(entry, seen);
     if let Some(owner) = seen.other_owner(situation.agent, stack, key).filter(|_| was_applied(entry, seen)) {
-        return Disposal::Done(Receipt::Left(LeftBecause::OwnedByOther(owner.to_string())));
+        return done(Receipt::Left(LeftBecause::OwnedByOther(owner.to_string())));
     }
     // C4, C5: another client created an object with that name, or we never wrote it.
     if !ours {
-        return Disposal::Done(if entry.uid.as_ref() == Some(&seen.uid) {
+        return done(if entry.uid.as_ref() == Some(&seen.uid) {
             Receipt::Untouched
         } else {
             absent(situation, key, entry)
@@ -137,7 +140,7 @@ fn dispose(
     }
     // B6: its owner (an ownerReference) controls its deletion.
     if seen.has_owner {
-        return Disposal::Done(Receipt::Left(LeftBecause::OwnerReference));
+        return done(Receipt::Left(LeftBecause::OwnerReference));
     }
     if seen.deleting {
         return Disposal::Wait(deletion_note(key, seen));
@@ -154,8 +157,8 @@ fn dispose(
     };
     match kept_because(situation, key, entry, seen, needed_by) {
         Some(because) if is_labelled => return release(because),
-        Some(because) => return Disposal::Done(Receipt::Left(because)),
-        None if !is_labelled => return Disposal::Done(Receipt::Left(LeftBecause::LabelRemoved)),
+        Some(because) => return done(Receipt::Left(because)),
+        None if !is_labelled => return done(Receipt::Left(LeftBecause::LabelRemoved)),
         None => {}
     }
     // C6: a Namespace or definition is deleted only if it contains nothing of others.

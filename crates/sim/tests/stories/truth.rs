@@ -1,5 +1,6 @@
 //! What the agent says is true: receipts name only what is gone, and a stack that cannot be observed is not healthy.
 
+use brokkr_agent::observe::Change;
 use brokkr_agent::resource::KindName;
 use brokkr_api::report::Transition;
 use brokkr_sim::end::check_truth;
@@ -36,6 +37,19 @@ fn j3_a_version_that_is_no_longer_served_is_not_taken_for_a_deletion() {
     scene.delete();
     let removed = scene.reports(Transition::Removed);
     assert!(scene.object(SMALL).is_none() || removed.is_empty(), "{removed:#?}");
+}
+
+/// A list from an older state of the cluster shows an object of an earlier stack under the same name.
+#[test]
+fn j3_a_list_that_is_out_of_date_is_no_proof_that_an_object_is_gone() {
+    let mut scene = delivered(&items(&[SHOP, SETTINGS]));
+    let mut seen = scene.world.server.seen(&key(SETTINGS)).unwrap();
+    (seen.uid, seen.stack) = ("an-earlier-object".into(), Some("an-earlier-stack".into()));
+    seen.version -= 1;
+    scene.world.run.state.on_change(Change::Present(key(SETTINGS), Box::new(seen)));
+    scene.delete();
+    assert_eq!(scene.names(), Vec::<String>::new(), "the receipt says that all objects are gone");
+    assert_eq!(scene.reports(Transition::Removed).len(), 1);
 }
 
 #[test]
