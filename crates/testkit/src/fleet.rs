@@ -19,7 +19,8 @@ use crate::process::{Output, ShowLog};
 use crate::programs::program;
 use crate::tls::Authority;
 
-const JOIN_DEADLINE: Duration = Duration::from_secs(60);
+/// A start through a lagging API server takes a minute on a busy machine.
+const JOIN_DEADLINE: Duration = Duration::from_secs(180);
 
 /// A broker with its database, and a logged-in command line.
 #[derive(Debug)]

@@ -137,13 +137,13 @@ async fn row_39_withdrawn_permissions_stop_the_stack_before_it_prunes() -> Resul
         .wait_for_status("web", AGENT, "the refusal to be reported", |status| status["state"] == "failed")
         .await?;
     assert!(reported.to_string().contains("orbidden"), "D3: with its message: {reported}");
-    // The dry run is refused, so this counts more than writes.
+    // Dry runs are refused, unless the review of the agent's rights was faster and nothing is sent at all.
     let changes =
         world.api_proxy.since(mark).into_iter().filter(|one| one.request.method != http::Method::GET);
     let forbidden: Vec<Exchange> = changes.filter(|one| one.server_status == Some(403)).collect();
     let about_others = forbidden.iter().find(|one| !one.request.is_about("secrets"));
     assert!(about_others.is_none(), "only the Secret is refused: {:?}", about_others.map(summary));
-    assert!((1..=2).contains(&forbidden.len()), "D3: refused and not hammered: {}", forbidden.len());
+    assert!(forbidden.len() <= 2, "D3: refused and not hammered: {}", forbidden.len());
     assert!(deletes(&world, mark).is_empty(), "no prune after an incomplete apply");
     assert_eq!(
         world.managed_config_maps().await?,
