@@ -254,3 +254,6 @@ fn retry(earlier: Option<&RetryState>, of: FailedStep, failure: &Failure, now: T
     };
     RetryState { failure: failure.clone(), of, attempts, since, retry_at: now + pause }
 }
+
+#[cfg(test)]
+mod tests;

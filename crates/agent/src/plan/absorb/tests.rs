@@ -1,0 +1,140 @@
+//! Results of steps that no story of the simulator depends on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use brokkr_api::ids::Checksum;
+use brokkr_api::reason::Reason;
+use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_manifest::Key;
+use brokkr_manifest::order::Rank;
+use jiff::Timestamp;
+
+use super::absorb;
+use crate::health::{Health, HealthState};
+use crate::model::{
+    ApplyReason, Body, BoundRole, Content, DesiredObject, Failure, FailureClass, Progress, SeenObject, Step,
+    StepResult,
+};
+use crate::ownership::Stamp;
+use crate::resource::{Kind, Served};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// Returns what is known after this step has failed.
+fn after_failure(step: &Step, reason: Reason) -> Progress {
+    let (class, message) = (FailureClass::Transient, "it failed".into());
+    let failure = Failure { class, reason, message, retry_after: None };
+    let mut progress = Progress::default();
+    absorb(&mut progress, &mut None, step, &StepResult::Failed(failure), NOW);
+    progress
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        agent: AgentId::generate(),
+        stack: StackId::generate(),
+        checksum: Checksum::of(b""),
+        sequence: SequenceId(1),
+    }
+}
+
+fn config_map() -> DesiredObject {
+    let served = Served {
+        group: String::new(),
+        version: "v1".into(),
+        kind: "ConfigMap".into(),
+        plural: "configmaps".into(),
+        namespaced: true,
+    };
+    let key = Key {
+        group: String::new(),
+        kind: "ConfigMap".into(),
+        namespace: Some("shop".into()),
+        name: "settings".into(),
+    };
+    DesiredObject {
+        kind: Kind::from(served),
+        key,
+        body: Body::new(&serde_json::json!({})),
+        digest: Checksum::of(b""),
+        wave: 0,
+        rank: Rank::Workload,
+        defines: None,
+        binds: None,
+        replace: false,
+    }
+}
+
+#[test]
+fn a_delivery_goes_on_if_its_rights_cannot_be_reviewed() {
+    let content = Arc::new(Content {
+        sequence: SequenceId(1),
+        checksum: Checksum::of(b""),
+        objects: BTreeMap::new(),
+        definitions: HashMap::new(),
+        fetched: NOW,
+        verified: NOW,
+    });
+    let progress = after_failure(&Step::CheckRights { content }, Reason::ApiServerUnreachable);
+    assert_eq!(
+        progress.lookups.missing_rights,
+        Some(Vec::new()),
+        "its writes will show whether rights are missing"
+    );
+}
+
+#[test]
+fn f3_a_repair_goes_on_if_the_rivals_cannot_be_found() {
+    let desired = Arc::new(config_map());
+    let step = Step::FindRivals { desired: desired.clone(), stamp: stamp() };
+    let progress = after_failure(&step, Reason::ApiServerUnreachable);
+    assert_eq!(progress.repairs.rivals.get(&desired.key), Some(&Vec::new()), "only their names are missing");
+    assert!(progress.failures.objects.is_empty());
+}
+
+/// The dry run of a role creates nothing, so the dry run of its binding does not find it.
+#[test]
+fn b3_a_binding_is_valid_only_if_nothing_but_its_role_is_missing() {
+    let role = Key { kind: "Role".into(), group: "rbac.authorization.k8s.io".into(), ..config_map().key };
+    for (in_stack, reason, is_valid) in
+        [(true, Reason::NotFound, true), (false, Reason::NotFound, false), (true, Reason::Fenced, false)]
+    {
+        let bound = Some(BoundRole { role: role.clone(), in_stack });
+        let desired = Arc::new(DesiredObject { binds: bound, ..config_map() });
+        let step = Step::DryRun { desired: desired.clone(), uid: None, stamp: stamp() };
+        let progress = after_failure(&step, reason.clone());
+        assert_eq!(progress.delivery.validated.contains(&desired.key), is_valid, "{reason:?}, {in_stack}");
+        assert_eq!(progress.failures.objects.is_empty(), is_valid, "{reason:?}, {in_stack}");
+    }
+}
+
+#[test]
+fn f2_a_sweep_that_changes_nothing_is_no_repair() {
+    let (state, message) = (HealthState::Ready, "ready".into());
+    let health = Health { state, reason: Reason::None, message };
+    for (version, is_repair) in [(7, false), (8, true)] {
+        let desired = Arc::new(config_map());
+        let why = ApplyReason::Sweep { version: 7 };
+        let step = Step::Apply { desired: desired.clone(), uid: Some("one".into()), stamp: stamp(), why };
+        let seen = SeenObject {
+            uid: "one".into(),
+            version,
+            agent: None,
+            stack: None,
+            names_itself: true,
+            keep: false,
+            has_owner: false,
+            deleting: false,
+            fields: None,
+            finalizers: Vec::new(),
+            health: Arc::new(health.clone()),
+            later: None,
+            sequence: None,
+            completed: false,
+        };
+        let mut progress = Progress::default();
+        absorb(&mut progress, &mut None, &step, &StepResult::Applied { seen, created: false }, NOW);
+        assert_eq!((progress.repairs.count == 1, progress.repairs.fights.len() == 1), (is_repair, is_repair));
+    }
+}
