@@ -5,6 +5,7 @@ use std::time::Duration;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::timing::due;
 use crate::backoff::Backoff;
@@ -67,8 +68,12 @@ pub fn contests<'a>(situation: &'a Situation<'_>) -> Vec<Contested<'a>> {
 fn is_yielded(situation: &Situation<'_>, key: &Key) -> bool {
     let rival = situation.progress.repairs.rivals.get(key).and_then(|rivals| rivals.first());
     let desired = situation.goal.content.as_ref().and_then(|content| content.objects.get(key));
-    let (Some(rival), Some(desired)) = (rival, desired) else { return false };
-    let yields = brokkr_manifest::yields::paths(&desired.body.to_value()).unwrap_or_default();
+    rival.zip(desired).is_some_and(|(rival, desired)| yields_to(&desired.body.to_value(), rival))
+}
+
+/// Returns whether the object's manifest leaves all fields of the rival to other managers.
+fn yields_to(body: &Value, rival: &Rival) -> bool {
+    let yields = brokkr_manifest::yields::paths(body).unwrap_or_default();
     let is_left = |field: &String| {
         let covers = |path: &str| {
             field
@@ -103,5 +108,56 @@ pub fn fought(fight: Option<Fight>, now: Timestamp) -> Fight {
     match fight {
         Some(fight) if !due(fight.last + TRUCE, now) => Fight { rounds: fight.rounds + 1, last: now },
         _ => Fight { rounds: 1, last: now },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    #[test]
+    fn an_object_is_contested_after_six_repairs_without_a_quiet_minute() {
+        let mut fight = None;
+        for round in 1..=6 {
+            let fought = fought(fight, second(i64::from(round) * 59));
+            assert_eq!(fought.rounds, round);
+            assert_eq!(is_contested(&fought, fought.last), round == 6, "after {round} repairs");
+            fight = Some(fought);
+        }
+        let last = fight.expect("a fight");
+        assert!(is_contested(&last, last.last + SignedDuration::from_secs(59)));
+        let quiet = last.last + TRUCE;
+        assert!(!is_contested(&last, quiet));
+        assert_eq!(fought(Some(last), quiet).rounds, 1, "it is forgotten after a quiet minute");
+    }
+
+    #[test]
+    fn repairs_are_delayed_from_the_twentieth_on_and_longer_each_time() {
+        let fight = |rounds| Fight { rounds, last: second(1000) };
+        assert_eq!(slowed(None, second(1000)), None);
+        assert_eq!(slowed(Some(&fight(FREE_ROUNDS - 1)), second(1000)), None);
+        let until = |rounds| slowed(Some(&fight(rounds)), second(1000)).expect("it is delayed");
+        assert!(second(1000) < until(FREE_ROUNDS));
+        assert!(until(FREE_ROUNDS) < until(FREE_ROUNDS + 3));
+        assert_eq!(slowed(Some(&fight(FREE_ROUNDS)), until(FREE_ROUNDS)), None, "the delay is over");
+    }
+
+    #[test]
+    fn a_contest_ends_when_the_manifest_yields_all_contested_fields() {
+        let body = json!({ "metadata": { "annotations": { "brokkr.io/yield": "spec.replicas" } } });
+        let yields = |fields: &[&str]| {
+            let fields = fields.iter().map(|field| (*field).to_owned()).collect();
+            yields_to(&body, &Rival { manager: "hpa".into(), fields })
+        };
+        assert!(yields(&[".spec.replicas"]));
+        assert!(!yields(&[".spec.replicas", ".spec.paused"]));
+        assert!(!yields(&[".spec.replicasets"]));
+        assert!(!yields(&[]), "nothing is known about the rival");
     }
 }

@@ -85,7 +85,7 @@ fn a_delivery_goes_on_if_its_rights_cannot_be_reviewed() {
 }
 
 #[test]
-fn f3_a_repair_goes_on_if_the_rivals_cannot_be_found() {
+fn f2_a_repair_goes_on_if_the_rivals_cannot_be_found() {
     let desired = Arc::new(config_map());
     let step = Step::FindRivals { desired: desired.clone(), stamp: stamp() };
     let progress = after_failure(&step, Reason::ApiServerUnreachable);
@@ -95,7 +95,7 @@ fn f3_a_repair_goes_on_if_the_rivals_cannot_be_found() {
 
 /// The dry run of a role creates nothing, so the dry run of its binding does not find it.
 #[test]
-fn b3_a_binding_is_valid_only_if_nothing_but_its_role_is_missing() {
+fn b2_a_binding_is_valid_only_if_nothing_but_its_role_is_missing() {
     let role = Key { kind: "Role".into(), group: "rbac.authorization.k8s.io".into(), ..config_map().key };
     for (in_stack, reason, is_valid) in
         [(true, Reason::NotFound, true), (false, Reason::NotFound, false), (true, Reason::Fenced, false)]
