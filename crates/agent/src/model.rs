@@ -12,6 +12,8 @@
 
 pub mod content;
 pub mod failure;
+#[cfg(test)]
+pub mod fixtures;
 pub mod object;
 pub mod progress;
 pub mod record;

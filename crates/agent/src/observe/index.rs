@@ -292,30 +292,8 @@ impl Observed for Index {
 mod tests {
     use brokkr_api::StackId;
 
-    use brokkr_api::reason::{Message, Reason};
-
     use super::*;
-    use crate::health::{Health, HealthState};
-
-    fn seen(uid: &str, version: u64) -> SeenObject {
-        SeenObject {
-            uid: uid.into(),
-            version,
-            agent: None,
-            stack: None,
-            names_itself: true,
-            keep: false,
-            has_owner: false,
-            deleting: false,
-            finalizers: Vec::new(),
-            fields: None,
-            health: Health { state: HealthState::Ready, reason: Reason::None, message: Message::default() }
-                .into(),
-            later: None,
-            sequence: None,
-            completed: false,
-        }
-    }
+    use crate::model::fixtures::seen;
 
     fn key(name: &str) -> Key {
         format!("/ConfigMap/shop/{name}").parse().unwrap()

@@ -11,10 +11,9 @@ use brokkr_manifest::order::Rank;
 use jiff::Timestamp;
 
 use super::absorb;
-use crate::health::{Health, HealthState};
+use crate::model::fixtures::seen;
 use crate::model::{
-    ApplyReason, Body, BoundRole, Content, DesiredObject, Failure, FailureClass, Progress, SeenObject, Step,
-    StepResult,
+    ApplyReason, Body, BoundRole, Content, DesiredObject, Failure, FailureClass, Progress, Step, StepResult,
 };
 use crate::ownership::Stamp;
 use crate::resource::{Kind, Served};
@@ -111,30 +110,18 @@ fn b2_a_binding_is_valid_only_if_nothing_but_its_role_is_missing() {
 
 #[test]
 fn f2_a_sweep_that_changes_nothing_is_no_repair() {
-    let (state, message) = (HealthState::Ready, "ready".into());
-    let health = Health { state, reason: Reason::None, message };
     for (version, is_repair) in [(7, false), (8, true)] {
         let desired = Arc::new(config_map());
         let why = ApplyReason::Sweep { version: 7 };
         let step = Step::Apply { desired: desired.clone(), uid: Some("one".into()), stamp: stamp(), why };
-        let seen = SeenObject {
-            uid: "one".into(),
-            version,
-            agent: None,
-            stack: None,
-            names_itself: true,
-            keep: false,
-            has_owner: false,
-            deleting: false,
-            fields: None,
-            finalizers: Vec::new(),
-            health: Arc::new(health.clone()),
-            later: None,
-            sequence: None,
-            completed: false,
-        };
         let mut progress = Progress::default();
-        absorb(&mut progress, &mut None, &step, &StepResult::Applied { seen, created: false }, NOW);
+        absorb(
+            &mut progress,
+            &mut None,
+            &step,
+            &StepResult::Applied { seen: seen("one", version), created: false },
+            NOW,
+        );
         assert_eq!((progress.repairs.count == 1, progress.repairs.fights.len() == 1), (is_repair, is_repair));
     }
 }

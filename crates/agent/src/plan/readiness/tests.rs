@@ -10,6 +10,7 @@ use brokkr_manifest::order::Rank;
 
 use super::*;
 use crate::health::Health;
+use crate::model::fixtures::seen;
 use crate::model::{
     Body, Cause, DesiredObject, Entry, Goal, Holder, Observed, Origin, OtherStacks, Outcome, Progress, Uid,
 };
@@ -151,22 +152,8 @@ impl Stack {
     /// The object is in this state from now on.
     fn is(&mut self, state: HealthState, at: i64) {
         let health = Health { state, reason: Reason::NotReady, message: Message::default() };
-        let seen = SeenObject {
-            uid: Uid::from("uid"),
-            version: 1,
-            agent: Some(AGENT.into()),
-            stack: Some(STACK.into()),
-            names_itself: true,
-            keep: false,
-            has_owner: false,
-            deleting: false,
-            fields: None,
-            finalizers: Vec::new(),
-            health: Arc::new(health),
-            later: None,
-            sequence: None,
-            completed: false,
-        };
+        let (agent, stack) = (Some(AGENT.into()), Some(STACK.into()));
+        let seen = SeenObject { agent, stack, health: Arc::new(health), ..seen("uid", 1) };
         self.objects.insert(self.key.clone(), seen);
         let readiness = &mut self.progress.readiness;
         let is_ready = state == HealthState::Ready;
