@@ -23,6 +23,12 @@ pub fn build(arguments: &[&str]) -> Result<()> {
     finish_build(cargo().arg("build").args(arguments))
 }
 
+/// Builds all programs and tests. Tests are then selected by an expression of the test runner: with a part of the targets, cargo
+/// would build the dependencies once more with other features.
+pub fn build_tests() -> Result<()> {
+    build(&["--workspace", "--bins", "--tests"])
+}
+
 /// Runs `cargo build` with another target folder.
 pub fn build_into(target: &Path, arguments: &[&str]) -> Result<()> {
     finish_build(cargo().arg("build").args(arguments).arg("--target-dir").arg(target))

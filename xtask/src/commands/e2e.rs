@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{engines, image};
-use crate::runner::{Tests, become_engines_then, build};
+use crate::runner::{Tests, become_engines_then, build_tests};
 
 /// Run the end-to-end tests. `real` runs those on real nodes, which need root and `cargo xtask image --profile dev`.
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.filter.as_deref() == Some(REAL) {
         return run_on_real_nodes(args);
     }
-    build(&["--workspace", "--bins", "--tests"])?;
+    build_tests()?;
     let filter = args.filter.as_deref();
     let tests = Tests { selection: &["--workspace", "-E", TESTS], filters: filter.as_slice() };
     become_engines_then(&tests, args.seed)
@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn run_on_real_nodes(args: &Args) -> Result<()> {
     image::run_dev()?;
-    build(&["--workspace", "--bins", "--tests"])?;
+    build_tests()?;
     let mut selection = vec!["--workspace", "-E", "binary(real)"];
     if args.nightly {
         selection.extend(["--run-ignored", "all"]);

@@ -14,7 +14,7 @@ pub mod tally;
 use anyhow::{Result, bail};
 
 use super::engines;
-use crate::runner::{Tests, Workspace, build};
+use crate::runner::{Tests, Workspace, build_tests};
 use tally::Tally;
 
 /// Run the fault matrix.
@@ -43,8 +43,7 @@ pub struct MatrixArgs {
     pairs: Option<u32>,
 }
 
-/// The tests of a component, as an expression of the test runner (with targets of cargo, dependencies would be built once
-/// more with other features), and the default number of pairs.
+/// The tests of a component, as an expression of the test runner, and the default number of pairs.
 struct Matrix {
     tests: &'static str,
     pairs: u32,
@@ -80,7 +79,7 @@ fn matrix(matrix: &Matrix, args: &MatrixArgs) -> Result<()> {
     let mut environment =
         vec![("BROKKR_FAULTS", "all".to_owned()), ("BROKKR_FAULT_PAIRS", pairs.to_string())];
     environment.extend(args.seed.map(|seed| ("BROKKR_SEED", seed.to_string())));
-    build(&["--workspace", "--bins", "--tests"])?;
+    build_tests()?;
     let selected = matrix.selected(&args.rows);
     let tests = Tests { selection: &["--workspace", "-E", &selected], filters: &[] };
     let mut tally = Tally::default();

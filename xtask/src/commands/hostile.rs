@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::engines;
-use crate::runner::{Tests, Workspace, build};
+use crate::runner::{Tests, Workspace, build_tests};
 
 /// Send what an attacker with the key of an agent could send.
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ const SELECTION: [&str; 5] =
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
-    build(&["--workspace", "--bins", "--tests"])?;
+    build_tests()?;
     let tests = Tests { selection: &SELECTION, filters: &[] };
     let mut result = None;
     let passed = Workspace::own()?.run_tests(&tests, &[("BROKKR_FAULTS", "all".to_owned())], |line| {

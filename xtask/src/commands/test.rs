@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::engines;
-use crate::runner::{Tests, become_engines_then, build};
+use crate::runner::{Tests, become_engines_then, build_tests};
 
 /// Run every test on shared engines.
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
-    build(&["--workspace", "--bins", "--tests"])?;
+    build_tests()?;
     let mut selection = Vec::new();
     for package in &args.package {
         selection.extend(["--package", package]);

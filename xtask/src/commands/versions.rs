@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::engines;
 use super::faults::tally::Tally;
-use crate::runner::{Tests, Workspace, build};
+use crate::runner::{Tests, Workspace, build_tests};
 
 /// Run the tests of fence, delivery, drift, prune and deletion, and the simulator's corpus, on every supported Kubernetes.
 #[derive(clap::Args)]
@@ -24,13 +24,13 @@ pub struct Args {
 
 /// The newest version, which all other commands use.
 const NEWEST: &str = "1.36";
-/// As an expression of the test runner, not as targets of cargo, which would build the dependencies once more with other features.
+/// As an expression of the test runner.
 const TESTS: &str = "binary(simulator) | \
     binary(e2e) & test(/^(admission_policy|adoption|deletion|delivery|drift|interference|moving|orders)::/)";
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure_all()?;
-    build(&["--workspace", "--bins", "--tests"])?;
+    build_tests()?;
     let versions = OLDER_KUBERNETES.iter().map(|(version, _)| *version).chain([NEWEST]);
     let versions = versions.filter(|version| args.only.as_deref().is_none_or(|only| only == *version));
     let (mut results, mut has_failed) = (BTreeMap::new(), false);
