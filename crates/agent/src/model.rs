@@ -9,6 +9,7 @@
 //! | `step`      | the requests of a plan, and their results                       |
 //! | `progress`  | what this process has done for the current goal                 |
 //! | `situation` | everything that a plan is a function of                         |
+//! | `fixtures`  | values for tests                                                |
 
 pub mod content;
 pub mod failure;
