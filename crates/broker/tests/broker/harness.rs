@@ -32,6 +32,7 @@ use brokkr_broker::args::{RetentionArgs, ServeArgs};
 use brokkr_broker::serve::Server;
 use brokkr_broker::state::Broker;
 use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
+use brokkr_broker::store::presence::presence_store;
 use brokkr_broker::store::privileges::ServingRole;
 use brokkr_broker::store::schema::schema_migrate_with;
 use brokkr_testkit::{Attempt, Database, Postgres, eventually};
@@ -92,6 +93,23 @@ impl Harness {
     /// Starts a second replica on the same database.
     pub async fn replica(&self) -> Result<Server> {
         serve_as(&self.database.url_as(SERVING), None, WebhookArgs::default()).await
+    }
+
+    /// Makes it look as if silent agents had been checked for that long, until now. The next check of a replica is then
+    /// not due and begins no new series: the template of the database may be older than any test.
+    pub async fn checked_for(&self, interval: &str) -> Result<()> {
+        let update = "UPDATE task_claims SET since = now() - $1::interval, claimed_at = now()";
+        sqlx::query(update).bind(interval).execute(&mut self.database.connect().await?).await?;
+        Ok(())
+    }
+
+    /// Stores the polls that the replica has only in memory, so that its task changes no row later.
+    pub async fn store_polls(&self) -> Result<()> {
+        let broker = &self.server.broker;
+        let polls = broker.presence.unstored_polls();
+        presence_store(&broker.pool, &polls).await?;
+        broker.presence.polls_stored(&polls);
+        Ok(())
     }
 
     pub fn without_credential(&self) -> Caller {

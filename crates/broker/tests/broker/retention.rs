@@ -264,12 +264,13 @@ async fn an_agent_that_falls_silent_and_returns_is_recorded_once_each() -> Resul
     };
     let aged = "UPDATE agents SET last_seen_at = now() - interval '301 seconds' WHERE id = $1";
     sqlx::query(aged).bind(agent.id.0).execute(&mut connection).await?;
+    harness.checked_for("0 seconds").await?;
     let both = async || -> Result<usize> {
         let (one, other) = tokio::join!(presence_mark_silent(here), presence_mark_silent(there));
         Ok(one?.len() + other?.len())
     };
     assert_eq!(both().await?, 0, "no check has covered that time yet");
-    sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
+    harness.checked_for("1 hour").await?;
     // One of the two records it, unless a task of the replicas was faster.
     assert!(both().await? <= 1);
     assert_eq!(both().await?, 0);

@@ -143,10 +143,11 @@ async fn g3_problems_of_the_agent_are_reported_for_it_and_for_its_stacks() -> Re
     assert_eq!(explain(&harness, "web", "shop-1").await?.broken, None);
     let second = harness.replica().await?;
     let mut connection = harness.database.connect().await?;
+    harness.store_polls().await?;
     sqlx::query("UPDATE agents SET last_seen_at = now() - interval '2 hours', poll_seconds = 30")
         .execute(&mut connection)
         .await?;
-    sqlx::query("UPDATE task_claims SET since = now() - interval '1 hour'").execute(&mut connection).await?;
+    harness.checked_for("1 hour").await?;
     brokkr_broker::store::presence::presence_mark_silent(&harness.server.broker.pool).await?;
     // The first replica has seen the agent itself; the second knows only what is stored.
     let caller = harness.admin.at(second.address);
