@@ -39,19 +39,36 @@ pub(super) fn lingers(record: &Record, content: &Content) -> bool {
     record.inventory.len() > content.objects.len()
 }
 
-/// A prune of more than 50 objects that is also more than 30 % of the stack waits for approval.
+/// Returns whether a prune is so large that it waits for approval: of more than 50 objects and more than 30 % of the stack.
+fn is_mass_prune(leftovers: usize, total: usize) -> bool {
+    leftovers > 50 && leftovers * 10 > total * 3
+}
+
 fn hold_mass_prune(situation: &Situation<'_>, record: &Record, leftovers: usize) -> Option<Plan> {
-    let large = leftovers > 50 && leftovers * 10 > record.inventory.len() * 3;
     let target = &situation.goal.target;
     let approved = target
         .approvals
         .iter()
         .any(|approval| approval.sequence_id == target.sequence_id && approval.objects as usize >= leftovers);
-    if !large || approved {
+    if !is_mass_prune(leftovers, record.inventory.len()) || approved {
         return None;
     }
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let reason =
         Reason::PruneNeedsApproval { delete: count(leftovers), total: count(record.inventory.len()) };
     Some(report::blocked(situation, Stage::Prune, &reason, &reason.message(), Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prune_waits_for_approval_if_it_deletes_more_than_fifty_objects_and_thirty_percent() {
+        for (leftovers, total, waits) in
+            [(50, 60, false), (51, 60, true), (51, 170, false), (51, 169, true), (3000, 10_000, false)]
+        {
+            assert_eq!(is_mass_prune(leftovers, total), waits, "{leftovers} of {total}");
+        }
+    }
 }

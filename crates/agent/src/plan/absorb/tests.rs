@@ -10,12 +10,14 @@ use brokkr_manifest::Key;
 use brokkr_manifest::order::Rank;
 use jiff::Timestamp;
 
-use super::absorb;
+use super::{absorb, retry};
 use crate::model::fixtures::seen;
 use crate::model::{
-    ApplyReason, Body, BoundRole, Content, DesiredObject, Failure, FailureClass, Progress, Step, StepResult,
+    ApplyReason, Body, BoundRole, Content, DesiredObject, FailedStep, Failure, FailureClass, Progress, Step,
+    StepResult,
 };
 use crate::ownership::Stamp;
+use crate::plan::timing::{NEXT_CYCLE, PARKED, RIGHTS_CYCLE};
 use crate::resource::{Kind, Served};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -124,4 +126,21 @@ fn f2_a_sweep_that_changes_nothing_is_no_repair() {
         );
         assert_eq!((progress.repairs.count == 1, progress.repairs.fights.len() == 1), (is_repair, is_repair));
     }
+}
+
+#[test]
+fn d2_how_long_a_failure_delays_the_next_attempt_depends_on_its_class() {
+    let pause = |class, reason: Reason, attempts: u32| {
+        let failure = Failure { class, reason, message: "it failed".into(), retry_after: None };
+        let again = |state, _| Some(retry(Option::as_ref(&state), FailedStep::Other, &failure, NOW));
+        (0..attempts).fold(None, again).map(|state| state.retry_at.duration_since(NOW)).expect("an attempt")
+    };
+    // Rights are granted by people, who expect to see the effect soon.
+    assert_eq!(pause(FailureClass::Permanent, Reason::Fenced, 1), RIGHTS_CYCLE);
+    assert_eq!(pause(FailureClass::Permanent, Reason::None, 1), NEXT_CYCLE);
+    assert_eq!(pause(FailureClass::Immutable, Reason::Fenced, 1), NEXT_CYCLE);
+    assert!(pause(FailureClass::Missing, Reason::None, 4) < RIGHTS_CYCLE);
+    assert_eq!(pause(FailureClass::Missing, Reason::None, 5), PARKED);
+    assert!(pause(FailureClass::Conflict, Reason::None, 3).is_zero());
+    assert!(!pause(FailureClass::Conflict, Reason::None, 4).is_zero());
 }
