@@ -116,9 +116,10 @@ fn figures(part: &str, result: &Value) -> Option<String> {
         "versions" => {
             let versions = result["versions"].as_object()?.iter();
             let tests = |(version, counts): (&String, &Value)| {
-                format!("Kubernetes {version}: {} tests, {} failed", counts["tests"], counts["failed"])
+                let failed = counts["failed"].as_array()?.len();
+                Some(format!("Kubernetes {version}: {} tests, {failed} failed", counts["tests"]))
             };
-            versions.map(tests).collect::<Vec<_>>().join("; ")
+            versions.map(tests).collect::<Option<Vec<_>>>()?.join("; ")
         }
         "hostile" => format!("{} attempts, {} violations", number("attempts")?, number("violations")?),
         "seeded" => format!("{} of {} deliberate bugs found", number("found")?, number("bugs")?),
@@ -182,7 +183,10 @@ mod tests {
             text.starts_with("2,000 random stories")
                 && text.contains("1,200,345 runs, 7 requests, 3 violations")
         );
-        let versions = json!({"versions": {"1.30": {"tests": 9, "failed": 0}}});
-        assert_eq!(figures("versions", &versions).unwrap(), "Kubernetes 1.30: 9 tests, 0 failed");
+        for (failed, count) in [(json!([]), 0), (json!(["one", "two"]), 2)] {
+            let versions = json!({"versions": {"1.30": {"tests": 9, "failed": failed}}});
+            let expected = format!("Kubernetes 1.30: 9 tests, {count} failed");
+            assert_eq!(figures("versions", &versions).unwrap(), expected);
+        }
     }
 }
