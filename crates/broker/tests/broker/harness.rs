@@ -98,7 +98,7 @@ impl Harness {
     /// Makes it look as if silent agents had been checked for that long, until now. The next check of a replica is then
     /// not due and begins no new series: the template of the database may be older than any test.
     pub async fn checked_for(&self, interval: &str) -> Result<()> {
-        let update = "UPDATE task_claims SET since = now() - $1::interval, claimed_at = now()";
+        let update = "UPDATE task_claims SET since = now() - $1::interval, claimed_at = now() WHERE name = 'silent_agents'";
         sqlx::query(update).bind(interval).execute(&mut self.database.connect().await?).await?;
         Ok(())
     }
