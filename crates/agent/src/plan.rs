@@ -25,12 +25,15 @@
 //! | `retry`              | when a failed request is made again, and when it is reported           |
 //! | `report`             | builds the reports                                                     |
 //! | `timing`             | intervals and time limits                                              |
+//! | `fixtures`           | a stack for tests                                                      |
 
 pub mod absorb;
 pub mod conditions;
 mod contest;
 mod deliver;
 mod dispose;
+#[cfg(test)]
+mod fixtures;
 mod preflight;
 mod prerequisites;
 mod prune;

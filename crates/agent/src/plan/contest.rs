@@ -113,9 +113,14 @@ pub fn fought(fight: Option<Fight>, now: Timestamp) -> Fight {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
+    use crate::health::HealthState;
+    use crate::model::Fingerprint;
+    use crate::plan::fixtures::{Stack, desired};
 
     fn second(second: i64) -> Timestamp {
         Timestamp::from_second(second).expect("a time")
@@ -159,5 +164,37 @@ mod tests {
         assert!(!yields(&[".spec.replicas", ".spec.paused"]));
         assert!(!yields(&[".spec.replicasets"]));
         assert!(!yields(&[]), "nothing is known about the rival");
+    }
+
+    #[test]
+    fn an_object_whose_manifest_yields_is_not_contested() {
+        let mut stack = Stack::deployment();
+        stack.was_repaired(CONTESTED_AFTER, 0);
+        let rival = Rival { manager: "hpa".into(), fields: vec![".spec.replicas".into()] };
+        stack.progress.repairs.rivals.insert(stack.key.clone(), vec![rival.clone()]);
+        let contested: Vec<_> =
+            contests(&stack.situation(1, 10)).iter().map(|contest| contest.rival.cloned()).collect();
+        assert_eq!(contested, [Some(rival)]);
+        let body = json!({ "metadata": { "annotations": { "brokkr.io/yield": "spec.replicas" } } });
+        let key = stack.key.clone();
+        let yielding = Arc::new(desired(&key, &body));
+        stack.content_mut().objects.insert(key, yielding);
+        assert!(contests(&stack.situation(1, 10)).is_empty());
+    }
+
+    #[test]
+    fn d4_an_object_has_drifted_if_it_differs_from_what_was_applied() {
+        let mut stack = Stack::deployment();
+        stack.is(HealthState::Ready, 0);
+        let is_drifted = |stack: &Stack| drifted(&stack.situation(1, 10)).next() == Some(&stack.key);
+        assert!(!is_drifted(&stack));
+        let key = stack.key.clone();
+        stack.record.inventory_mut().get_mut(&key).unwrap().fields = Some(Fingerprint::of("other"));
+        assert!(is_drifted(&stack));
+        stack.objects.get_mut(&key).unwrap().deleting = true;
+        assert!(!is_drifted(&stack), "it is being deleted");
+        stack.objects.get_mut(&key).unwrap().deleting = false;
+        stack.record.inventory_mut().get_mut(&key).unwrap().digest = None;
+        assert!(!is_drifted(&stack), "it was not applied yet");
     }
 }

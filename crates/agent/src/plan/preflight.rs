@@ -159,3 +159,22 @@ pub(super) fn intend(situation: &Situation<'_>, content: &Content) -> Option<Pla
     let record = record::intention(situation, content, |key| existing(situation, key));
     Some(Plan::with(Stage::Record, vec![Step::WriteRecord(Box::new(record))]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fixtures::Stack;
+
+    #[test]
+    fn a_delivery_stops_before_its_first_write_if_rights_are_missing() {
+        let mut stack = Stack::deployment();
+        let checked = |stack: &Stack| check_rights(&stack.situation(1, 10), &stack.content());
+        let plan = checked(&stack).expect("a check");
+        assert!(matches!(plan.steps.as_slice(), [Step::CheckRights { .. }]), "{plan:?}");
+        stack.progress.lookups.missing_rights = Some(Vec::new());
+        assert!(checked(&stack).is_none(), "all rights are there");
+        let note = report::note(&stack.key, Reason::Fenced);
+        stack.progress.lookups.missing_rights = Some(vec![note]);
+        assert_eq!(checked(&stack).expect("a stop").stage, Stage::Stopped);
+    }
+}

@@ -73,3 +73,30 @@ fn resolve(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
     }
     (!plan.steps.is_empty() || plan.wake_at.is_some()).then_some(plan)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{FailedStep, FailureClass, RetryState};
+    use crate::plan::fixtures::{Stack, failed, key, second};
+
+    #[test]
+    fn b1_only_kinds_of_objects_in_the_content_are_looked_for_and_not_again_at_once() {
+        let definition = key("apiextensions.k8s.io", "CustomResourceDefinition", None, "shops.example.com");
+        let mut stack = Stack::of("example.com", "Shop");
+        let defined = KindName::of(&stack.key);
+        stack.content_mut().definitions.insert(defined, definition.clone());
+        let resolved = |stack: &Stack| resolve(&stack.situation(1, 10), &stack.content());
+        let plan = resolved(&stack).expect("a lookup");
+        assert!(matches!(plan.steps.as_slice(), [Step::Resolve { .. }]), "{plan:?}");
+        let retry = RetryState { of: FailedStep::Resolve, ..failed(FailureClass::Transient, 0, 2) };
+        stack.progress.failures.objects.insert(definition.clone(), retry);
+        let plan = resolved(&stack).expect("a wait");
+        assert_eq!((plan.steps.len(), plan.wake_at), (0, Some(second(2))));
+        stack.progress.lookups.served.insert(definition.clone());
+        assert!(resolved(&stack).is_none(), "it is served");
+        stack.progress.lookups.served.clear();
+        stack.content_mut().objects.clear();
+        assert!(resolved(&stack).is_none(), "nothing needs it");
+    }
+}

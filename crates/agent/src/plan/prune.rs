@@ -61,7 +61,45 @@ fn hold_mass_prune(situation: &Situation<'_>, record: &Record, leftovers: usize)
 
 #[cfg(test)]
 mod tests {
+    use brokkr_api::SequenceId;
+    use brokkr_api::envelope::Approval;
+
     use super::*;
+    use crate::plan::fixtures::{SEQUENCE, Stack, key, second};
+
+    /// Returns a stack whose new version lacks all objects but one.
+    fn shrunk(leftovers: usize) -> Stack {
+        let mut stack = Stack::of("", "ConfigMap");
+        for number in 0..leftovers {
+            let key = key("", "ConfigMap", Some("shop"), &format!("old-{number}"));
+            stack.add(&key);
+            stack.content_mut().objects.remove(&key);
+        }
+        stack
+    }
+
+    #[test]
+    fn only_a_record_with_more_objects_than_the_content_depends_on_other_stacks() {
+        for (leftovers, lingers_on) in [(0, false), (1, true)] {
+            let stack = shrunk(leftovers);
+            assert_eq!(lingers(&stack.record, &stack.content()), lingers_on, "{leftovers}");
+        }
+    }
+
+    #[test]
+    fn a_mass_prune_goes_on_if_it_is_approved_for_this_version_and_at_least_so_many_objects() {
+        let mut stack = shrunk(60);
+        let is_held = |stack: &Stack| hold_mass_prune(&stack.situation(1, 10), &stack.record, 60).is_some();
+        assert!(is_held(&stack));
+        let other = SequenceId(SEQUENCE.0 + 1);
+        for (sequence_id, objects, held) in
+            [(SEQUENCE, 59, true), (SEQUENCE, 60, false), (SEQUENCE, 61, false), (other, 61, true)]
+        {
+            let (approved_by, approved_at) = ("erin".into(), second(0));
+            stack.goal.target.approvals = vec![Approval { sequence_id, objects, approved_by, approved_at }];
+            assert_eq!(is_held(&stack), held, "{objects} objects of {sequence_id}");
+        }
+    }
 
     #[test]
     fn a_prune_waits_for_approval_if_it_deletes_more_than_fifty_objects_and_thirty_percent() {

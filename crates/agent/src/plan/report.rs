@@ -226,3 +226,75 @@ pub(super) fn report(
 fn microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::SequenceId;
+
+    use super::*;
+    use crate::model::FailureClass;
+    use crate::plan::fixtures::{AGENT, SEQUENCE, Stack, second};
+
+    #[test]
+    fn each_report_is_later_than_the_one_before_also_within_one_microsecond() {
+        let stack = Stack::deployment();
+        let mut record = stack.record.clone();
+        for _ in 0..3 {
+            let (reason, message) = (Reason::NotReady, Message::default());
+            report(&stack.situation(1, 10), &mut record, Transition::Degraded, &reason, &message, Vec::new());
+        }
+        let times: Vec<_> = record.reports.iter().map(|report| report.at.duration_since(second(1))).collect();
+        assert_eq!(times, [0, 1, 2].map(SignedDuration::from_micros));
+    }
+
+    #[test]
+    fn f2_the_oldest_stored_report_counts_all_that_were_dropped_before_it() {
+        let stack = Stack::deployment();
+        let mut record = stack.record.clone();
+        for _ in 0..KEPT_REPORTS + 3 {
+            let (reason, message) = (Reason::NotReady, Message::default());
+            report(&stack.situation(1, 10), &mut record, Transition::Degraded, &reason, &message, Vec::new());
+        }
+        assert_eq!((record.reports.len(), record.reports[0].dropped), (KEPT_REPORTS, 3));
+        assert!(record.reports[1..].iter().all(|report| report.dropped == 0));
+    }
+
+    #[test]
+    fn a_problem_is_reported_once_for_each_version_reason_and_message() {
+        let mut stack = Stack::deployment();
+        let blocked = |stack: &Stack, reason: &Reason, message: &str| {
+            let plan =
+                blocked(&stack.situation(1, 10), Stage::Prune, reason, &Message::new(message), Vec::new());
+            assert_eq!(plan.waiting_for, Some(Message::new(message)));
+            plan.steps.into_iter().find_map(|step| match step {
+                Step::WriteRecord(record) => Some(*record),
+                _ => None,
+            })
+        };
+        let reason = Reason::WaitingForDeletion;
+        stack.record = blocked(&stack, &reason, "one").expect("a report");
+        assert!(blocked(&stack, &reason, "one").is_none());
+        assert!(blocked(&stack, &reason, "two").is_some());
+        assert!(blocked(&stack, &Reason::NotReady, "one").is_some());
+        stack.record.outcome.as_mut().unwrap().sequence = SequenceId(SEQUENCE.0 - 1);
+        assert!(blocked(&stack, &reason, "one").is_some(), "that was another version");
+        stack.record.outcome.as_mut().unwrap().sequence = SEQUENCE;
+        stack.record.version = None;
+        assert!(blocked(&stack, &reason, "one").is_some(), "that was not stored");
+    }
+
+    #[test]
+    fn j4_a_report_without_a_record_has_the_hops_and_numbers_of_its_own_version() {
+        let mut stack = Stack::deployment();
+        stack.record.hops.applied = Some(second(1));
+        stack.record.ready = 1;
+        let failure = Failure::new(FailureClass::Transient, Reason::ApiServerUnreachable);
+        let target = stack.goal.target.clone();
+        let of = |record: &Record| unrecorded(AGENT, &target, Some(record), &failure, second(2));
+        let known = of(&stack.record);
+        assert_eq!((known.hops.applied, known.ready, known.total), (Some(second(1)), 1, 1));
+        stack.record.sequence = SequenceId(SEQUENCE.0 - 1);
+        let other = of(&stack.record);
+        assert_eq!((other.hops, other.ready, other.total), (announced(&target), 0, 0));
+    }
+}

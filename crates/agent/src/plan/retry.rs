@@ -137,3 +137,51 @@ fn report_at(retry: &RetryState) -> jiff::Timestamp {
     };
     retry.since + patience
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::HealthState;
+    use crate::plan::fixtures::{SEQUENCE, Stack, failed, second};
+
+    /// Returns what is planned for the object of this stack.
+    fn requested(stack: &Stack, now: i64) -> Option<Plan> {
+        let content = stack.content();
+        requests(&stack.situation(now, 10), Stage::Apply, content.objects.values(), |desired| {
+            Step::ReadObject { key: desired.key.clone(), kind: desired.kind.clone() }
+        })
+    }
+
+    #[test]
+    fn d2_a_failed_request_is_made_again_when_its_time_has_come_and_reported_when_it_lasts() {
+        let mut stack = Stack::deployment();
+        assert_eq!(requested(&stack, 1).expect("a request").steps.len(), 1);
+        let retry = failed(FailureClass::Transient, 0, 400);
+        stack.progress.failures.objects.insert(stack.key.clone(), retry);
+        let early = requested(&stack, 1).expect("a wait");
+        assert_eq!((early.steps.len(), early.wake_at), (0, Some(second(300))), "until it is reported");
+        assert!(early.waiting_for.is_some());
+        assert!(overdue(&stack.situation(299, 10)).is_empty());
+        assert!(!is_overdue(&stack.situation(299, 10), &stack.key));
+        assert_eq!(overdue(&stack.situation(300, 10)).len(), 1);
+        assert!(is_overdue(&stack.situation(300, 10), &stack.key));
+        let late = requested(&stack, 300).expect("a report");
+        assert!(matches!(late.steps.as_slice(), [Step::WriteRecord(_)]), "{late:?}");
+        assert_eq!((late.stage, late.wake_at), (Stage::Apply, Some(second(300))), "it goes on");
+        let due = requested(&stack, 400).expect("a request");
+        assert!(matches!(due.steps.as_slice(), [Step::ReadObject { .. }]), "{due:?}");
+    }
+
+    #[test]
+    fn an_object_is_reclaimed_only_if_its_sequence_id_is_higher_than_the_recorded_one() {
+        let mut stack = Stack::deployment();
+        stack.is(HealthState::Ready, 0);
+        for (more, reclaims) in [(0, false), (1, true)] {
+            let sequence = brokkr_api::SequenceId(SEQUENCE.0 + more);
+            stack.objects.values_mut().for_each(|seen| seen.sequence = Some(sequence));
+            let content = stack.content();
+            let step = reclaim(&stack.situation(1, 10), &content.objects[&stack.key]);
+            assert_eq!(step.is_some(), reclaims, "{sequence}");
+        }
+    }
+}

@@ -260,3 +260,6 @@ fn unexplained(situation: &Situation<'_>, content: &Content) -> Option<Step> {
     let desired = content.objects.values().find(unready)?;
     Some(Step::Diagnose { desired: desired.clone() })
 }
+
+#[cfg(test)]
+mod tests;

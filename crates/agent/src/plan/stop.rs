@@ -129,3 +129,54 @@ fn fate(situation: &Situation<'_>, record: &Record, key: &Key) -> Fate {
         Some(_) => Fate::Settled,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::HealthState;
+    use crate::plan::fixtures::{SEQUENCE, Stack, namespace, second};
+
+    /// Returns a stopped delivery that has created its Namespace.
+    fn stopped() -> (Stack, Key) {
+        let mut stack = Stack::deployment();
+        let shop = namespace("shop");
+        stack.add(&shop);
+        stack.record.made.sequence = SEQUENCE;
+        stack.record.made.prerequisites.insert(shop.clone());
+        stack.objects.insert(shop.clone(), Stack::seen_as(HealthState::Ready));
+        (stack, shop)
+    }
+
+    #[test]
+    fn d1_an_empty_namespace_of_a_stopped_delivery_is_deleted_and_waited_for() {
+        let (mut stack, shop) = stopped();
+        let undone = |stack: &Stack| undo(&stack.situation(1, 10)).expect("a plan");
+        assert!(matches!(undone(&stack).steps.as_slice(), [Step::ListContained { .. }]));
+        stack.progress.lookups.contained.insert(shop.clone(), Vec::new());
+        assert!(matches!(undone(&stack).steps.as_slice(), [Step::Delete { .. }]));
+        stack.progress.cleanup.deleted.insert(shop, "uid".into());
+        let leaving = undone(&stack);
+        assert_eq!((leaving.steps.len(), leaving.wake_at), (0, Some(second(1) + RELEASE_CHECKS)));
+    }
+
+    #[test]
+    fn d1_a_namespace_is_left_if_it_is_used_not_ours_or_needed_elsewhere() {
+        let is_left = |change: fn(&mut Stack, &Key)| {
+            let (mut stack, shop) = stopped();
+            stack.progress.lookups.contained.insert(shop.clone(), Vec::new());
+            change(&mut stack, &shop);
+            matches!(fate(&stack.situation(1, 10), &stack.record, &shop), Fate::Settled)
+        };
+        assert!(!is_left(|_, _| {}));
+        assert!(is_left(|stack, shop| {
+            stack.progress.lookups.contained.insert(shop.clone(), vec!["Pod shop/other".into()]);
+        }));
+        assert!(is_left(|stack, shop| {
+            stack.record.inventory_mut().get_mut(shop).unwrap().origin = Origin::Adopted;
+        }));
+        assert!(is_left(|stack, shop| stack.objects.get_mut(shop).unwrap().uid = "other".into()));
+        assert!(is_left(|stack, shop| {
+            stack.needed_elsewhere.insert(shop.clone());
+        }));
+    }
+}

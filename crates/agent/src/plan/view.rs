@@ -83,3 +83,46 @@ fn content_state<'a>(situation: &'a Situation<'_>, stage: Stage, record: &'a Rec
         _ => ContentState::NotYet(Some(why)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::SequenceId;
+    use brokkr_api::report::{ConditionKind, ConditionStatus};
+
+    use super::*;
+    use crate::health::HealthState;
+    use crate::plan::fixtures::{SEQUENCE, Stack};
+
+    #[test]
+    fn f5_a_delivery_that_was_stopped_before_its_first_write_was_refused() {
+        let mut stack = Stack::deployment();
+        let outcome = stack.record.outcome.as_mut().unwrap();
+        outcome.transition = Transition::Failed;
+        let is_refused = |stack: &Stack, stage| {
+            matches!(content_state(&stack.situation(1, 10), stage, &stack.record), ContentState::Refused(_))
+        };
+        assert!(is_refused(&stack, Stage::Stopped));
+        assert!(!is_refused(&stack, Stage::Apply), "it is not stopped");
+        stack.progress.delivery.written.insert(stack.key.clone());
+        assert!(!is_refused(&stack, Stage::Stopped), "a part was written");
+        stack.progress.delivery.written.clear();
+        stack.record.outcome.as_mut().unwrap().transition = Transition::Applied;
+        assert!(!is_refused(&stack, Stage::Stopped), "it has not failed");
+    }
+
+    #[test]
+    fn f5_a_complete_delivery_is_applied_whatever_stage_but_a_prune_writes_its_record() {
+        let mut stack = Stack::of("", "ConfigMap");
+        stack.is(HealthState::Ready, 0);
+        let applied = |stack: &Stack, stage| {
+            let mut record = stack.record.clone();
+            complete(&stack.situation(1, 10), stage, &mut record);
+            let mut conditions = record.conditions.into_iter();
+            conditions.find(|condition| condition.kind == ConditionKind::Applied).map(|found| found.status)
+        };
+        assert_eq!(applied(&stack, Stage::Finish), Some(ConditionStatus::True));
+        assert_eq!(applied(&stack, Stage::Prune), Some(ConditionStatus::False));
+        stack.record.applied = Some(SequenceId(SEQUENCE.0 - 1));
+        assert_eq!(applied(&stack, Stage::Finish), Some(ConditionStatus::False));
+    }
+}

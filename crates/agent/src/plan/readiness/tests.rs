@@ -1,166 +1,13 @@
 //! When a stack counts as healthy, and what is reported until then.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
-
-use brokkr_api::envelope::TargetStack;
-use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, SequenceId, StackId};
-use brokkr_manifest::order::Rank;
+use brokkr_api::SequenceId;
+use brokkr_api::report::Condition;
 
 use super::*;
-use crate::health::Health;
-use crate::model::fixtures::seen;
-use crate::model::{
-    Body, Cause, DesiredObject, Entry, Goal, Holder, Observed, Origin, OtherStacks, Outcome, Progress, Uid,
-};
-use crate::resource::{Kind, Served};
-
-/// A stack with one workload that was applied at second 0, and what the agent knows about it.
-struct Stack {
-    key: Key,
-    goal: Goal,
-    record: Record,
-    progress: Progress,
-    objects: HashMap<Key, SeenObject>,
-    completed: HashMap<Key, Uid>,
-}
-
-impl Observed for Stack {
-    fn seen(&self, key: &Key) -> Option<&SeenObject> {
-        self.objects.get(key)
-    }
-
-    fn synced(&self, _: &Key) -> bool {
-        true
-    }
-
-    fn completed(&self, key: &Key) -> Option<&Uid> {
-        self.completed.get(key)
-    }
-}
-
-/// This agent has no other stacks.
-struct NoOthers;
-
-impl OtherStacks for NoOthers {
-    fn holder(&self, _: &Key) -> Option<Holder> {
-        None
-    }
-
-    fn successor(&self, _: &Key) -> Option<String> {
-        None
-    }
-
-    fn is_prerequisite_of_another_stack(&self, _: &Key) -> bool {
-        false
-    }
-
-    fn has_pending_content(&self) -> bool {
-        false
-    }
-}
-
-const AGENT: AgentId = AgentId(uuid::Uuid::from_u128(1));
-const STACK: StackId = StackId(uuid::Uuid::from_u128(2));
-const SEQUENCE: SequenceId = SequenceId(7);
-
-fn second(second: i64) -> Timestamp {
-    Timestamp::from_second(1_000 + second).unwrap()
-}
+use crate::model::{Cause, Progress, Uid};
+use crate::plan::fixtures::{SEQUENCE, SESSION, Stack, key, second};
 
 impl Stack {
-    fn of(group: &str, kind: &str) -> Self {
-        let key = Key {
-            group: group.into(),
-            kind: kind.into(),
-            namespace: Some("shop".into()),
-            name: "web".into(),
-        };
-        let kind = Kind::from(Served {
-            group: group.into(),
-            version: "v1".into(),
-            kind: kind.into(),
-            plural: format!("{}s", kind.to_lowercase()),
-            namespaced: true,
-        });
-        let checksum = Checksum::of(b"");
-        let target = TargetStack {
-            project: "default".into(),
-            stack_id: STACK,
-            stack_name: "web".into(),
-            sequence_id: SEQUENCE,
-            checksum,
-            parsed_digest: checksum,
-            removal: None,
-            grant: None,
-            approvals: Vec::new(),
-            published_at: second(0),
-            targeted_at: second(0),
-            released_at: second(0),
-        };
-        let desired = DesiredObject {
-            kind: kind.clone(),
-            key: key.clone(),
-            body: Body::new(&serde_json::json!({})),
-            digest: checksum,
-            wave: 0,
-            rank: Rank::Workload,
-            defines: None,
-            binds: None,
-            replace: false,
-        };
-        let content = Content {
-            sequence: SEQUENCE,
-            checksum,
-            objects: BTreeMap::from([(key.clone(), Arc::new(desired))]),
-            definitions: HashMap::new(),
-            fetched: second(0),
-            verified: second(0),
-        };
-        let entry = Entry {
-            wave: 0,
-            kind,
-            origin: Origin::Created,
-            uid: Some(Uid::from("uid")),
-            digest: Some(checksum),
-            fields: None,
-            completed: false,
-        };
-        let outcome = Outcome {
-            transition: Transition::Applied,
-            sequence: SEQUENCE,
-            reason: Reason::None,
-            message: Message::default(),
-        };
-        let record = Record {
-            applied: Some(SEQUENCE),
-            inventory: BTreeMap::from([(key.clone(), entry)]).into(),
-            outcome: Some(outcome),
-            total: 1,
-            ..Record::new(&target, 1)
-        };
-        let goal = Goal { target, content: Some(Arc::new(content)), fallback: None };
-        let progress = Progress::default();
-        Self { key, goal, record, progress, objects: HashMap::new(), completed: HashMap::new() }
-    }
-
-    fn deployment() -> Self {
-        Self::of("apps", "Deployment")
-    }
-
-    /// The object is in this state from now on.
-    fn is(&mut self, state: HealthState, at: i64) {
-        let health = Health { state, reason: Reason::NotReady, message: Message::default() };
-        let (agent, stack) = (Some(AGENT.into()), Some(STACK.into()));
-        let seen = SeenObject { agent, stack, health: Arc::new(health), ..seen("uid", 1) };
-        self.objects.insert(self.key.clone(), seen);
-        let readiness = &mut self.progress.readiness;
-        let is_ready = state == HealthState::Ready;
-        readiness.ready_since = is_ready.then(|| second(at));
-        readiness.unready_since = (!is_ready).then(|| second(at));
-    }
-
     /// The Pods show this cause.
     fn pods_show(&mut self, reason: Reason, at: i64) {
         let cause = Cause { reason, message: Message::new("pod web-1") };
@@ -169,37 +16,18 @@ impl Stack {
 
     /// Returns what is reported at this time, and when to check again. The record is written as reported.
     fn at(&mut self, now: i64, stable_after: i64) -> (Option<Transition>, Option<i64>) {
-        let content = self.goal.content.clone().unwrap();
         let reported = {
             let situation = self.situation(now, stable_after);
-            report_health(&situation, &content, &self.record)
+            report_health(&situation, &self.content(), &self.record)
         };
         let wake_at = reported.wake_at.map(|at| at.as_second() - 1_000);
         let transition = reported.step.map(|next| {
-            let new = next.reports.len() > self.record.reports.len();
+            let new = next.reports.get(self.record.reports.len()).map(|report| report.transition.clone());
             self.record = next;
             self.progress.readiness.reported_at = Some(second(now));
-            new.then(|| self.record.outcome.clone().unwrap().transition)
+            new
         });
         (transition.flatten(), wake_at)
-    }
-
-    fn situation(&self, now: i64, stable_after: i64) -> Situation<'_> {
-        static NONE: std::sync::LazyLock<HashSet<Key>> = std::sync::LazyLock::new(HashSet::new);
-        Situation {
-            agent: AGENT,
-            home: "brokkr-system",
-            session: 1,
-            goal: &self.goal,
-            record: Some(&self.record),
-            held: true,
-            progress: &self.progress,
-            observed: self,
-            other_stacks: &NoOthers,
-            busy: &NONE,
-            stable_after: SignedDuration::from_secs(stable_after),
-            now: second(now),
-        }
     }
 
     fn reason(&self) -> Reason {
@@ -299,4 +127,130 @@ fn b8_a_completed_job_is_recorded_and_not_missing_when_it_is_gone() {
     stack.completed.insert(stack.key.clone(), Uid::from("uid"));
     assert_eq!(stack.at(1, 10).0, Some(Transition::Healthy));
     assert!(stack.record.inventory[&stack.key].completed);
+}
+
+#[test]
+fn f6_ready_objects_are_counted_also_while_the_stack_is_not_stable_yet() {
+    let mut stack = Stack::deployment();
+    let settings = key("", "ConfigMap", Some("shop"), "settings");
+    stack.add(&settings);
+    stack.objects.insert(settings, Stack::seen_as(HealthState::Ready));
+    stack.is(HealthState::Progressing, 0);
+    assert_eq!(of(&stack.situation(1, 10), &stack.content()).0, 1);
+    stack.is(HealthState::Ready, 2);
+    assert_eq!(stack.at(2, 10), (None, Some(12)), "nothing is reported");
+    assert_eq!((stack.record.ready, stack.record.session), (2, SESSION), "but it is recorded, by this run");
+}
+
+#[test]
+fn the_worst_object_has_a_cause_or_has_failed() {
+    let mut stack = Stack::deployment();
+    let [first, last] = ["a", "z"].map(|name| key("apps", "Deployment", Some("shop"), name));
+    for key in [&first, &last] {
+        stack.add(key);
+        stack.objects.insert(key.clone(), Stack::seen_as(HealthState::Progressing));
+    }
+    stack.is(HealthState::Progressing, 0);
+    let worst = |stack: &Stack| of(&stack.situation(1, 10), &stack.content()).1.unwrap().key;
+    assert_eq!(worst(&stack), first, "the first of equals");
+    stack.objects.insert(last.clone(), Stack::seen_as(HealthState::Failed));
+    assert_eq!(worst(&stack), last, "it has failed");
+    stack.pods_show(Reason::ReadinessProbeFailing, 1);
+    assert_eq!(worst(&stack), stack.key, "its cause is known");
+}
+
+#[test]
+fn a_stack_that_need_not_be_stable_need_not_be_after_a_crash() {
+    let mut stack = Stack::deployment();
+    stack.record.crashed = Some(SEQUENCE);
+    stack.is(HealthState::Ready, 0);
+    assert_eq!(stack.at(0, 0).0, Some(Transition::Healthy));
+}
+
+#[test]
+fn a_stack_is_unready_if_an_object_is_and_not_while_it_stabilizes() {
+    let mut stack = Stack::deployment();
+    let is_unready =
+        |stack: &Stack| report_health(&stack.situation(1, 10), &stack.content(), &stack.record).unready;
+    stack.is(HealthState::Ready, 0);
+    assert!(!is_unready(&stack));
+    stack.is(HealthState::Progressing, 0);
+    assert!(is_unready(&stack));
+}
+
+#[test]
+fn the_reported_reason_stays_until_the_pods_are_read_again() {
+    let mut stack = Stack::deployment();
+    stack.is(HealthState::Progressing, 0);
+    stack.pods_show(Reason::CrashLoopBackOff, 1);
+    assert_eq!(stack.at(5, 10).0, Some(Transition::Degraded));
+    stack.progress.readiness.causes.clear();
+    assert_eq!(stack.at(60, 10).0, None, "the status alone is less specific");
+    stack.progress.readiness.causes.insert(stack.key.clone(), (second(60), None));
+    assert_eq!(stack.at(61, 10).0, Some(Transition::Degraded), "the Pods show no cause any more");
+    assert_eq!(stack.reason(), Reason::NotReady);
+    // An object without Pods has nothing to read.
+    let mut stack = Stack::of("example.com", "Database");
+    stack.is(HealthState::Progressing, 0);
+    stack.record.outcome.as_mut().unwrap().transition = Transition::Degraded;
+    assert_eq!(stack.at(5, 10).0, Some(Transition::Degraded));
+}
+
+#[test]
+fn j4_blindness_is_reported_once_after_twenty_seconds() {
+    let mut stack = Stack::deployment();
+    stack.progress.readiness.unready_since = Some(second(0));
+    let reason = Reason::CannotWatch { kind: "Deployment".into() };
+    let blind = |stack: &Stack, now| report_blindness(&stack.situation(now, 10), &stack.record, &reason);
+    let early = blind(&stack, 19);
+    assert_eq!((early.step, early.wake_at), (None, Some(second(20))));
+    // Another problem of a degraded stack is no report about the watch.
+    stack.record.outcome.as_mut().unwrap().transition = Transition::Degraded;
+    let next = blind(&stack, 20).step.expect("a report");
+    assert_eq!((next.session, &next.outcome.as_ref().unwrap().reason), (SESSION, &reason));
+    stack.record = next;
+    let known = blind(&stack, 60);
+    assert_eq!((known.step, known.wake_at), (None, None));
+}
+
+#[test]
+fn repairs_are_reported_together_and_a_contest_when_it_begins_and_ends() {
+    let mut stack = Stack::of("", "ConfigMap");
+    stack.is(HealthState::Ready, 0);
+    assert_eq!(stack.at(0, 10).0, Some(Transition::Healthy));
+    assert_eq!(stack.at(1, 10), (None, None), "nothing was repaired");
+    stack.progress.repairs.count = 2;
+    assert_eq!(stack.at(2, 10).0, Some(Transition::Repaired));
+    let last = |stack: &Stack| stack.record.reports.last().unwrap().reason.clone();
+    assert_eq!(last(&stack), Reason::Drift { repairs: 2 });
+    assert_eq!(stack.reason(), Reason::None, "it stays healthy");
+    (stack.progress.repairs.count, stack.progress.repairs.reported_at) = (1, Some(second(2)));
+    assert_eq!(stack.at(3, 10), (None, Some(32)), "at most every thirty seconds");
+    stack.progress.repairs.count = 0;
+    assert_eq!(stack.at(4, 10), (None, None), "there is nothing to report later");
+    stack.was_repaired(6, 5);
+    stack.progress.repairs.count = 1;
+    assert_eq!(stack.at(5, 10).0, Some(Transition::Repaired), "a contest is reported at once");
+    assert!(matches!(last(&stack), Reason::Contested { repairs: 6, .. }));
+    contested(&mut stack, true);
+    (stack.progress.repairs.count, stack.progress.repairs.reported_at) = (0, Some(second(5)));
+    assert_eq!(stack.at(6, 10).0, None, "and once");
+    assert_eq!(stack.at(65, 10).0, Some(Transition::Repaired), "its end is reported, too");
+    assert_eq!(last(&stack), Reason::ContestOver);
+    contested(&mut stack, false);
+    assert_eq!(stack.at(66, 10).0, None);
+}
+
+/// The stored condition says whether an object is contested.
+fn contested(stack: &mut Stack, is_contested: bool) {
+    let mut condition = stack.record.conditions.pop().unwrap_or_else(|| Condition {
+        kind: ConditionKind::Contested,
+        status: ConditionStatus::Unknown,
+        reason: Reason::None,
+        message: Message::default(),
+        since: second(0),
+        sequence_id: SEQUENCE,
+    });
+    condition.status = if is_contested { ConditionStatus::True } else { ConditionStatus::False };
+    stack.record.conditions = vec![condition];
 }
