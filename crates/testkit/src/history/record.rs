@@ -213,10 +213,6 @@ impl Recorder {
         self.history().reads.push(read);
     }
 
-    pub fn acknowledged(&self) -> usize {
-        self.history().acknowledged()
-    }
-
     /// Counts the acknowledgements of this replica.
     pub fn acknowledged_at(&self, replica: usize) -> usize {
         let history = self.history();
