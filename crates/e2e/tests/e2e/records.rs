@@ -12,9 +12,10 @@ use serde_json::Value;
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, uid_and_version};
 
-/// Thousands of objects on a small machine.
+/// More than a thousand objects on a small machine.
 const LONG_TIMEOUT: Duration = Duration::from_secs(240);
-const MANY: usize = 3_000;
+/// More than one shard of the inventory has.
+const MANY: usize = 1_500;
 
 #[tokio::test]
 async fn e5_a_record_deleted_by_hand_deletes_no_resource_and_is_recreated() -> Result<()> {
@@ -72,7 +73,8 @@ async fn d6_a_sharded_inventory_survives_kill_9_in_the_middle_and_everything_is_
         other => Attempt::NotYet(format!("{:?}", other.map(|applied| applied.len()))),
     })
     .await?;
-    assert!(!shards(&world).await?.is_empty(), "too many for one record");
+    let parts = shards(&world).await?;
+    assert!(parts.len() > 1, "too many for one shard: {parts:?}");
 
     world.fleet.brokkr(["stack", "delete", "many", "--yes"]).await?.ok()?;
     eventually(LONG_TIMEOUT, "the removal to begin", async || match ours(&world).await {
