@@ -71,13 +71,10 @@ pub struct Situation<'a> {
 }
 
 impl Situation<'_> {
-    /// Returns the record as this run would write it; a new one if there is none.
+    /// Returns the record; a new one if there is none.
     #[must_use]
     pub fn current_record(&self) -> Record {
-        let record = self.record.cloned();
-        let mut record = record.unwrap_or_else(|| Record::new(&self.goal.target, self.session));
-        record.session = self.session;
-        record
+        self.record.cloned().unwrap_or_else(|| Record::new(&self.goal.target, self.session))
     }
 
     /// Returns whether another client has deleted a Job that was complete. For repairs, also while a newer content is refused:

@@ -165,7 +165,7 @@ pub(super) struct HealthReport {
 /// Reports the transitions of the steady state: healthy, degraded, repaired.
 pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record: &Record) -> HealthReport {
     let (ready, worst) = of(situation, content);
-    let mut next = Record { session: situation.session, ready, ..record.clone() };
+    let mut next = Record { ready, ..record.clone() };
     let graces =
         content.objects.keys().filter_map(|key| Some(situation.observed.seen(key)?.later.as_ref()?.0));
     let is_stabilizing =
@@ -213,7 +213,7 @@ pub(super) fn report_blindness(situation: &Situation<'_>, record: &Record, reaso
         reported.wake_no_later_than(since + SLOW_AFTER);
         return reported;
     }
-    let mut next = Record { session: situation.session, ..record.clone() };
+    let mut next = record.clone();
     report(situation, &mut next, Transition::Degraded, reason, &reason.message(), Vec::new());
     reported.step = Some(next);
     reported

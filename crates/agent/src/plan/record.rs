@@ -96,13 +96,13 @@ pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen:
 pub(super) fn with_new_grant(situation: &Situation<'_>) -> Option<Record> {
     let grant = &situation.goal.target.grant;
     let record = situation.record.filter(|record| record.grant != *grant)?;
-    Some(Record { session: situation.session, ..record.clone() })
+    Some(record.clone())
 }
 
 /// D1: returns the record after the new namespaces of a failed delivery were deleted or left in place. It no
 /// longer lists them as new, so they are not deleted a second time.
 pub(super) fn undone(situation: &Situation<'_>, record: &Record) -> Record {
-    let mut record = Record { session: situation.session, ..record.clone() };
+    let mut record = record.clone();
     for key in std::mem::take(&mut record.made.prerequisites) {
         if situation.observed.seen(&key).is_none()
             && let Some(entry) = record.inventory_mut().get_mut(&key)
@@ -130,7 +130,7 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
 
 /// Returns the record of a complete delivery.
 pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
-    let mut record = Record { session: situation.session, ..record.clone() };
+    let mut record = record.clone();
     let stays = |key: &Key| content.objects.contains_key(key) || dispose::lingers(situation, key);
     let mut leftovers = BTreeMap::new();
     if !record.inventory.keys().all(stays) {
@@ -164,7 +164,7 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
 
 /// Returns the record without the objects that another stack took over.
 pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
-    let mut record = Record { session: situation.session, ..record.clone() };
+    let mut record = record.clone();
     record
         .inventory_mut()
         .retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
@@ -172,7 +172,7 @@ pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: 
 }
 
 pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
-    let mut record = Record { session: situation.session, ..record.clone() };
+    let mut record = record.clone();
     let inventory = std::mem::take(&mut record.inventory);
     let (mut gone, mut left) = (Vec::new(), Vec::new());
     for (key, receipt) in dispose::receipts(situation, inventory.iter(), |_| None) {
@@ -193,4 +193,24 @@ pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
     record.sequence = record.sequence.max(situation.goal.target.sequence_id);
     report(situation, &mut record, Transition::Removed, &Reason::None, &message, notes);
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fixtures::{SEQUENCE, Stack, second};
+
+    #[test]
+    fn the_hops_of_a_new_version_are_those_of_its_content_and_never_before_its_release() {
+        let mut stack = Stack::deployment();
+        stack.record.sequence = SequenceId(SEQUENCE.0 - 1);
+        let content = stack.content_mut();
+        (content.fetched, content.verified) = (second(3), second(4));
+        for (released, hops) in [(2, [2, 3, 4]), (9, [9, 9, 9])] {
+            stack.goal.target.released_at = second(released);
+            let record = intention(&stack.situation(10, 10), &stack.content(), |_| None);
+            let Hops { released, fetched, verified, .. } = record.hops;
+            assert_eq!([released, fetched, verified], hops.map(|at| Some(second(at))));
+        }
+    }
 }

@@ -23,12 +23,10 @@ const KEPT_REPORTS: usize = 50;
 
 /// Returns the hops (the times of the steps of a delivery) that the broker has announced.
 pub(super) fn announced(target: &TargetStack) -> Hops {
-    Hops {
-        published: Some(target.published_at),
-        targeted: Some(target.targeted_at.max(target.published_at)),
-        released: Some(target.released_at.max(target.targeted_at)),
-        ..Hops::default()
-    }
+    let published = target.published_at;
+    let targeted = target.targeted_at.max(published);
+    let released = target.released_at.max(targeted);
+    Hops { published: Some(published), targeted: Some(targeted), released: Some(released), ..Hops::default() }
 }
 
 /// Reports a failure, once for each distinct reason.
@@ -260,6 +258,19 @@ mod tests {
     }
 
     #[test]
+    fn no_hop_that_the_broker_has_announced_is_before_the_one_before() {
+        let mut target = Stack::deployment().goal.target;
+        (target.published_at, target.targeted_at, target.released_at) = (second(1), second(2), second(3));
+        let times = |target: &TargetStack| {
+            let Hops { published, targeted, released, .. } = announced(target);
+            [published, targeted, released].map(|at| at.map(|at| at.duration_since(second(0)).as_secs()))
+        };
+        assert_eq!(times(&target), [Some(1), Some(2), Some(3)]);
+        target.published_at = second(5);
+        assert_eq!(times(&target), [Some(5); 3]);
+    }
+
+    #[test]
     fn a_problem_is_reported_once_for_each_version_reason_and_message() {
         let mut stack = Stack::deployment();
         let blocked = |stack: &Stack, reason: &Reason, message: &str| {
@@ -281,6 +292,19 @@ mod tests {
         stack.record.outcome.as_mut().unwrap().sequence = SEQUENCE;
         stack.record.version = None;
         assert!(blocked(&stack, &reason, "one").is_some(), "that was not stored");
+    }
+
+    #[test]
+    fn a_report_about_a_version_that_is_not_recorded_yet_has_its_hops() {
+        let mut stack = Stack::deployment();
+        stack.record.sequence = SequenceId(SEQUENCE.0 - 1);
+        let content = stack.content_mut();
+        (content.fetched, content.verified) = (second(3), second(4));
+        let plan = failed(&stack.situation(5, 10), &Reason::NotReady, Vec::new());
+        let [Step::WriteRecord(record)] = plan.steps.as_slice() else { panic!("{plan:?}") };
+        let hops = record.reports.last().expect("a report").hops;
+        assert_eq!((hops.fetched, hops.verified), (Some(second(3)), Some(second(4))));
+        assert_eq!(record.hops, stack.record.hops, "the record is about the version before");
     }
 
     #[test]

@@ -7,10 +7,11 @@ use super::conditions::{ConditionInputs, ContentState, ObjectProblem, Problem, c
 use super::{contest, readiness};
 use crate::model::{FailureClass, Plan, Record, Situation, Stage, Step};
 
-/// Adds the conditions and the grant to the records of a plan.
+/// Adds the conditions, the grant and the session to the records of a plan.
 pub(super) fn with_conditions(situation: &Situation<'_>, mut plan: Plan) -> Plan {
     for step in &mut plan.steps {
         if let Step::WriteRecord(record) = step {
+            record.session = situation.session;
             // While the broker is unreachable, the recorded grant applies.
             record.grant.clone_from(&situation.goal.target.grant);
             complete(situation, plan.stage, record);
@@ -87,11 +88,12 @@ fn content_state<'a>(situation: &'a Situation<'_>, stage: Stage, record: &'a Rec
 #[cfg(test)]
 mod tests {
     use brokkr_api::SequenceId;
+    use brokkr_api::envelope::Grant;
     use brokkr_api::report::{ConditionKind, ConditionStatus};
 
     use super::*;
     use crate::health::HealthState;
-    use crate::plan::fixtures::{SEQUENCE, Stack};
+    use crate::plan::fixtures::{SEQUENCE, SESSION, Stack};
 
     #[test]
     fn f5_a_delivery_that_was_stopped_before_its_first_write_was_refused() {
@@ -108,6 +110,17 @@ mod tests {
         stack.progress.delivery.written.clear();
         stack.record.outcome.as_mut().unwrap().transition = Transition::Applied;
         assert!(!is_refused(&stack, Stage::Stopped), "it has not failed");
+    }
+
+    #[test]
+    fn every_record_that_is_written_names_this_run_and_the_current_grant() {
+        let mut stack = Stack::deployment();
+        let grant = Grant { namespaces: vec!["shop".into()], kinds: vec!["*".into()], account: None };
+        stack.goal.target.grant = Some(grant.clone());
+        let write = Step::WriteRecord(Box::new(stack.record.clone()));
+        let plan = with_conditions(&stack.situation(1, 10), Plan::with(Stage::Steady, vec![write]));
+        let [Step::WriteRecord(written)] = plan.steps.as_slice() else { panic!("{plan:?}") };
+        assert_eq!((written.session, written.grant.as_ref()), (SESSION, Some(&grant)));
     }
 
     #[test]

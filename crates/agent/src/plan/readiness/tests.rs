@@ -5,7 +5,7 @@ use brokkr_api::report::Condition;
 
 use super::*;
 use crate::model::{Cause, Progress, Uid};
-use crate::plan::fixtures::{SEQUENCE, SESSION, Stack, key, second};
+use crate::plan::fixtures::{SEQUENCE, Stack, key, second};
 
 impl Stack {
     /// The Pods show this cause.
@@ -139,7 +139,7 @@ fn f6_ready_objects_are_counted_also_while_the_stack_is_not_stable_yet() {
     assert_eq!(of(&stack.situation(1, 10), &stack.content()).0, 1);
     stack.is(HealthState::Ready, 2);
     assert_eq!(stack.at(2, 10), (None, Some(12)), "nothing is reported");
-    assert_eq!((stack.record.ready, stack.record.session), (2, SESSION), "but it is recorded, by this run");
+    assert_eq!(stack.record.ready, 2, "but it is recorded");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn j4_blindness_is_reported_once_after_twenty_seconds() {
     // Another problem of a degraded stack is no report about the watch.
     stack.record.outcome.as_mut().unwrap().transition = Transition::Degraded;
     let next = blind(&stack, 20).step.expect("a report");
-    assert_eq!((next.session, &next.outcome.as_ref().unwrap().reason), (SESSION, &reason));
+    assert_eq!(next.outcome.as_ref().unwrap().reason, reason);
     stack.record = next;
     let known = blind(&stack, 60);
     assert_eq!((known.step, known.wake_at), (None, None));
