@@ -76,6 +76,8 @@ pub struct Stack {
     pub progress: Progress,
     pub objects: HashMap<Key, SeenObject>,
     pub completed: HashMap<Key, Uid>,
+    /// No object can be observed.
+    pub unwatched: bool,
     /// Objects of other stacks of this agent need these.
     pub needed_elsewhere: HashSet<Key>,
 }
@@ -86,7 +88,7 @@ impl Observed for Stack {
     }
 
     fn synced(&self, _: &Key) -> bool {
-        true
+        !self.unwatched
     }
 
     fn completed(&self, key: &Key) -> Option<&Uid> {
@@ -158,6 +160,7 @@ impl Stack {
             progress: Progress::default(),
             objects: HashMap::new(),
             completed: HashMap::new(),
+            unwatched: false,
             needed_elsewhere: HashSet::new(),
         };
         stack.add(&stack.key.clone());

@@ -129,3 +129,57 @@ fn stamp(situation: &Situation<'_>, content: &Content) -> Stamp {
         sequence: record::stamp_sequence(situation.record, content),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use brokkr_api::ids::Checksum;
+
+    use super::*;
+    use crate::health::HealthState;
+    use crate::plan::fixtures::{Stack, desired, key, second};
+
+    /// Returns the names of the objects that are applied next.
+    fn applied(stack: &Stack) -> Vec<String> {
+        let plan = apply(&stack.situation(1, 10), &stack.content());
+        let steps = plan.into_iter().flat_map(|plan| plan.steps);
+        steps.filter_map(|step| step.key().map(|key| key.name.clone())).collect()
+    }
+
+    #[test]
+    fn b3_changed_objects_are_applied_before_those_that_only_get_another_stamp() {
+        let mut stack = Stack::of("", "ConfigMap");
+        let changed = key("", "ConfigMap", Some("shop"), "zebra");
+        stack.add(&changed);
+        let other = DesiredObject {
+            digest: Checksum::of(b"other"),
+            ..desired(&changed, &serde_json::json!({ "data": {} }))
+        };
+        stack.content_mut().objects.insert(changed.clone(), Arc::new(other));
+        assert_eq!(applied(&stack), ["zebra"]);
+        stack.progress.delivery.written.insert(changed);
+        assert_eq!(applied(&stack), ["web"]);
+    }
+
+    #[test]
+    fn an_object_that_is_being_deleted_is_waited_for_and_not_applied() {
+        let mut stack = Stack::of("", "ConfigMap");
+        stack.is(HealthState::Ready, 0);
+        assert_eq!(applied(&stack), ["web"]);
+        let key = stack.key.clone();
+        stack.progress.cleanup.deleted.insert(key.clone(), "uid".into());
+        assert_eq!(applied(&stack), Vec::<String>::new(), "we have deleted it");
+        stack.progress.cleanup.deleted.clear();
+        stack.objects.get_mut(&key).unwrap().deleting = true;
+        let plan = apply(&stack.situation(1, 10), &stack.content()).expect("a wait");
+        assert_eq!((plan.steps.len(), plan.wake_at), (0, Some(second(1) + RELEASE_CHECKS)));
+    }
+
+    #[test]
+    fn a8_equal_content_does_not_run_a_job_again_that_was_complete_before_it_was_deleted() {
+        let mut stack = Stack::of("batch", "Job");
+        assert_eq!(applied(&stack), ["web"]);
+        let key = stack.key.clone();
+        stack.record.inventory_mut().get_mut(&key).unwrap().completed = true;
+        assert_eq!(applied(&stack), Vec::<String>::new());
+    }
+}

@@ -1,5 +1,7 @@
 //! When an object is repaired, swept or diagnosed.
 
+use std::collections::HashSet;
+
 use brokkr_api::SequenceId;
 
 use super::*;
@@ -168,4 +170,19 @@ fn a_stopped_delivery_repairs_all_but_the_namespaces_that_it_takes_back() {
     assert_eq!(planned(&stack, Stage::Stopped), 0);
     stack.record.made.prerequisites.clear();
     assert_eq!(planned(&stack, Stage::Stopped), 1, "an earlier version has made it");
+}
+
+#[test]
+fn j4_blindness_is_reported_only_when_no_request_is_under_way() {
+    let mut stack = Stack::deployment();
+    stack.unwatched = true;
+    stack.progress.readiness.unready_since = Some(second(0));
+    let busy = HashSet::from([key("", "ConfigMap", Some("shop"), "settings")]);
+    let mut situation = stack.situation(60, 10);
+    let planned = |situation: &Situation<'_>| plan(situation, &stack.content(), &stack.record);
+    let blind = planned(&situation);
+    assert!(matches!(blind.steps.as_slice(), [Step::WriteRecord(_)]), "{blind:?}");
+    situation.busy = &busy;
+    let waiting = planned(&situation);
+    assert!(waiting.steps.is_empty() && waiting.unready && !waiting.watch.is_empty(), "{waiting:?}");
 }
