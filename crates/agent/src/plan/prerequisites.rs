@@ -93,7 +93,7 @@ mod tests {
         stack.progress.failures.objects.insert(definition.clone(), retry);
         let plan = resolved(&stack).expect("a wait");
         assert_eq!((plan.steps.len(), plan.wake_at), (0, Some(second(2))));
-        stack.progress.lookups.served.insert(definition.clone());
+        stack.progress.lookups.served.insert(definition);
         assert!(resolved(&stack).is_none(), "it is served");
         stack.progress.lookups.served.clear();
         stack.content_mut().objects.clear();
