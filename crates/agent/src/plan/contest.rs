@@ -120,11 +120,7 @@ mod tests {
     use super::*;
     use crate::health::HealthState;
     use crate::model::Fingerprint;
-    use crate::plan::fixtures::{Stack, desired};
-
-    fn second(second: i64) -> Timestamp {
-        Timestamp::from_second(second).expect("a time")
-    }
+    use crate::plan::fixtures::{Stack, desired, second};
 
     #[test]
     fn an_object_is_contested_after_six_repairs_without_a_quiet_minute() {

@@ -7,18 +7,17 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_manifest::Key;
-use brokkr_manifest::order::Rank;
 use jiff::Timestamp;
 
 use super::{absorb, retry};
 use crate::model::fixtures::seen;
 use crate::model::{
-    ApplyReason, Body, BoundRole, Content, DesiredObject, FailedStep, Failure, FailureClass, Progress, Step,
+    ApplyReason, BoundRole, Content, DesiredObject, FailedStep, Failure, FailureClass, Progress, Step,
     StepResult,
 };
 use crate::ownership::Stamp;
+use crate::plan::fixtures::{desired, key};
 use crate::plan::timing::{NEXT_CYCLE, PARKED, RIGHTS_CYCLE};
-use crate::resource::{Kind, Served};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -41,30 +40,7 @@ fn stamp() -> Stamp {
 }
 
 fn config_map() -> DesiredObject {
-    let served = Served {
-        group: String::new(),
-        version: "v1".into(),
-        kind: "ConfigMap".into(),
-        plural: "configmaps".into(),
-        namespaced: true,
-    };
-    let key = Key {
-        group: String::new(),
-        kind: "ConfigMap".into(),
-        namespace: Some("shop".into()),
-        name: "settings".into(),
-    };
-    DesiredObject {
-        kind: Kind::from(served),
-        key,
-        body: Body::new(&serde_json::json!({})),
-        digest: Checksum::of(b""),
-        wave: 0,
-        rank: Rank::Workload,
-        defines: None,
-        binds: None,
-        replace: false,
-    }
+    desired(&key("", "ConfigMap", Some("shop"), "settings"), &serde_json::json!({}))
 }
 
 #[test]
