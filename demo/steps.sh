@@ -126,7 +126,7 @@ manifests() {
 }
 
 deploy() {
-    local options=(--to "$demo_label" --wait --timeout "$demo_timeout") cluster
+    local options=(--to "$demo_label" --wait=rollout --timeout "$demo_timeout") cluster
     if [[ -n ${DEMO_IMAGE:-} ]]; then
         echo "examples/hello, with the image $DEMO_IMAGE:"
         manifests | run brokkr apply hello -f - "${options[@]}"

@@ -117,6 +117,7 @@ mod tests {
             checksum: Checksum::of(b""),
             parsed_digest: Checksum::of(b""),
             removal: None,
+            withdrawn: false,
             grant,
             approvals: Vec::new(),
             published_at: Timestamp::UNIX_EPOCH,

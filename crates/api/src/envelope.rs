@@ -37,6 +37,10 @@ pub struct TargetStack {
     pub parsed_digest: Checksum,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removal: Option<Removal>,
+    /// The version is no longer rolled out, and there is none that every agent gets: an agent that has begun it keeps it, others
+    /// do not begin it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
     /// What the project may do on this agent. Absent without grants: then the agent's own permissions apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,

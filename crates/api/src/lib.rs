@@ -39,6 +39,7 @@ pub mod projects;
 pub mod protocol;
 pub mod reason;
 pub mod report;
+pub mod rollouts;
 pub mod selector;
 pub mod stacks;
 pub mod status;

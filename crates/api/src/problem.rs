@@ -71,6 +71,8 @@ pub enum ErrorCode {
     BRK2021,
     /// The agent still has access or stacks.
     BRK2022,
+    /// The command is not possible in the state of the rollout.
+    BRK2023,
     /// The URL of the webhook is not allowed.
     BRK2016,
     /// The broker has no key to encrypt secrets with.
@@ -115,7 +117,7 @@ impl ErrorCode {
             Self::BRK2009 => 409,
             Self::BRK2019 => 410,
             Self::BRK2020 => 429,
-            Self::BRK2021 | Self::BRK2022 => 409,
+            Self::BRK2021 | Self::BRK2022 | Self::BRK2023 => 409,
             Self::BRK2016 => 422,
             Self::BRK2017 | Self::BRK2018 => 409,
             Self::BRK2006 => 413,
@@ -160,6 +162,7 @@ impl ErrorCode {
             Self::BRK2020 => "too many open streams",
             Self::BRK2021 => "stack is not deleted",
             Self::BRK2022 => "agent is still in use",
+            Self::BRK2023 => "rollout is in another state",
             Self::BRK2016 => "webhook URL not allowed",
             Self::BRK2017 => "no encryption key configured",
             Self::BRK2018 => "too many webhooks",
@@ -220,6 +223,7 @@ impl ErrorCode {
             Self::BRK2022 => {
                 "retire it with `brokkr agent retire`, or abandon it with `brokkr agent abandon`"
             }
+            Self::BRK2023 => "look at the rollout: only a rollout that has not ended takes commands",
             Self::BRK2016 => {
                 "use an https URL that is reachable from the internet, or ask the operator to allow this one"
             }

@@ -16,8 +16,11 @@ pub struct Stack {
     pub labels: Labels,
     pub annotations: Labels,
     pub targets: StackTargets,
-    /// Its desired state: the highest sequence id.
+    /// Its newest version.
     pub sequence_id: Option<SequenceId>,
+    /// While the newest version is rolled out, or after its rollout was stopped: the version that all other agents get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_sequence_id: Option<SequenceId>,
     pub created_at: Timestamp,
     /// Set once the stack is deleted; its deletion marker is then `sequence_id`.
     pub deleted_at: Option<Timestamp>,

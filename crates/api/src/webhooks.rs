@@ -42,6 +42,22 @@ pub enum WebhookEvent {
     #[serde(rename = "stack.deleted")]
     #[strum(serialize = "stack.deleted")]
     StackDeleted,
+    /// The rollout of a version began.
+    #[serde(rename = "rollout.started")]
+    #[strum(serialize = "rollout.started")]
+    RolloutStarted,
+    /// The next wave of a rollout began.
+    #[serde(rename = "rollout.advanced")]
+    #[strum(serialize = "rollout.advanced")]
+    RolloutAdvanced,
+    /// A rollout was stopped by its rules or by a user: no further agent begins the version.
+    #[serde(rename = "rollout.stopped")]
+    #[strum(serialize = "rollout.stopped")]
+    RolloutStopped,
+    /// Every agent gets the version.
+    #[serde(rename = "rollout.completed")]
+    #[strum(serialize = "rollout.completed")]
+    RolloutCompleted,
     /// An agent applied all objects of a version.
     #[serde(rename = "stack.applied")]
     #[strum(serialize = "stack.applied")]

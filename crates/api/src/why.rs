@@ -98,6 +98,12 @@ pub enum Cause {
     OnHold,
     /// The agent has a newer version than the restored database, and never goes back to an older one.
     AgentAhead,
+    /// The newest version is being rolled out, and is not released to the agent yet.
+    HeldBack,
+    /// The rollout of the newest version is paused.
+    RolloutPaused,
+    /// The rollout of the newest version was stopped before it reached the agent.
+    RolloutStopped,
     /// The agent polls, but has not reported on this version yet.
     NotReportedYet,
     /// Applying stopped with an error.

@@ -241,6 +241,8 @@ CREATE TRIGGER api_tokens_count_revoked AFTER UPDATE ON api_tokens
 
 -- Stacks and deployment objects --------------------------------------------------------------------------------------
 
+-- Every agent gets the version `newest_sequence_id`, unless a rollout releases a newer one to it. `staged_sequence_id` is the
+-- last submitted version while not every agent gets it.
 CREATE TABLE stacks (
     project            text NOT NULL REFERENCES projects (name),
     id                 uuid NOT NULL,
@@ -248,6 +250,7 @@ CREATE TABLE stacks (
     labels             jsonb NOT NULL DEFAULT '{}',
     annotations        jsonb NOT NULL DEFAULT '{}',
     newest_sequence_id bigint,
+    staged_sequence_id bigint CHECK (staged_sequence_id > newest_sequence_id),
     created_at         timestamptz NOT NULL DEFAULT now(),
     deleted_at         timestamptz,
     PRIMARY KEY (project, id)
@@ -341,7 +344,7 @@ CREATE TABLE deployment_objects (
 );
 CREATE INDEX deployment_objects_by_age ON deployment_objects (created_at) WHERE content_dropped_at IS NULL;
 
--- Immutable, except that retention or a purge may empty the content of an object that is not the newest of its stack.
+-- Immutable, except that retention or a purge may empty the content of an object that agents do not get any more.
 CREATE FUNCTION deployment_objects_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     allowed deployment_objects := OLD;
@@ -351,7 +354,7 @@ BEGIN
         allowed.content_dropped_at := NEW.content_dropped_at;
         IF NEW IS NOT DISTINCT FROM allowed AND NOT EXISTS (
             SELECT FROM stacks s WHERE s.project = OLD.project AND s.id = OLD.stack_id
-                                   AND s.newest_sequence_id = OLD.sequence_id) THEN
+                                   AND OLD.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id)) THEN
             RETURN NEW;
         END IF;
     END IF;
@@ -377,6 +380,67 @@ CREATE TRIGGER deployment_objects_count AFTER INSERT OR DELETE ON deployment_obj
 CREATE TRIGGER deployment_objects_count_dropped AFTER UPDATE ON deployment_objects
     FOR EACH ROW WHEN (OLD.content_dropped_at IS NULL AND NEW.content_dropped_at IS NOT NULL)
     EXECUTE FUNCTION deployment_objects_count();
+
+-- The release of a version to the agents of its stack. `clauses` name the agents, up to a place in an order that `seed`
+-- determines; they get the version only while the rollout is open. `revision` counts the changes that replicas have to
+-- know. `looked_at` is when the agents were last looked at, `watched_since` since when without a pause: only watched time counts.
+CREATE TABLE rollouts (
+    project          text NOT NULL,
+    stack_id         uuid NOT NULL,
+    sequence_id      bigint NOT NULL,
+    base_sequence_id bigint,
+    seed             bigint NOT NULL CHECK (seed >= 0),
+    policy           jsonb NOT NULL,
+    created_by       text NOT NULL,
+    state            text NOT NULL DEFAULT 'running' CHECK (
+        state IN ('running', 'soaking', 'paused', 'stopped', 'completed', 'superseded', 'aborted')),
+    is_open          boolean NOT NULL GENERATED ALWAYS AS (state IN ('running', 'soaking')) STORED,
+    stop_reason      jsonb,
+    wave             integer NOT NULL DEFAULT 0,
+    clauses          jsonb NOT NULL DEFAULT '[]',
+    soaked           interval NOT NULL DEFAULT '0',
+    accepted_bad     bigint NOT NULL DEFAULT 0,
+    accepted_excused bigint NOT NULL DEFAULT 0,
+    figures          jsonb NOT NULL DEFAULT
+        '{"members": 0, "released": 0, "healthy": 0, "bad": 0, "excused": 0, "owed": 0, "waiting": 0, "in_flight": 0}',
+    pending          jsonb,
+    revision         bigint NOT NULL DEFAULT 1,
+    looked_at        timestamptz,
+    watched_since    timestamptz NOT NULL DEFAULT now(),
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    state_changed_at timestamptz NOT NULL DEFAULT now(),
+    ended_at         timestamptz,
+    xid              xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    PRIMARY KEY (project, stack_id, sequence_id),
+    FOREIGN KEY (project, stack_id, sequence_id) REFERENCES deployment_objects (project, stack_id, sequence_id)
+);
+CREATE UNIQUE INDEX rollouts_by_sequence ON rollouts (project, sequence_id);
+CREATE UNIQUE INDEX rollouts_active ON rollouts (project, stack_id) WHERE ended_at IS NULL;
+
+-- Append-only: each raise of a mark, from which follows when the version was released to an agent.
+CREATE TABLE rollout_raises (
+    project     text NOT NULL,
+    stack_id    uuid NOT NULL,
+    sequence_id bigint NOT NULL,
+    number      integer NOT NULL,
+    selector    text,
+    upto        numeric(20) NOT NULL,
+    at          timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, stack_id, sequence_id, number),
+    FOREIGN KEY (project, stack_id, sequence_id) REFERENCES rollouts (project, stack_id, sequence_id)
+);
+
+-- How new versions are rolled out: of the installation (without a project), of a project, or of a stack. Fields that a policy
+-- leaves out come from the next wider one.
+CREATE TABLE rollout_policies (
+    project    text REFERENCES projects (name),
+    stack_id   uuid CHECK (stack_id IS NULL OR project IS NOT NULL),
+    policy     jsonb NOT NULL,
+    changed_by text NOT NULL,
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    UNIQUE NULLS NOT DISTINCT (project, stack_id),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
+);
 
 -- Contents that a rollback has barred: the same bytes are refused on that stack until the bar is removed.
 CREATE TABLE barred_contents (
@@ -485,7 +549,9 @@ CREATE TABLE clamped_reports (
 );
 
 -- The last report of an agent about a stack. `conditions` have their own time: a repair reports them without changing the
--- state. `reason_key` groups errors of the fleet. `applied_sequence_id` is the newest object known to be written.
+-- state. `reason_key` groups errors of the fleet. `applied_sequence_id` is the newest object known to be written. `since` is
+-- when the version or the transition last changed, by this clock; `bad_before` says that the agent had failed with the version
+-- before.
 CREATE TABLE stack_status (
     project             text NOT NULL,
     stack_id            uuid NOT NULL,
@@ -503,6 +569,8 @@ CREATE TABLE stack_status (
     ready               integer NOT NULL,
     total               integer NOT NULL,
     at                  timestamptz NOT NULL,
+    since               timestamptz NOT NULL DEFAULT now(),
+    bad_before          boolean NOT NULL DEFAULT false,
     conditions          jsonb NOT NULL DEFAULT '[]',
     conditions_at       timestamptz NOT NULL DEFAULT '-infinity',
     PRIMARY KEY (project, stack_id, agent_id)

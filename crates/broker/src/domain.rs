@@ -9,10 +9,12 @@
 //! | `network`    | how is a network written                                            |
 //! | `grants`     | what may a project do on an agent                                   |
 //! | `targeting`  | does this stack reach this agent, why, and since when               |
+//! | `release`    | which version does this agent get while a new one is rolled out     |
 //! | `envelope`   | what should this agent have, and what should it remove              |
 //! | `claims`     | what do an agent's claims count for                                 |
 //! | `hold`       | after a restore: what is allowed, where do epoch and ids continue   |
 //! | `retention`  | how long are events and content kept                                |
+//! | `rollout`    | how does a rollout go on                                            |
 //! | `rotation`   | how long are an old token and its replacement valid                 |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given its reports             |
@@ -34,7 +36,9 @@ pub mod hold;
 pub mod labels;
 pub mod network;
 pub mod presence;
+pub mod release;
 pub mod retention;
+pub mod rollout;
 pub mod rotation;
 pub mod session;
 pub mod status;

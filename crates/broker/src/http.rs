@@ -37,6 +37,7 @@ pub mod paging;
 pub mod precondition;
 pub mod projects;
 pub mod prune_approvals;
+pub mod rollouts;
 pub mod selectors;
 pub mod signed_body;
 pub mod stacks;

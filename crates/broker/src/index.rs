@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use brokkr_api::{AgentId, HistoryMark, InstallationId, Position};
 use roaring::RoaringBitmap;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub use snapshot::{AgentCursor, Changes, Losses, Retargeting, Snapshot};
 pub use waiters::Waiting;
@@ -90,6 +90,8 @@ pub struct Index {
     mismatches: AtomicU64,
     /// When the index was last reloaded because of a mismatch.
     reloaded: Mutex<Option<Instant>>,
+    /// Notified when a rollout begins or takes a step.
+    rollouts: Notify,
 }
 
 /// The agents that a change affects, in the snapshot after it.
@@ -125,6 +127,7 @@ impl Index {
             woken: AtomicU64::new(0),
             mismatches: AtomicU64::new(0),
             reloaded: Mutex::default(),
+            rollouts: Notify::new(),
         }
     }
 
@@ -151,6 +154,7 @@ impl Index {
     /// Applies changes, and wakes the agents whose envelope changed, or whose permission to poll.
     pub fn apply(&self, changes: Changes, freshness: Freshness) {
         let deleted = changes.deleted_agents.clone();
+        let rolls = changes.stacks.iter().any(|stack| !stack.releases().is_empty());
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         let slots = snapshot.apply(changes);
         let affected = Affected { snapshot: &snapshot, slots };
@@ -163,6 +167,14 @@ impl Index {
         let waiters = self.waiters();
         let woken = waiters.wake(&Affected { snapshot: &snapshot, slots }) + waiters.wake_deleted(&deleted);
         self.woken.fetch_add(woken, Ordering::Relaxed);
+        if rolls {
+            self.rollouts.notify_one();
+        }
+    }
+
+    /// Waits until a rollout begins, or takes a step, here or at another replica.
+    pub async fn rollout_changed(&self) {
+        self.rollouts.notified().await;
     }
 
     /// Replaces everything: at the start, and whenever the tail reloads.

@@ -28,7 +28,8 @@ use crate::http::body::BodyLimit;
 use crate::http::guard::{RouteRules, guard};
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants, health,
-    join_tokens, middleware, projects, prune_approvals, selectors, stacks, streams, system, webhooks,
+    join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks, streams, system,
+    webhooks,
 };
 use crate::state::Broker;
 use examples::Examples;
@@ -125,6 +126,16 @@ pub fn table() -> Vec<Route> {
         route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}/barred-contents/{checksum}", routes!(barred_contents::delete_barred_content)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::list_deployment_objects)),
         route(AnyAgentOr(Viewer),  "GET /api/v1/deployment-objects/{sequence_id}",  routes!(deployment_objects::deployment_object_content)),
+
+        route(Token(Viewer),       "GET /api/v1/rollouts",                          routes!(rollouts::list_rollouts)),
+        route(Token(Viewer),       "GET /api/v1/rollouts/{sequence_id}",            routes!(rollouts::get_rollout)),
+        route(Token(Deployer),     "POST /api/v1/rollouts/{sequence_id}/{command}", routes!(rollouts::command_rollout)),
+
+        route(Token(Viewer),       "GET /api/v1/rollout-policy",                    routes!(rollouts::policies::get_rollout_policy)),
+        route(Token(Admin),        "PUT /api/v1/rollout-policy",                    routes!(rollouts::policies::put_rollout_policy)),
+        route(Token(Owner),        "PUT /api/v1/projects/{project}/rollout-policy", routes!(rollouts::policies::put_project_rollout_policy)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/rollout-policy",     routes!(rollouts::policies::get_stack_rollout_policy)),
+        route(Token(Owner),        "PUT /api/v1/stacks/{stack}/rollout-policy",     routes!(rollouts::policies::put_stack_rollout_policy)),
 
         route(Token(Admin),        "GET /api/v1/grants",                            routes!(grants::list_grants)),
         route(Token(Admin),        "GET /api/v1/grants/{grant}",                    routes!(grants::get_grant)),

@@ -37,7 +37,7 @@ use crate::state::webhooks::{WebhookSetupError, Webhooks};
 use crate::store::StoreError;
 use crate::store::schema::SchemaError;
 use crate::tasks::{
-    audit_chain, cleanup, event_tail, presence, refusals, report_writer, restore_state, retention,
+    audit_chain, cleanup, event_tail, presence, refusals, report_writer, restore_state, retention, rollouts,
     silent_agents, webhooks,
 };
 use database::Database;
@@ -150,6 +150,7 @@ impl Server {
         tasks.spawn(audit_chain::run(pool(), stop()));
         tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
+        tasks.spawn(rollouts::run(Arc::clone(&broker), pool(), stop()));
         tasks.spawn(silent_agents::run(pool(), stop()));
         tasks.spawn(cleanup::run(pool(), stop()));
         tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), database.webhook_pool, stop()));

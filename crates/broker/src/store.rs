@@ -34,6 +34,8 @@ pub mod projects;
 pub mod prune_approvals;
 pub mod reasons;
 pub mod restore;
+pub mod rollout_policies;
+pub mod rollouts;
 pub mod schema;
 pub mod stack_status;
 pub mod stack_targets;

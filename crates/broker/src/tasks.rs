@@ -12,6 +12,7 @@
 //! | `report_writer` | stores reports, those of many agents in one transaction                           |
 //! | `restore_state` | refreshes whether the installation is on hold, and which agents have to report    |
 //! | `retention`     | creates partitions ahead, drops old ones, deletes old content                     |
+//! | `rollouts`      | goes on with rollouts, on one replica at a time                                   |
 //! | `silent_agents` | marks agents that no longer poll                                                  |
 //! | `webhooks`      | sends messages that are due: after local commits, and on time                     |
 
@@ -25,5 +26,6 @@ pub mod refusals;
 pub mod report_writer;
 pub mod restore_state;
 pub mod retention;
+pub mod rollouts;
 pub mod silent_agents;
 pub mod webhooks;

@@ -19,6 +19,7 @@ mod grant;
 mod help;
 mod observe;
 mod project;
+mod rollout;
 mod stack;
 mod token;
 mod webhook;
@@ -30,11 +31,14 @@ pub use agent::{
 };
 pub use audit::{AuditCommand, AuditList};
 pub use context::{Complete, Completion, ContextCommand, Login, Man, Shell, Version};
-pub use deliver::{Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions, WaitTerms};
+pub use deliver::{
+    Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions, WaitTerms, WaitUntil,
+};
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas, SetProject};
+pub use rollout::{OneRollout, ReasonedRollout, RolloutArgs, RolloutCommand};
 pub use stack::{Approve, DeleteStack, History, ListStacks, Manifest, Retarget, StackCommand, Unbar};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};
@@ -48,7 +52,7 @@ pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook
     max_term_width = 100,
     after_help = "Exit status: 0 success, 1 negative result (a difference, a failed check), 2 usage error, 3 operation failed, \
                   4 not authenticated or not allowed, 5 not found, 6 conflict or --expect required, \
-                  7 broker unreachable, 124 timeout, 130 interrupted.\n\n\
+                  7 broker unreachable, 8 rolled out but bad on some agents, 124 timeout, 130 interrupted.\n\n\
                   Environment: BROKKR_TOKEN (an API token; there is no flag for it), HTTPS_PROXY, NO_PROXY, NO_COLOR, COLUMNS."
 )]
 pub struct Args {
@@ -124,6 +128,9 @@ pub enum Command {
     /// Manage stacks and their versions
     #[command(subcommand)]
     Stack(StackCommand),
+    /// Manage rollouts
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
     /// Manage agents, one per cluster
     #[command(subcommand)]
     Agent(AgentCommand),
@@ -312,10 +319,11 @@ mod tests {
 
     /// Help lines start with a verb in the imperative; this is the vocabulary.
     const VERBS: &[&str] = &[
-        "Abandon", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete", "Deploy",
-        "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage", "Pause",
-        "Preview", "Print", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke", "Roll", "Rotate",
-        "Send", "Set", "Settle", "Show", "Switch", "Unbar", "Verify", "View", "Wait", "Write",
+        "Abandon", "Abort", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete",
+        "Deploy", "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage", "Pause",
+        "Preview", "Print", "Promote", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke", "Roll",
+        "Rotate", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Switch", "Unbar", "Verify", "View",
+        "Wait", "Watch", "Write",
     ];
 
     #[test]

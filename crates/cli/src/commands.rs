@@ -24,6 +24,7 @@ mod login;
 mod man;
 mod project;
 mod rollback;
+mod rollout;
 mod similar;
 mod stack;
 mod status;
@@ -91,6 +92,7 @@ async fn with_client(command: Command, client: &Client, printer: Printer) -> Res
         Command::Events(args) => events::run(args, client, printer).await,
         Command::Rollback(args) => rollback::run(args, client, printer).await,
         Command::Stack(args) => manage_stack(args, client, printer).await,
+        Command::Rollout(args) => rollout::run(args, client, printer).await,
         Command::Agent(args) => agent::run(args, client, printer).await,
         Command::Project(args) => project::run(args, client, printer).await,
         Command::Token(args) => token::run(args, client, printer).await,

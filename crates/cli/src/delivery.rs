@@ -1,10 +1,11 @@
 //! Whether a version is on every agent, or a deletion is complete: decided from the status rows, without I/O.
 //!
 //! A wait is for one sequence id. Reports about an earlier version do not count, nor do responses of a
-//! replica that does not know the submission yet.
+//! replica that does not know the submission yet. If the version is rolled out in waves, its rollout decides, too.
 
 use std::collections::BTreeSet;
 
+use brokkr_api::rollouts::{Rollout, RolloutState};
 use brokkr_api::status::{StackStatus, State};
 use brokkr_api::{AgentId, SequenceId};
 
@@ -15,6 +16,10 @@ pub enum Goal {
     Applied(SequenceId),
     /// Every targeted agent has this version or a newer one, healthy.
     Delivered(SequenceId),
+    /// The rollout of this version is complete; without a rollout, as `Delivered`.
+    Rollout(SequenceId),
+    /// The agents of the first wave have this version, healthy; without a rollout, as `Delivered`.
+    Canary(SequenceId),
     /// Every agent that held the stack has reported it gone.
     Removed(SequenceId),
 }
@@ -50,8 +55,12 @@ pub enum Verdict {
     Reached,
     /// Too many agents failed, and none is still waiting; or one failed, and `fail_fast` is set.
     Failed,
-    /// This newer version replaced the awaited one, which was not on every agent yet.
-    Replaced(SequenceId),
+    /// A newer version, if it is known which, replaced the awaited one, which was not on every agent yet.
+    Replaced(Option<SequenceId>),
+    /// The rollout was stopped or aborted.
+    Stopped,
+    /// The rollout is complete, but this many agents are bad.
+    SomeBad(u64),
     Waiting,
 }
 
@@ -61,7 +70,9 @@ impl Goal {
             Self::Applied(sequence) => {
                 delivered(sequence, row, &[State::Applied, State::Healthy, State::Degraded])
             }
-            Self::Delivered(sequence) => delivered(sequence, row, &[State::Healthy]),
+            Self::Delivered(sequence) | Self::Rollout(sequence) | Self::Canary(sequence) => {
+                delivered(sequence, row, &[State::Healthy])
+            }
             Self::Removed(marker) => removed(marker, row),
         }
     }
@@ -81,7 +92,7 @@ impl Goal {
             return Verdict::Waiting;
         }
         if let Some(newer) = self.replaced_by(rows, &outcomes) {
-            return Verdict::Replaced(newer);
+            return Verdict::Replaced(Some(newer));
         }
         let failed = count(AgentOutcome::Failed);
         if count(AgentOutcome::Reached) >= terms.needed(targeted) {
@@ -93,9 +104,59 @@ impl Goal {
         }
     }
 
+    /// Returns the version that is waited for.
+    pub fn sequence(self) -> SequenceId {
+        let (Self::Applied(sequence)
+        | Self::Delivered(sequence)
+        | Self::Rollout(sequence)
+        | Self::Canary(sequence)
+        | Self::Removed(sequence)) = self;
+        sequence
+    }
+
+    /// Decides whether the wait ends, by the verdict over the agents and by the rollout of the version.
+    pub fn with_rollout(self, of_agents: Verdict, terms: Terms, rollout: &Rollout) -> Verdict {
+        let has_ended = rollout.state.has_ended() || rollout.state == RolloutState::Stopped;
+        let is_for_rollout = matches!(self, Self::Rollout(_) | Self::Canary(_)) && terms.min_healthy == 100;
+        let is_tolerated = has_ended || rollout.figures.bad <= rollout.allowed_bad;
+        match of_agents {
+            // The agents may be done a moment before the rollout is complete.
+            Verdict::Reached if !has_ended && (is_for_rollout || matches!(self, Self::Removed(_))) => {
+                self.verdict_of(rollout)
+            }
+            // Some agents may fail: the rollout decides how many.
+            Verdict::Failed if is_for_rollout && !terms.fail_fast && is_tolerated => self.verdict_of(rollout),
+            Verdict::Waiting => self.verdict_of(rollout),
+            verdict => verdict,
+        }
+    }
+
+    /// Decides whether the wait ends because of the rollout of the version.
+    fn verdict_of(self, rollout: &Rollout) -> Verdict {
+        let is_past = rollout.wave > 1 || rollout.state == RolloutState::Soaking;
+        // A wave without agents proves nothing.
+        let is_first_wave_healthy = is_past && rollout.figures.healthy > 0;
+        match (rollout.state, self) {
+            (RolloutState::Superseded, _) => Verdict::Replaced(None),
+            (RolloutState::Stopped | RolloutState::Aborted, _) => Verdict::Stopped,
+            // A rollout without agents is complete, but the delivery has not started.
+            (RolloutState::Completed, Self::Rollout(_) | Self::Canary(_)) if rollout.figures.members > 0 => {
+                match rollout.figures.bad {
+                    0 => Verdict::Reached,
+                    bad => Verdict::SomeBad(bad),
+                }
+            }
+            (_, Self::Canary(_)) if is_first_wave_healthy => Verdict::Reached,
+            _ => Verdict::Waiting,
+        }
+    }
+
     /// Returns whether Pods of this version cannot run on this agent without a change.
     pub fn is_stuck(self, row: &StackStatus) -> bool {
-        let Self::Delivered(sequence) = self else { return false };
+        if matches!(self, Self::Applied(_) | Self::Removed(_)) {
+            return false;
+        }
+        let sequence = self.sequence();
         // A Job may succeed when it is retried.
         let is_retried =
             row.reason.is_crash() && row.objects.first().is_some_and(|note| note.object.kind == "Job");
@@ -104,7 +165,10 @@ impl Goal {
     }
 
     fn replaced_by(self, rows: &[StackStatus], outcomes: &[AgentOutcome]) -> Option<SequenceId> {
-        let (Self::Applied(sequence) | Self::Delivered(sequence)) = self else { return None };
+        if matches!(self, Self::Removed(_)) {
+            return None;
+        }
+        let sequence = self.sequence();
         let open = rows.iter().zip(outcomes).filter(|(_, outcome)| **outcome != AgentOutcome::Reached);
         open.filter_map(|(row, _)| row.wanted_sequence_id).filter(|wanted| *wanted > sequence).max()
     }
@@ -140,6 +204,7 @@ mod tests {
     use brokkr_api::report::ObjectNote;
 
     use super::*;
+    use crate::view::rollouts::tests::rollout;
     use crate::view::samples::row;
 
     const GOAL: Goal = Goal::Delivered(SequenceId(42));
@@ -218,8 +283,59 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_reported_unless_it_has_arrived_everywhere() {
-        assert_eq!(GOAL.of_all(&[row("a", 43, 42, State::Pending)]), Verdict::Replaced(SequenceId(43)));
+        assert_eq!(GOAL.of_all(&[row("a", 43, 42, State::Pending)]), Verdict::Replaced(Some(SequenceId(43))));
         assert_eq!(GOAL.of_all(&[row("a", 43, 43, State::Healthy)]), Verdict::Reached);
+    }
+
+    #[test]
+    fn a_rollout_ends_a_wait() {
+        let (canary, all) = (Goal::Canary(SequenceId(42)), Goal::Rollout(SequenceId(42)));
+        let in_state = |state, wave, bad| {
+            let mut rollout = rollout();
+            (rollout.state, rollout.wave, rollout.figures.bad) = (state, wave, bad);
+            rollout
+        };
+        let verdicts = |rollout: &Rollout| [GOAL, all, canary].map(|goal| goal.verdict_of(rollout));
+        use RolloutState::{Aborted, Completed, Paused, Running, Soaking, Stopped, Superseded};
+        use Verdict::{Reached, Replaced, SomeBad, Waiting};
+        for (rollout, expected) in [
+            (in_state(Running, 1, 0), [Waiting, Waiting, Waiting]),
+            (in_state(Paused, 1, 0), [Waiting, Waiting, Waiting]),
+            (in_state(Soaking, 1, 0), [Waiting, Waiting, Reached]),
+            (in_state(Running, 2, 0), [Waiting, Waiting, Reached]),
+            (in_state(Completed, 5, 0), [Waiting, Reached, Reached]),
+            (in_state(Completed, 5, 2), [Waiting, SomeBad(2), SomeBad(2)]),
+        ] {
+            assert_eq!(verdicts(&rollout), expected, "{} in wave {}", rollout.state, rollout.wave);
+        }
+        for state in [Stopped, Aborted] {
+            assert_eq!(verdicts(&in_state(state, 2, 1)), [const { Verdict::Stopped }; 3]);
+        }
+        assert_eq!(verdicts(&in_state(Superseded, 2, 0)), [const { Replaced(None) }; 3]);
+        let mut empty = in_state(Completed, 1, 0);
+        empty.figures.members = 0;
+        assert_eq!(verdicts(&empty), [const { Waiting }; 3], "no agent is targeted yet");
+        let running = in_state(Running, 1, 0);
+        let with = |goal: Goal, terms| goal.with_rollout(Reached, terms, &running);
+        assert_eq!(with(all, EVERY_AGENT), Waiting, "the rollout is not complete yet");
+        let mut some_bad = in_state(Running, 5, 2);
+        some_bad.allowed_bad = 2;
+        assert_eq!(all.with_rollout(Verdict::Failed, EVERY_AGENT, &some_bad), Waiting, "so many are allowed");
+        some_bad.state = Completed;
+        assert_eq!(all.with_rollout(Verdict::Failed, EVERY_AGENT, &some_bad), SomeBad(2));
+        (some_bad.state, some_bad.allowed_bad) = (Running, 1);
+        assert_eq!(all.with_rollout(Verdict::Failed, EVERY_AGENT, &some_bad), Verdict::Failed);
+        assert_eq!(all.with_rollout(Reached, EVERY_AGENT, &empty), Reached, "agents joined later");
+        let removed = Goal::Removed(SequenceId(42));
+        assert_eq!(removed.with_rollout(Reached, EVERY_AGENT, &running), Waiting, "it is not deleted yet");
+        assert_eq!(removed.verdict_of(&in_state(Stopped, 1, 0)), Verdict::Stopped);
+        let mut unproven = in_state(Soaking, 1, 0);
+        unproven.figures.healthy = 0;
+        assert_eq!(canary.verdict_of(&unproven), Waiting, "no agent has the labels of the wave");
+        assert_eq!(
+            (with(all, Terms { min_healthy: 60, ..EVERY_AGENT }), with(GOAL, EVERY_AGENT)),
+            (Reached, Reached)
+        );
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum Exit {
     NotFound = 5,
     Conflict = 6,
     Unreachable = 7,
+    /// The rollout is complete, but some agents are bad.
+    SomeBad = 8,
     Timeout = 124,
     Interrupted = 130,
 }

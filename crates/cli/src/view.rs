@@ -29,6 +29,7 @@ pub mod progress;
 pub mod projects;
 pub mod reasons;
 pub mod receipts;
+pub mod rollouts;
 #[cfg(test)]
 pub mod samples;
 pub mod stacks;

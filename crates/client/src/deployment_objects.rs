@@ -9,6 +9,7 @@ use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::retry::IdempotencyKey;
+use crate::rollouts::RolloutOptions;
 use crate::{Client, PageQuery, Result};
 
 impl Client {
@@ -21,8 +22,21 @@ impl Client {
         provenance: &Provenance,
         key: &IdempotencyKey,
     ) -> Result<DeploymentObject> {
+        self.submit_as(stack, content, provenance, &RolloutOptions::default(), key).await
+    }
+
+    /// Like [`Client::submit`], with options of the rollout.
+    pub async fn submit_as(
+        &self,
+        stack: &str,
+        content: impl Into<Bytes>,
+        provenance: &Provenance,
+        rollout: &RolloutOptions,
+        key: &IdempotencyKey,
+    ) -> Result<DeploymentObject> {
         let mut call = self
             .call(Method::POST, &["stacks", stack, "deployment-objects"])
+            .query(&rollout.pairs())
             .accept("application/json")
             .idempotent(key)
             .bytes(YAML_MEDIA_TYPE, content.into());

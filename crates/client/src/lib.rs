@@ -46,6 +46,7 @@ pub mod prune_approvals;
 pub mod reports;
 pub mod response;
 pub mod retry;
+pub mod rollouts;
 pub mod selectors;
 pub mod sessions;
 pub mod stacks;

@@ -8,6 +8,7 @@ use brokkr_api::status::{StackStatus, State};
 use http::Method;
 
 use crate::page::{expecting, given};
+use crate::rollouts::RolloutOptions;
 use crate::{Client, PageQuery, Result};
 
 /// Selects rows of a status.
@@ -78,10 +79,18 @@ impl Client {
         self.send(self.write(Method::DELETE, &["stacks", stack])).await?.json()
     }
 
-    /// Deletes the stack and leaves its resources in the clusters, no longer managed.
-    pub async fn delete_stack_keeping_resources(&self, stack: &str) -> Result<DeploymentObject> {
-        let keep = [("keep_resources", "true".to_owned())];
-        self.send(self.write(Method::DELETE, &["stacks", stack]).query(&keep)).await?.json()
+    /// Deletes the stack in this way. With `keep_resources`, its resources stay in the clusters, no longer managed.
+    pub async fn delete_stack_as(
+        &self,
+        stack: &str,
+        keep_resources: bool,
+        rollout: &RolloutOptions,
+    ) -> Result<DeploymentObject> {
+        let mut pairs = rollout.pairs();
+        if keep_resources {
+            pairs.push(("keep_resources", "true".to_owned()));
+        }
+        self.send(self.write(Method::DELETE, &["stacks", stack]).query(&pairs)).await?.json()
     }
 
     /// Reads the status of the stack on each agent that it targets or that has it.

@@ -17,6 +17,9 @@ struct Stack {
     name: String,
     /// The newest deployment object, or a deletion marker, which has no content.
     sequence: SequenceId,
+    /// The version that the agent is told again if the newest one is withdrawn.
+    base: Option<SequenceId>,
+    withdrawn: bool,
     deleted: bool,
     targeted: bool,
     grant: Option<Grant>,
@@ -73,11 +76,16 @@ impl Broker {
         let entry = self.stacks.entry(stack).or_insert_with(|| Stack {
             name: name.into(),
             sequence,
+            base: None,
+            withdrawn: false,
             deleted,
             targeted: true,
             grant: None,
             approvals: Vec::new(),
         });
+        if entry.sequence != sequence && !std::mem::take(&mut entry.withdrawn) {
+            entry.base = Some(entry.sequence);
+        }
         (entry.sequence, entry.deleted) = (sequence, deleted);
         sequence
     }
@@ -85,6 +93,14 @@ impl Broker {
     pub fn target(&mut self, stack: StackId, targeted: bool) {
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.targeted = targeted;
+            self.changed = true;
+        }
+    }
+
+    /// Stops the rollout of the newest version: the agent is told the version before it again.
+    pub fn withdraw(&mut self, stack: StackId) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            (stack.withdrawn, stack.deleted) = (true, false);
             self.changed = true;
         }
     }
@@ -147,15 +163,23 @@ impl Broker {
                 if removal.is_some() && !self.held.contains(id) {
                     return None;
                 }
-                let content = self.contents.get(&stack.sequence);
+                // A removal goes with the newest version, whether or not it is released.
+                let base = stack.base.filter(|_| stack.withdrawn && removal.is_none());
+                let withdrawn = stack.withdrawn && removal.is_none() && base.is_none();
+                if withdrawn && !self.held.contains(id) {
+                    return None;
+                }
+                let sequence_id = base.unwrap_or(stack.sequence);
+                let content = self.contents.get(&sequence_id);
                 Some(TargetStack {
                     project: "default".into(),
                     stack_id: *id,
                     stack_name: stack.name.clone(),
-                    sequence_id: stack.sequence,
+                    sequence_id,
                     checksum: content.map_or(Checksum::of(b""), |content| content.checksum),
                     parsed_digest: Checksum::of(b""),
                     removal,
+                    withdrawn,
                     grant: stack.grant.clone(),
                     approvals: stack.approvals.clone(),
                     published_at: Timestamp::UNIX_EPOCH,

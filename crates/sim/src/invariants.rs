@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use brokkr_agent::grant;
 use brokkr_agent::model::{ApplyReason, Record, Step, StepResult};
 use brokkr_agent::resource::is_prerequisite;
+use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::{SequenceId, StackId};
@@ -221,7 +222,10 @@ impl Invariants {
             })?;
         }
         let Some(kept) = kept else { return Ok(()) };
-        ensure(next.sequence >= kept.sequence, || {
+        // A removal that is cancelled went with the newest version; the objects have the version of the stamp.
+        let is_cancelled = kept.removal == Some(Removal::Untargeted) && next.removal.is_none();
+        let begun = if is_cancelled { kept.stamp } else { kept.sequence };
+        ensure(next.sequence >= begun, || {
             format!("S2: the record goes back from {} to {}", kept.sequence, next.sequence)
         })?;
         // An object that leaves the record must be gone, or no longer ours: otherwise it is leaked.

@@ -33,6 +33,8 @@ impl Fixture {
             .retry(RetryPolicy::up_to(Duration::from_secs(60)))
             .build()?;
         let pool = PgPool::connect(&fleet.database().url()).await?;
+        // Some agents fail, which would stop a rollout.
+        fleet.roll_out_at_once().await?;
         Ok(Self { fleet, admin, pool })
     }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::port::Port;
 use crate::process::{Launch, Process, ShowLog, run};
@@ -22,6 +24,22 @@ pub async fn migrate(database_url: &str) -> Result<()> {
         database_url,
     ]);
     run(launch, START_DEADLINE).await?.ok()?;
+    Ok(())
+}
+
+/// Migrates the database of a test fleet, whose rollouts do not wait: tests have waves of their own where these matter.
+pub async fn prepare(database_url: &str) -> Result<()> {
+    migrate(database_url).await?;
+    policy_set(database_url, &json!({ "soak_seconds": 0 })).await
+}
+
+/// Sets the rollout policy of an installation.
+pub async fn policy_set(database_url: &str, policy: &Value) -> Result<()> {
+    let mut connection = sqlx::PgConnection::connect(database_url).await?;
+    let delete = "DELETE FROM rollout_policies WHERE project IS NULL";
+    sqlx::query(delete).execute(&mut connection).await?;
+    let insert = "INSERT INTO rollout_policies (policy, changed_by) VALUES ($1, 'test')";
+    sqlx::query(insert).bind(policy).execute(&mut connection).await?;
     Ok(())
 }
 

@@ -52,7 +52,7 @@ impl Fleet {
     }
 
     async fn start_on_with(postgres: Arc<Postgres>, show_log: ShowLog, arguments: &[&str]) -> Result<Self> {
-        let database = postgres.database_like(&template()?, async |url| broker::migrate(url).await).await?;
+        let database = postgres.database_like(&template()?, async |url| broker::prepare(url).await).await?;
         let admin_token = broker::bootstrap(&database.url()).await?;
         let authority = Authority::for_a_month("brokkr-test-broker")?;
         let broker = Broker::start(&database.url(), &authority, show_log, arguments).await?;
@@ -166,15 +166,20 @@ impl Fleet {
     /// Delivers manifests to the agents that the selector matches, and waits until they are healthy.
     pub async fn apply(&self, stack: &str, selector: &str, yaml: &str) -> Result<Output> {
         let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
-        self.brokkr(apply_arguments(&file, stack, selector).into_iter().chain(["--wait".as_ref()]))
+        self.brokkr(apply_arguments(&file, stack, selector).into_iter().chain(["--wait=rollout".as_ref()]))
             .await?
             .ok()
+    }
+
+    /// From now on, every agent gets a new version at once.
+    pub async fn roll_out_at_once(&self) -> Result<()> {
+        broker::policy_set(&self.database.url(), &serde_json::json!({ "staged": false })).await
     }
 
     /// Delivers manifests and waits at most this long, such as `8s`. The command may fail.
     pub async fn try_apply(&self, stack: &str, selector: &str, yaml: &str, timeout: &str) -> Result<Output> {
         let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
-        let wait = ["--wait", "--timeout", timeout].map(AsRef::as_ref);
+        let wait = ["--wait=rollout", "--timeout", timeout].map(AsRef::as_ref);
         self.brokkr(apply_arguments(&file, stack, selector).into_iter().chain(wait)).await
     }
 
@@ -182,6 +187,13 @@ impl Fleet {
     pub async fn submit(&self, stack: &str, selector: &str, yaml: &str) -> Result<Output> {
         let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
         self.brokkr(apply_arguments(&file, stack, selector)).await?.ok()
+    }
+
+    /// Delivers manifests to every agent at once, without waves, and does not wait.
+    pub async fn submit_at_once(&self, stack: &str, selector: &str, yaml: &str) -> Result<Output> {
+        let file = self.cli.file(&format!("{stack}.yaml"), yaml)?;
+        let now = ["--now", "--reason", "test"].map(AsRef::as_ref);
+        self.brokkr(apply_arguments(&file, stack, selector).into_iter().chain(now)).await?.ok()
     }
 
     /// Deletes a stack and waits until every agent has confirmed it.

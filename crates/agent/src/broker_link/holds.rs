@@ -98,12 +98,15 @@ impl HeldStacks {
         Ok(())
     }
 
-    /// Returns whether a target is older than a held stack, because the broker's database was restored.
+    /// Returns the targets that are older than the held stacks: newer versions were withdrawn, or the broker's database was
+    /// restored.
     #[must_use]
-    pub fn are_ahead_of(&self, targets: &[TargetStack]) -> bool {
+    pub fn behind(&self, targets: &[TargetStack]) -> BTreeSet<(StackId, SequenceId)> {
         let records = self.records();
         let held = |target: &TargetStack| records.get(&target.stack_id).map(|held| held.sequence_id);
-        targets.iter().any(|target| held(target).is_some_and(|held| target.sequence_id < held))
+        let behind =
+            targets.iter().filter(|target| held(target).is_some_and(|held| target.sequence_id < held));
+        behind.map(|target| (target.stack_id, target.sequence_id)).collect()
     }
 
     /// Returns a target with a sequence id that this agent knows with another content. A database that lost its last transactions

@@ -1,5 +1,6 @@
 //! The long poll: sends changes of the target state to the reconciler.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,7 @@ impl BrokerLink {
         let mut etag: Option<String> = None;
         let mut failures = 0u32;
         let mut writes_suspended = false;
+        let mut behind = BTreeSet::new();
         loop {
             let now_held = held.borrow_and_update().clone();
             self.position = self.position.later(now_held.position);
@@ -138,13 +140,15 @@ impl BrokerLink {
                                 continue;
                             }
                             etag = Some(tag);
-                            let ahead = self.holds.are_ahead_of(&envelope.stacks);
+                            let named = self.holds.behind(&envelope.stacks);
                             if self.news.send(BrokerMessage::Target(envelope)).is_err() {
                                 return;
                             }
-                            if ahead {
+                            // After a restore, the broker learns from this that it has lost versions.
+                            if !named.is_subset(&behind) {
                                 self.report_holds().await;
                             }
+                            behind = named;
                             self.rotate_key(wants).await;
                         }
                         Poll::HoldsWanted => self.report_holds().await,

@@ -54,7 +54,8 @@ pub struct Record {
     pub project: String,
     pub stack: StackId,
     pub stack_name: String,
-    /// The highest sequence id that the agent ever began to apply or to remove. Never decreases.
+    /// The highest sequence id that the agent ever began to apply or to remove. It decreases only if a removal is cancelled,
+    /// because the stack targets the agent again: a removal goes with the newest version, which may be released to others only.
     pub sequence: SequenceId,
     /// Set while the stack is being removed.
     pub removal: Option<brokkr_api::envelope::Removal>,

@@ -125,6 +125,7 @@ impl Stack {
             checksum,
             parsed_digest: checksum,
             removal: None,
+            withdrawn: false,
             grant: None,
             approvals: Vec::new(),
             published_at: second(0),

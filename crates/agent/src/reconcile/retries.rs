@@ -89,6 +89,7 @@ mod tests {
             checksum: Checksum::of(b""),
             parsed_digest: Checksum::of(b""),
             removal: None,
+            withdrawn: false,
             grant: None,
             approvals: Vec::new(),
             published_at: at,

@@ -139,6 +139,13 @@ impl StackState {
         self.in_flight == 0 && self.queue.is_empty()
     }
 
+    /// Returns whether it has nothing to do and nothing to keep.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let is_known = self.goal.is_some() || self.next.is_some() || self.record.is_some();
+        !is_known && !self.record_lost && self.is_idle()
+    }
+
     /// Returns whether its intent is known: its content is fetched, or the stack is to be removed.
     #[must_use]
     pub fn has_decided(&self) -> bool {

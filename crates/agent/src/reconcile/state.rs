@@ -86,11 +86,23 @@ impl ReconcilerState {
         }
         for (id, stack) in &mut self.stacks {
             if !mentioned.contains(id) {
-                // E4: a stack that the broker does not mention is not deleted. A stored removal continues.
-                stack.continue_removal();
+                stack.set_no_target();
             }
         }
+        self.forget_withdrawn();
         self.update_all_claims();
+    }
+
+    /// Forgets stacks of which nothing is left: their first version was withdrawn before it was begun.
+    fn forget_withdrawn(&mut self) {
+        let gone: Vec<StackId> =
+            self.stacks.iter().filter(|(_, stack)| stack.is_empty()).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.stacks.remove(&id);
+            self.claims.forget(id);
+            self.unread.remove(&id);
+            self.mark_dependents_dirty(id);
+        }
     }
 
     /// A9: uses the records as the target state, because the broker has sent none since the start.
@@ -135,9 +147,8 @@ impl ReconcilerState {
         match goal {
             Some(goal) if goal.target.removal.is_some() => self.claims.desire_only(id, std::iter::empty()),
             Some(Goal { content: Some(content), .. }) => self.claims.desire_only(id, content.objects.keys()),
-            // Nothing is known about its newest content.
-            Some(_) => self.claims.desire_only(id, std::iter::empty()),
-            None => {}
+            // Nothing is known about its newest content, or its first version was withdrawn.
+            Some(_) | None => self.claims.desire_only(id, std::iter::empty()),
         }
         if self.stacks.get(&id).is_some_and(StackState::is_fetching) {
             self.unread.insert(id);
@@ -347,6 +358,7 @@ impl ReconcilerState {
         }
         if adopted {
             self.update_claims(id);
+            self.forget_withdrawn();
         }
         finished
     }

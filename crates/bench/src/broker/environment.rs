@@ -80,6 +80,8 @@ impl<'a> Environment<'a> {
         let database = engine.postgres.database().await?;
         let url = database.url();
         broker::migrate(&url).await?;
+        // Every agent gets a version at once: rollouts have measurements of their own.
+        broker::policy_set(&url, &serde_json::json!({ "staged": false })).await?;
         let token = broker::bootstrap(&url).await?;
         let authority = Authority::new("brokkr-bench")?;
         let connections = args.database_connections.to_string();

@@ -7,12 +7,13 @@ use brokkr_api::audit::RefusalReason;
 use jiff::{SignedDuration, Timestamp};
 
 use super::facts::{AgentFacts, StackFacts};
-use super::targeting::{reaches, released_to};
+use super::release::{last_released_to, released_to, was_released_to};
+use super::targeting::reaches;
 
 /// What a claim to hold a stack counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldClaim {
-    /// The stack targets the agent now; versions up to this one are released to it.
+    /// The stack targets the agent now; this is the newest version that was released to it.
     Targeted(SequenceId),
     /// The stack targeted the agent when this was recorded.
     Recorded,
@@ -32,44 +33,43 @@ pub fn hold_claim(
 ) -> HoldClaim {
     let targeted = stack.filter(|stack| agent.status == AgentStatus::Active && reaches(agent, stack));
     match (targeted, stack) {
-        (Some(stack), _) => HoldClaim::Targeted(highest_released(agent, stack)),
+        (Some(stack), _) => {
+            let released = last_released_to(agent, stack);
+            HoldClaim::Targeted(released.map_or(SequenceId(0), |object| object.sequence_id))
+        }
         (None, Some(stack)) if recorded && after_restore && !stack.deleted => HoldClaim::Unconfirmed,
         (None, _) if recorded => HoldClaim::Recorded,
         _ => HoldClaim::Unconfirmed,
     }
 }
 
-/// Returns the newest version that is released to the agent, if the stack targets or targeted it.
-#[must_use]
-pub fn highest_released(agent: &AgentFacts, stack: &StackFacts) -> SequenceId {
-    released_to(agent, stack).map_or(SequenceId(0), |object| object.sequence_id)
-}
-
-/// Returns whether the agent may read this version because the stack targets it now: the released version, and earlier
-/// ones if it holds the stack.
+/// Returns whether the agent may read this version because the stack targets it now: the version that it gets, and those
+/// that were released to it before if it holds the stack.
 #[must_use]
 pub fn reads_as_target(agent: &AgentFacts, stack: &StackFacts, version: SequenceId) -> bool {
-    let released = highest_released(agent, stack);
+    let is_current = || released_to(agent, stack).is_some_and(|object| object.sequence_id == version);
     agent.status == AgentStatus::Active
         && reaches(agent, stack)
-        && (version == released || version < released && agent.holds(stack.id))
+        && (is_current() || agent.holds(stack.id) && was_released_to(agent, stack, version))
 }
 
-/// Judges a report about this version of the stack. A stack that the agent holds is named to it with its newest version
-/// even if the agent only has to remove it, so reports may name that one.
+/// Judges a report about this version of the stack. A stack that the agent only has to remove is named to it with its newest
+/// version, so reports may name that one.
 pub fn report(
     agent: Option<&AgentFacts>,
     stack: Option<&StackFacts>,
     version: SequenceId,
 ) -> Result<(), RefusalReason> {
     let (Some(agent), Some(stack)) = (agent, stack) else { return Err(RefusalReason::NotTargeted) };
-    if !agent.holds(stack.id) && !reaches(agent, stack) {
+    let is_target = reaches(agent, stack);
+    if !agent.holds(stack.id) && !is_target {
         return Err(RefusalReason::NotTargeted);
     }
-    if version > highest_released(agent, stack) {
-        return Err(RefusalReason::NotReleased);
+    let is_removed = || stack.newest().is_some_and(|newest| version <= newest.sequence_id) && !is_target;
+    if was_released_to(agent, stack, version) || is_removed() {
+        return Ok(());
     }
-    Ok(())
+    Err(RefusalReason::NotReleased)
 }
 
 /// How far ahead of the broker's clock the time of a report may be.

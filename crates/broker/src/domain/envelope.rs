@@ -10,7 +10,8 @@ use jiff::Timestamp;
 
 use super::facts::{AgentFacts, ObjectFacts, StackFacts};
 use super::grants::Right;
-use super::targeting::{reasons, released_to};
+use super::release::{kept_by, released_to, was_deleted_from};
+use super::targeting::reasons;
 
 /// An encoded envelope; its tag is the digest of exactly these bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct EncodedEnvelope {
 pub struct DesiredObject {
     pub object: ObjectFacts,
     pub removal: Option<Removal>,
+    /// Only an agent that has begun the version keeps it.
+    pub withdrawn: bool,
     /// What the stack's project may do on the agent. With `Nothing`, the stack is frozen there.
     pub right: Right,
     pub targeted_at: Timestamp,
@@ -41,23 +44,42 @@ impl DesiredObject {
 /// Returns what an active agent should do about the stack; none if there is nothing to do.
 #[must_use]
 pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> {
-    let object = *released_to(agent, stack)?;
     let right = stack.grants.on(agent);
     let reasons = reasons(agent, stack);
     let targeted_since = reasons.iter().map(|reason| reason.since).min();
-    let removal = match targeted_since {
-        Some(_) => None,
-        // Removals are not stored per agent: they follow from the stacks that an agent holds. An agent that
-        // does not hold the stack has nothing to remove.
-        None if !agent.holds(stack.id) => return None,
+    let released = released_to(agent, stack);
+    let withdrawn = released.is_none();
+    let kept = || released.or_else(|| agent.holds(stack.id).then(|| kept_by(agent, stack))?).copied();
+    let (object, removal) = match targeted_since {
+        Some(_) => {
+            let object = kept()?;
+            if !agent.holds(stack.id) && stack.base == Some(object) && was_deleted_from(agent, stack) {
+                return None;
+            }
+            // A deletion that is being rolled out.
+            let removal = object.is_deletion_marker.then(|| deletion(&object));
+            (object, removal)
+        }
         // A withdrawn grant freezes the stack: revoking rights must not delete anything.
-        None if right == Right::Nothing => None,
-        None if stack.deleted && object.keeps_resources => Some(Removal::Released),
-        None if stack.deleted => Some(Removal::Deleted),
-        None => Some(Removal::Untargeted),
+        None if right == Right::Nothing => (kept()?, None),
+        // The newest version, released or not: the agent may have one that was withdrawn, and refuses to go back.
+        None => {
+            let object = *stack.newest()?;
+            (object, Some(if stack.deleted { deletion(&object) } else { Removal::Untargeted }))
+        }
     };
+    // Removals are not stored per agent: they follow from the stacks that an agent holds. An agent that does not hold the
+    // stack has nothing to remove.
+    if (removal.is_some() || targeted_since.is_none()) && !agent.holds(stack.id) {
+        return None;
+    }
     let targeted_at = targeted_since.map_or(object.published_at, |since| since.max(object.published_at));
-    Some(DesiredObject { object, removal, right, targeted_at, released_at: targeted_at })
+    let withdrawn = withdrawn && removal.is_none();
+    Some(DesiredObject { object, removal, withdrawn, right, targeted_at, released_at: targeted_at })
+}
+
+fn deletion(marker: &ObjectFacts) -> Removal {
+    if marker.keeps_resources { Removal::Released } else { Removal::Deleted }
 }
 
 /// Returns the target state of an agent. `stacks` has to contain every stack that may reach the agent and
@@ -94,6 +116,7 @@ fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
         checksum: desired.object.checksum,
         parsed_digest: desired.object.parsed_digest,
         removal: desired.removal,
+        withdrawn: desired.withdrawn,
         grant: desired.right.into_grant(),
         approvals: approvals(agent, stack, desired.object.sequence_id),
         published_at: desired.object.published_at,
@@ -161,7 +184,7 @@ mod tests {
             published_at: second(100),
         };
         let mut stack =
-            StackFacts::new("default".into(), StackId::generate(), name.into()).with_newest(Some(object));
+            StackFacts::new("default".into(), StackId::generate(), name.into()).with_base(Some(object));
         stack.grants = Arc::new(ProjectGrants::Unlimited);
         stack
     }

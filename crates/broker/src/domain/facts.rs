@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::grants::ProjectGrants;
 use super::labels::LabelSet;
+use super::release::Release;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFacts {
@@ -78,11 +79,13 @@ pub struct StackFacts {
     pub selectors: Vec<SelectorTarget>,
     /// The grants of its project. One copy per project, shared by the snapshot.
     pub grants: Arc<ProjectGrants>,
-    /// Approved prunes of the newest object.
+    /// Approved prunes of the versions that agents may get.
     pub approvals: Vec<ApprovalFacts>,
-    /// The object that an agent gets is decided by [`super::targeting::released_to`], and need not be this
-    /// one.
-    pub(super) newest: Option<ObjectFacts>,
+    /// The version that every agent gets, unless a rollout releases a newer one to it: see
+    /// [`super::release::released_to`].
+    pub(super) base: Option<ObjectFacts>,
+    /// Versions above the base, in ascending order. The last one is being rolled out, or was stopped. Nearly always empty.
+    pub(super) releases: Box<[Release]>,
 }
 
 impl StackFacts {
@@ -91,20 +94,62 @@ impl StackFacts {
     pub fn new(project: String, id: StackId, name: String) -> Self {
         let grants = Arc::new(ProjectGrants::new(true, Vec::new()));
         let (targets, selectors) = (Vec::new(), Vec::new());
-        let approvals = Vec::new();
-        Self { project, id, name, deleted: false, targets, selectors, grants, approvals, newest: None }
+        let (approvals, releases) = (Vec::new(), Box::default());
+        Self {
+            project,
+            id,
+            name,
+            deleted: false,
+            targets,
+            selectors,
+            grants,
+            approvals,
+            base: None,
+            releases,
+        }
     }
 
     #[must_use]
-    pub fn with_newest(mut self, newest: Option<ObjectFacts>) -> Self {
-        self.newest = newest;
+    pub fn with_base(mut self, base: Option<ObjectFacts>) -> Self {
+        self.base = base;
         self
+    }
+
+    #[must_use]
+    pub fn with_releases(mut self, releases: Vec<Release>) -> Self {
+        self.releases = releases.into_boxed_slice();
+        self
+    }
+
+    /// Returns the versions above the base, in ascending order.
+    #[must_use]
+    pub fn releases(&self) -> &[Release] {
+        &self.releases
+    }
+
+    /// Returns the newest version, whether or not any agent gets it.
+    #[must_use]
+    pub fn newest(&self) -> Option<&ObjectFacts> {
+        self.releases.last().map(|release| &release.object).or(self.base.as_ref())
+    }
+
+    /// Returns the version with this sequence id, if agents may have it.
+    #[must_use]
+    pub fn object(&self, sequence_id: SequenceId) -> Option<&ObjectFacts> {
+        let staged = self.releases.iter().map(|release| &release.object);
+        staged.chain(&self.base).find(|object| object.sequence_id == sequence_id)
     }
 
     /// Returns whether anything was ever submitted to the stack.
     #[must_use]
     pub fn has_object(&self) -> bool {
-        self.newest.is_some()
+        self.newest().is_some()
+    }
+
+    /// Replaces which version agents get, and whether the stack is deleted.
+    pub fn release_as(&mut self, other: &Self) {
+        (self.deleted, self.base) = (other.deleted, other.base);
+        self.releases.clone_from(&other.releases);
     }
 }
 
@@ -135,7 +180,7 @@ impl ApprovalFacts {
 }
 
 /// A deployment object without its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 pub struct ObjectFacts {
     pub sequence_id: SequenceId,
     pub checksum: Checksum,

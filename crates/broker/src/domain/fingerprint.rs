@@ -58,8 +58,11 @@ fn labels(agent: &AgentFacts) -> String {
 
 #[must_use]
 pub fn stack_line(stack: &StackFacts) -> String {
-    let newest = stack.newest.map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
-    let mut line = format!("{}|{}|{}|{newest}|", stack.id, stack.project, stack.name);
+    let base = stack.base.map_or_else(|| "-".to_owned(), |object| object.sequence_id.to_string());
+    let releases = stack.releases.iter();
+    let releases: Vec<String> =
+        releases.map(|release| format!("{}@{}", release.object.sequence_id, release.revision)).collect();
+    let mut line = format!("{}|{}|{}|{base}|{}|", stack.id, stack.project, stack.name, releases.join(","));
     let targets = stack.targets.iter().map(|target| format!("{}@{}", target.agent, micros(target.since)));
     let mut selectors: Vec<(String, i64)> =
         stack.selectors.iter().map(|target| (target.selector.to_string(), micros(target.since))).collect();

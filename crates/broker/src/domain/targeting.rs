@@ -1,9 +1,9 @@
-//! Whether a stack reaches an agent, why, since when, and with which object.
+//! Whether a stack reaches an agent, why, and since when. Which version the agent gets is decided in `release`.
 
 use brokkr_api::agents::Why;
 use jiff::Timestamp;
 
-use super::facts::{AgentFacts, ObjectFacts, StackFacts};
+use super::facts::{AgentFacts, StackFacts};
 
 /// A reason, and since when it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,13 +39,4 @@ pub fn reaches(agent: &AgentFacts, stack: &StackFacts) -> bool {
         && (stack.targets.binary_search_by_key(&agent.id, |target| target.agent).is_ok()
             || stack.selectors.iter().any(|target| agent.matches(&target.selector)))
         && stack.grants.cover(agent)
-}
-
-/// Returns the object of the stack that this agent should have.
-///
-/// No other function decides which object an agent gets. A rollout will withhold the newest one from some
-/// agents, and only this function will have to change.
-#[must_use]
-pub fn released_to<'a>(_agent: &AgentFacts, stack: &'a StackFacts) -> Option<&'a ObjectFacts> {
-    stack.newest.as_ref()
 }

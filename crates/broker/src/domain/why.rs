@@ -13,6 +13,7 @@ mod agent;
 mod cause;
 mod misses;
 mod refusal;
+mod rollouts;
 
 use brokkr_api::SequenceId;
 use brokkr_api::reason::{Message, Reason};
@@ -23,10 +24,12 @@ use brokkr_api::why::{Broken, Cause, Hop, Presence};
 use self::advice::advised;
 pub use self::advice::widened_grant;
 pub use self::agent::{AgentContact, Refused, agent_trouble};
+use brokkr_api::rollouts::Rollout;
+
 use super::envelope::desired;
 use super::facts::{AgentFacts, StackFacts};
 use super::status::{LastReport, state};
-use super::targeting::{reaches, released_to};
+use super::targeting::reaches;
 
 /// What is known about a stack on an agent.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +39,8 @@ pub struct Case<'a> {
     pub report: Option<&'a LastReport>,
     pub seen: &'a AgentContact,
     pub past: Past,
+    /// The rollout of the stack's newest version, if not every agent gets that.
+    pub rollout: Option<&'a Rollout>,
 }
 
 /// The history of the stack, and how widespread the problem is.
@@ -64,8 +69,12 @@ pub struct Verdict {
 #[must_use]
 pub fn why(case: &Case<'_>) -> Verdict {
     let wanted = desired(case.agent, case.stack);
-    let goal = wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
-    let state = state(goal, case.report.map(|report| (report.sequence_id, &report.transition)));
+    let goal = wanted.as_ref().map(|wanted| match wanted.removal {
+        None => (rollouts::kept(case, wanted.sequence_id()).unwrap_or(wanted.sequence_id()), None),
+        removal => (wanted.sequence_id(), removal),
+    });
+    let shown = goal.or_else(|| rollouts::awaited(case).map(|awaited| (awaited, None)));
+    let state = state(shown, case.report.map(|report| (report.sequence_id, &report.transition)));
     let about = case
         .report
         .filter(|report| goal.is_none_or(|(sequence, _)| sequence == report.sequence_id))
@@ -73,7 +82,8 @@ pub fn why(case: &Case<'_>) -> Verdict {
             report.transition != Transition::Removed || goal.is_none_or(|(_, removal)| removal.is_some())
         });
     let mut hops = about.map(|report| report.hops).unwrap_or_default();
-    if let Some(wanted) = &wanted {
+    let is_goal = |sequence| goal.is_some_and(|(goal, _)| goal == sequence);
+    if let Some(wanted) = wanted.as_ref().filter(|wanted| is_goal(wanted.sequence_id())) {
         hops.published.get_or_insert(wanted.object.published_at);
         hops.targeted.get_or_insert(wanted.targeted_at);
         hops.released.get_or_insert(wanted.released_at);
@@ -81,13 +91,17 @@ pub fn why(case: &Case<'_>) -> Verdict {
     // From here on only reports about the target version count.
     let current = Case { report: about, ..*case };
     let mut evidence = Vec::new();
+    let held_back = rollouts::held_back(&current, goal.map(|(sequence, _)| sequence));
+    // A version is released only to agents that are connected.
+    let trouble = held_back.as_ref().and_then(|_| agent_trouble(case.agent, case.seen));
     let broken = match goal {
-        None => nothing_wanted(&current, &mut evidence),
-        Some((sequence, removal)) => restored(&current, sequence).or_else(|| match removal {
+        None => nothing_wanted(&current, &mut evidence).or(trouble),
+        Some((sequence, removal)) => restored(&current, sequence).or(trouble).or_else(|| match removal {
             Some(_) => removing(&current, sequence, state, &mut evidence),
             None => delivering(&current, sequence, &hops, &mut evidence),
         }),
     };
+    let broken = broken.or(held_back);
     if let Some(older) = case.report.filter(|_| about.is_none()) {
         evidence.push(format!("the last report was {} at {}", older.transition, older.sequence_id));
     }
@@ -96,7 +110,7 @@ pub fn why(case: &Case<'_>) -> Verdict {
         let ago = case.seen.since(refused.at);
         evidence.push(format!("a request in the agent's name was refused {ago} ago: {}", refused.because));
     }
-    Verdict { state, wanted: goal.map(|(sequence, _)| sequence), hops, broken, evidence }
+    Verdict { state, wanted: shown.map(|(sequence, _)| sequence), hops, broken, evidence }
 }
 
 fn nothing_wanted(case: &Case<'_>, evidence: &mut Vec<String>) -> Option<Broken> {
@@ -106,7 +120,10 @@ fn nothing_wanted(case: &Case<'_>, evidence: &mut Vec<String>) -> Option<Broken>
         evidence.push(format!("the stack {name} was deleted, and the agent no longer holds it"));
         return None;
     }
-    if reaches(agent, stack) && released_to(agent, stack).is_none() {
+    if reaches(agent, stack) && stack.has_object() {
+        return None;
+    }
+    if reaches(agent, stack) {
         let message = format!("nothing has been submitted to {name} yet");
         return Some(advised(case, Hop::Published, Cause::NothingSubmitted, message));
     }

@@ -26,6 +26,7 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::domain::claims::reads_as_target;
+use crate::domain::rollout::policy::Kind;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
@@ -35,13 +36,16 @@ use crate::http::headers::{has_already, position, text};
 use crate::http::manifest_pool;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::precondition;
+use crate::http::rollouts::begin::{RolloutQuery, refuse_if_deleting};
 use crate::http::stacks::{existing, find_stack};
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::agents::AgentNamespace;
 use crate::store::barred_contents::barred_content_find_on_conn;
-use crate::store::deployment_objects::{NewObject, PublishedObject, StoredObject, deployment_object_list};
+use crate::store::deployment_objects::{
+    NewObject, NewRollout, PublishedObject, StoredObject, deployment_object_list,
+};
 use crate::store::holds::hold_released;
 use crate::store::stacks::{LockedStack, StackRef};
 
@@ -59,8 +63,9 @@ pub async fn publish(
     write: &mut Write,
     stack: &LockedStack,
     new: &NewObject<'_>,
+    rollout: Option<&NewRollout>,
 ) -> ApiResult<PublishedObject> {
-    write.publish(stack, new, false).await?.ok_or_else(not_published)
+    write.publish(stack, new, rollout, false).await?.ok_or_else(not_published)
 }
 
 /// Only a bar prevents that an object is published, and a bar does not vanish while the stack is locked.
@@ -100,12 +105,13 @@ pub struct ProvenanceHeaders {
 ///
 /// The body is the complete YAML. It is stored byte for byte.
 #[utoipa::path(post, path = "/api/v1/stacks/{stack}/deployment-objects", tag = "deployment objects",
-    params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, ProvenanceHeaders),
+    params(("stack" = String, Path, description = "Name or id"), RolloutQuery, precondition::IfMatch, ProvenanceHeaders),
     request_body(content = String, content_type = "application/yaml"),
     responses((status = 201, body = DeploymentObject)))]
 pub async fn submit_deployment_object(
     State(broker): BrokerState,
     Path(stack): Path<String>,
+    QueryParams(rollout): QueryParams<RolloutQuery>,
     change: Change,
 ) -> ApiResult {
     let caller = change.caller()?;
@@ -122,6 +128,7 @@ pub async fn submit_deployment_object(
     write::run_on_stack(&broker, &change, project, &StackRef::read(&stack), async |mut write, locked| {
         let locked = existing(locked)?;
         precondition::stack(&mut write, &change, &locked).await?;
+        refuse_if_deleting(&mut write, &locked).await?;
         namespaces::refuse(&broker, locked.id, &agents)?;
         let new = NewObject {
             checksum: reading.checksum,
@@ -133,12 +140,17 @@ pub async fn submit_deployment_object(
             submitted_by: &token.name,
             provenance: provenance.clone(),
         };
-        let Some(published) = write.publish(&locked, &new, true).await? else {
+        let begun = rollout.begin(&locked, Kind::Version)?;
+        write.audit_reason(&rollout.reason);
+        let Some(published) = write.publish(&locked, &new, begun.as_ref(), true).await? else {
             let bar = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await?;
             return Err(bar.map_or_else(not_published, |bar| refusal(&bar)));
         };
         write.audit_digests(None, Some(published.object.checksum));
         announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &published).await?;
+        if begun.is_some() {
+            announce(&mut write, WebhookEvent::RolloutStarted, &locked, &published).await?;
+        }
         write.finish(StatusCode::CREATED, &published.object).await
     })
     .await

@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
 use brokkr_api::protocol::same_etag;
+use brokkr_api::stacks::Stack;
 use http::HeaderMap;
 use http::header::{ETAG, IF_MATCH};
 use serde::Serialize;
@@ -29,12 +30,17 @@ pub fn etag(shown: &impl Serialize) -> String {
     format!("\"{}\"", digest(shown))
 }
 
-/// Responds with the representation and its tag.
-pub fn tagged<T: Serialize>(shown: &T) -> Response {
-    let tag = etag(shown);
+/// Responds with the stack and its tag.
+pub fn tagged(shown: &Stack) -> Response {
+    let tag = etag(&tagged_part(shown.clone()));
     let mut response = axum::Json(shown).into_response();
     response.headers_mut().insert(ETAG, text(&tag));
     response
+}
+
+/// Returns what the tag of a stack depends on: not how far its rollout is, because nobody changes that.
+fn tagged_part(stack: Stack) -> Stack {
+    Stack { base_sequence_id: None, ..stack }
 }
 
 /// Refuses the request if `If-Match` does not name the current representation.
@@ -60,12 +66,12 @@ pub async fn stack(write: &mut Write, change: &Change, locked: &LockedStack) -> 
     if !change.headers.contains_key(IF_MATCH) {
         return Ok(());
     }
-    check(&change.headers, &changed_stack(write, locked).await?)
+    check(&change.headers, &tagged_part(changed_stack(write, locked).await?))
 }
 
 /// Checks `If-Match` for a change of the stack itself, and records the stack for the audit log.
 pub async fn stack_itself(write: &mut Write, change: &Change, locked: &LockedStack) -> ApiResult<()> {
     let now = changed_stack(write, locked).await?;
     write.audit_before(&now);
-    check(&change.headers, &now)
+    check(&change.headers, &tagged_part(now))
 }

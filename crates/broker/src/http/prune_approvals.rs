@@ -43,8 +43,8 @@ pub async fn approve_prune(
     };
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_stack(&mut write, project, &stack).await?;
-        if locked.newest != Some(request.sequence_id) {
-            let newest = locked.newest.map_or_else(|| "none".to_owned(), |newest| newest.to_string());
+        if ![locked.newest, locked.staged].contains(&Some(request.sequence_id)) {
+            let newest = locked.last().map_or_else(|| "none".to_owned(), |newest| newest.to_string());
             let detail =
                 format!("the newest version of {} is {newest}, not {}", locked.name, request.sequence_id);
             return Err(ApiError::new(ErrorCode::BRK2014, detail));

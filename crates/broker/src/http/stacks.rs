@@ -18,6 +18,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
+use crate::domain::rollout::policy::{Kind, SMALL_FLEET};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::{Change, check_metadata};
@@ -25,10 +26,11 @@ use crate::http::deployment_objects::{announce, publish};
 use crate::http::paging::QueryParams;
 use crate::http::precondition;
 use crate::http::precondition::tagged;
+use crate::http::rollouts::begin::{RolloutQuery, deletion_under_way};
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::state::quota::{Added, quota_check_on_conn};
-use crate::store::deployment_objects::{NewObject, deployment_object_fetch_on_conn};
+use crate::store::deployment_objects::{NewObject, NewRollout, deployment_object_fetch_on_conn};
 use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{
     LockedStack, StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn,
@@ -112,19 +114,40 @@ pub async fn put_stack(State(broker): BrokerState, Path(stack): Path<String>, ch
 }
 
 /// How to delete a stack.
-#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DeleteStackQuery {
     /// Keep its resources in the clusters: agents only remove Brokkr's metadata from them.
     #[serde(default)]
     pub keep_resources: bool,
+    /// Delete it in waves of these sizes, such as `1,10%,100%`. By default, a stack with at least 100 agents is deleted in the
+    /// waves of its rollout policy, and a smaller one on all agents at once.
+    pub waves: Option<String>,
+    /// How long a wave has to stay removed before the next one begins.
+    pub soak_seconds: Option<u32>,
+}
+
+impl DeleteStackQuery {
+    /// Returns the rollout of the deletion; none if every agent removes the stack at once.
+    fn rollout(&self, broker: &Broker, stack: &LockedStack) -> ApiResult<Option<NewRollout>> {
+        let is_large = || {
+            let snapshot = broker.index.snapshot();
+            let holders = snapshot.holders(stack.id).count();
+            u64::try_from(holders).unwrap_or(u64::MAX) >= SMALL_FLEET
+        };
+        if self.waves.is_none() && self.soak_seconds.is_none() && !is_large() {
+            return Ok(None);
+        }
+        let (waves, soak_seconds) = (self.waves.clone(), self.soak_seconds);
+        RolloutQuery { waves, soak_seconds, ..RolloutQuery::default() }.begin(stack, Kind::Deletion)
+    }
 }
 
 /// Delete a stack.
 ///
-/// Agents that hold it remove its resources. The response is the deletion marker; deleting again returns the same
-/// one.
+/// Agents that hold it remove its resources: all at once, or in waves. The response is the deletion marker; deleting again returns
+/// the same one, unless its rollout was stopped.
 #[utoipa::path(delete, path = "/api/v1/stacks/{stack}", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"), precondition::IfMatch, DeleteStackQuery), responses((status = 200, body = DeploymentObject)))]
 pub async fn delete_stack(
@@ -143,16 +166,18 @@ pub async fn delete_stack(
             return write.finish(StatusCode::OK, &marker).await;
         }
         precondition::stack_itself(&mut write, &change, &locked).await?;
+        if let Some(marker) = deletion_under_way(&mut write, &locked).await? {
+            return write.finish(StatusCode::OK, &marker).await;
+        }
+        let rollout = query.rollout(&broker, &locked)?;
         let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
-        let published = publish(&mut write, &locked, &marker).await?;
+        let published = publish(&mut write, &locked, &marker, rollout.as_ref()).await?;
         let marker = &published.object;
-        tracing::info!(
-            stack_id = %locked.id,
-            stack = locked.name,
-            sequence_id = %marker.sequence_id,
-            "stack deleted"
-        );
-        announce(&mut write, WebhookEvent::StackDeleted, &locked, &published).await?;
+        let (is_staged, sequence_id) = (rollout.is_some(), marker.sequence_id);
+        tracing::info!(stack_id = %locked.id, stack = locked.name, %sequence_id, is_staged, "stack deleted");
+        // A rollout announces its end itself.
+        let event = if is_staged { WebhookEvent::RolloutStarted } else { WebhookEvent::StackDeleted };
+        announce(&mut write, event, &locked, &published).await?;
         write.finish(StatusCode::OK, marker).await
     })
     .await

@@ -198,7 +198,7 @@ async fn publish_restored(write: &mut Write, project: &str, id: StackId, by: &st
         submitted_by: by,
         provenance: Provenance::default(),
     };
-    let object = publish(write, &stack, &new).await?.object;
+    let object = publish(write, &stack, &new, None).await?.object;
     Ok(settled(&stack, Some(object), 0))
 }
 
@@ -242,7 +242,7 @@ async fn delete(write: &mut Write, id: StackId, by: &str) -> ApiResult<Settled> 
     insert(write, id, &reported, true).await?;
     let stack = lock(write, &reported.project, id).await?;
     let marker = NewObject::deletion_marker(by, false);
-    let marker = publish(write, &stack, &marker).await?.object;
+    let marker = publish(write, &stack, &marker, None).await?.object;
     let removals = restore_confirm_on_conn(write.conn(), &reported.project, id).await?;
     Ok(Settled { removals, ..settled(&stack, Some(marker), 0) })
 }

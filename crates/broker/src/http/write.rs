@@ -30,7 +30,9 @@ use crate::error::{ApiError, ApiResult};
 use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::audit::{audit_insert, audit_insert_with_result_on_conn};
-use crate::store::deployment_objects::{NewObject, PublishedObject, deployment_object_publish_on_conn};
+use crate::store::deployment_objects::{
+    NewObject, NewRollout, PublishedObject, deployment_object_publish_on_conn,
+};
 use crate::store::history_marks::history_mark_insert_on_conn;
 use crate::store::idempotency_keys::{
     KeyOwner, StoredResult, idempotency_key_claim_on_conn, idempotency_key_find,
@@ -204,16 +206,18 @@ impl Write {
         Ok(outbox_insert_on_conn(&mut self.transaction, project, notification).await?)
     }
 
-    /// Stores the object as the newest version of the stack and notifies every replica. Returns none if `respect_bars` is set
-    /// and its content is barred.
+    /// Stores the object as the newest version of the stack and notifies every replica. Without a rollout, every agent gets it.
+    /// Returns none if `respect_bars` is set and its content is barred.
     pub async fn publish(
         &mut self,
         stack: &LockedStack,
         new: &NewObject<'_>,
+        rollout: Option<&NewRollout>,
         respect_bars: bool,
     ) -> ApiResult<Option<PublishedObject>> {
         self.notified = true;
-        Ok(deployment_object_publish_on_conn(&mut self.transaction, stack, new, respect_bars).await?)
+        let conn = &mut self.transaction;
+        Ok(deployment_object_publish_on_conn(conn, stack, new, rollout, respect_bars).await?)
     }
 
     /// Records the resource before the change for the audit log. The response shows it after the change; the log has

@@ -19,6 +19,7 @@ use crate::domain::facts::{
 };
 use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
 use crate::domain::labels::{Label, LabelSet};
+use crate::domain::release::{Clause, Release};
 use crate::domain::targeting::reaches;
 
 /// Few enough that changes overlap.
@@ -42,6 +43,13 @@ fn time() -> impl Strategy<Value = Timestamp> {
 
 fn a_selector() -> impl Strategy<Value = Selector> {
     prop::sample::select(&SELECTORS[..]).prop_map(|text| text.parse().expect("a selector"))
+}
+
+fn releases() -> impl Strategy<Value = Vec<Clause>> {
+    let upto = prop_oneof![Just(0), any::<u64>(), Just(u64::MAX)];
+    let clause =
+        (prop::option::of(a_selector()), upto).prop_map(|(selector, upto)| Clause { selector, upto });
+    prop::collection::vec(clause, 0..3)
 }
 
 fn labels() -> impl Strategy<Value = LabelSet> {
@@ -87,22 +95,33 @@ prop_compose! {
         targets in prop::collection::btree_map(0..AGENTS, time(), 0..3),
         selectors in prop::collection::btree_map(a_selector(), time(), 0..3),
         newest in prop::option::weighted(0.8, (0i64..3, time())),
+        staged in prop::option::weighted(0.5, (3i64..5, any::<bool>(), releases(), prop::bool::weighted(0.3))),
     ) -> StackFacts {
         let number_of = i64::try_from(number).expect("few");
-        let object = newest.map(|(version, published_at)| ObjectFacts {
+        let object = |version: i64, marker: bool, published_at| ObjectFacts {
             // No two stacks share an id, and a deletion marker has its own.
-            sequence_id: SequenceId(number_of * 1000 + version + if deleted { 500 } else { 0 }),
+            sequence_id: SequenceId(number_of * 1000 + version + if marker { 500 } else { 0 }),
             checksum: Checksum([1; 32]),
             parsed_digest: Checksum([2; 32]),
-            is_deletion_marker: deleted,
+            is_deletion_marker: marker,
             keeps_resources: false,
             resources: 1,
             // As in the database, an object never changes.
-            published_at: if deleted { Timestamp::UNIX_EPOCH } else { published_at },
+            published_at: if marker { Timestamp::UNIX_EPOCH } else { published_at },
+        };
+        let base = newest.map(|(version, published_at)| object(version, deleted, published_at));
+        // A deleted stack has nothing to roll out.
+        let releases = staged.filter(|_| !deleted).map(|(version, open, clauses, marker)| Release {
+            object: object(version, marker, Timestamp::UNIX_EPOCH),
+            seed: 1,
+            open,
+            clauses,
+            revision: 1,
         });
         let project = PROJECTS[usize::try_from(number % 2).expect("two")];
         let mut facts = StackFacts::new(project.into(), stack_id(number), format!("stack-{number}"))
-            .with_newest(object);
+            .with_base(base)
+            .with_releases(releases.into_iter().collect());
         facts.deleted = deleted;
         facts.targets = targets
             .into_iter()

@@ -10,12 +10,14 @@
 //! | `fingerprints` | does it match the database                                  |
 //! | `losses`       | which agents would lose which stacks                        |
 //! | `pages`        | which agents are on a page                                  |
+//! | `rolling`      | how far the rollout of a stack is                           |
 
 mod affected;
 mod fingerprints;
 mod losses;
 mod pages;
 mod reach;
+mod rolling;
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +62,8 @@ pub struct Snapshot {
     by_selector: StacksBySelector,
     explicit: HashMap<AgentId, BTreeSet<StackId>>,
     holders: HashMap<StackId, RoaringBitmap>,
+    /// Stacks with a version that not every agent gets.
+    rolling: BTreeSet<StackId>,
     grants: HashMap<String, Arc<ProjectGrants>>,
     /// Projects that are not restricted to their grants.
     unrestricted: BTreeSet<String>,
@@ -253,11 +257,15 @@ impl Snapshot {
                 self.explicit.entry(target.agent).or_default().insert(stack.id);
             }
         }
+        if !stack.releases().is_empty() {
+            self.rolling.insert(stack.id);
+        }
         self.stacks.insert(stack.id, stack);
     }
 
     fn remove_stack(&mut self, id: StackId) {
         let Some(before) = self.stacks.remove(&id) else { return };
+        self.rolling.remove(&id);
         self.by_selector.remove(id, before.selectors.iter().map(|target| &target.selector));
         for target in &before.targets {
             if self.explicit.get_mut(&target.agent).is_some_and(|set| set.remove(&id) && set.is_empty()) {

@@ -3,6 +3,7 @@
 //! Counted on request, by one statement, and cached: at most a twentieth of the time is spent on counting, however large
 //! the fleet is. The age of the figures is a metric, too.
 
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use brokkr_api::agents::AgentStatus;
@@ -87,6 +88,25 @@ fn show(registry: &mut Registry, figures: &FleetFigures, age: Duration) {
     let states = Transition::KNOWN.into_iter().filter(|transition| *transition != Transition::Repaired);
     let placements = by_state(figures, "placements", states.map(|state| state.to_string()));
     registry.register("placements", "Stacks on agents, by last report", placements);
+    let states = ["running", "soaking", "paused", "stopped"];
+    let rollouts = by_state(figures, "rollouts", states.map(str::to_owned));
+    registry.register("rollouts", "Rollouts that have not ended, by state", rollouts);
+    let oldest = Family::<State, Gauge<f64, AtomicU64>>::default();
+    for state in states.map(str::to_owned) {
+        let seconds = figures.of("rollouts", &state, "oldest");
+        oldest.get_or_create(&State { state }).set(seconds);
+    }
+    registry.register(
+        "rollout_state_seconds",
+        "Time since the oldest rollout in each state entered it",
+        oldest,
+    );
+    let agents = by_state(figures, "rollout_agents", ["bad", "owed", "in_flight"].map(str::to_owned));
+    registry.register(
+        "rollout_agents",
+        "Agents of rollouts that have not ended, by what they count as",
+        agents,
+    );
     let webhooks = by_state(figures, "webhooks", ["working", "failing", "off"].map(str::to_owned));
     registry.register("webhooks", "Webhooks by state", webhooks);
     let mut count = |name: &str, help: &str, what: &str| {
@@ -110,6 +130,12 @@ fn show(registry: &mut Registry, figures: &FleetFigures, age: Duration) {
         "Age of the oldest deployment object that an agent has not reported on yet",
         "behind",
     );
+    oldest(
+        "rollout_base_age_seconds",
+        "Age of the oldest version that was superseded or is still rolled out, of stacks with a rollout",
+        "base",
+    );
+    oldest("rollout_look_age_seconds", "Time since the agents of a rollout were last looked at", "look");
     oldest("approvals_waiting_seconds", "Age of the oldest prune that needs an approval", "approvals");
     oldest("webhook_messages_waiting_seconds", "Age of the oldest pending webhook message", "messages");
     seconds(registry, "fleet_age_seconds", "Age of the figures about the fleet", age.as_secs_f64());

@@ -7,11 +7,14 @@ use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::{SequenceId, StackId};
 use bytes::Bytes;
 use sqlx::postgres::PgRow;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
+use super::rollouts::rollout_supersede_on_conn;
 use super::stacks::LockedStack;
 use super::{Columns as _, Fetch as _, Result, checksum};
+use crate::domain::rollout::policy::Policy;
 
 /// A submission: parsed, checked and hashed before the stack is locked.
 #[derive(Clone, Debug)]
@@ -78,17 +81,29 @@ pub struct PublishedObject {
     pub has_webhooks: bool,
 }
 
-/// Takes the next sequence id, inserts the object, makes it the newest of its stack (a deletion marker deletes the stack)
-/// and writes to the outbox: in one statement, because the stack is locked meanwhile. Returns none if `respect_bars` is set
-/// and the content is barred.
+/// A rollout that begins with the publication.
+#[derive(Clone, Debug)]
+pub struct NewRollout {
+    /// Determines the order of the agents.
+    pub seed: u64,
+    pub policy: Policy,
+}
+
+/// Takes the next sequence id, inserts the object, makes it the newest of its stack and writes to the outbox: in one
+/// statement, because the stack is locked meanwhile. Without a rollout, every agent gets the object, and a deletion marker
+/// deletes the stack. Returns none if `respect_bars` is set and the content is barred.
 ///
 /// The caller holds the lock of the stack's row since an earlier statement, so this one sees every bar.
 pub async fn deployment_object_publish_on_conn(
     conn: &mut PgConnection,
     stack: &LockedStack,
     new: &NewObject<'_>,
+    rollout: Option<&NewRollout>,
     respect_bars: bool,
 ) -> Result<Option<PublishedObject>> {
+    if stack.staged.is_some() {
+        rollout_supersede_on_conn(conn, stack).await?;
+    }
     sqlx::query(
         "WITH object AS (
             INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker,
@@ -100,9 +115,13 @@ pub async fn deployment_object_publish_on_conn(
             RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources,
                       resources, submitted_by, message, git_commit, created_at),
          advanced AS (
-            UPDATE stacks SET newest_sequence_id = object.sequence_id,
-                              deleted_at = CASE WHEN object.is_deletion_marker THEN now() ELSE deleted_at END
+            UPDATE stacks SET newest_sequence_id = CASE WHEN $13::bigint IS NULL THEN object.sequence_id ELSE newest_sequence_id END,
+                              staged_sequence_id = CASE WHEN $13 IS NULL THEN NULL ELSE object.sequence_id END,
+                              deleted_at = CASE WHEN $13 IS NULL AND object.is_deletion_marker THEN now() ELSE deleted_at END
             FROM object WHERE stacks.project = $1 AND stacks.id = $2),
+         begun AS (
+            INSERT INTO rollouts (project, stack_id, sequence_id, base_sequence_id, seed, policy, created_by)
+            SELECT $1, $2, object.sequence_id, $14, $13, $15, $9 FROM object WHERE $13 IS NOT NULL),
          noticed AS (INSERT INTO outbox (project, kind, key) SELECT $1, 'stack', $2 FROM object)
          SELECT object.*, EXISTS (SELECT FROM webhooks w WHERE w.project = $1 AND w.enabled) AS has_webhooks
          FROM object",
@@ -119,6 +138,9 @@ pub async fn deployment_object_publish_on_conn(
     .bind(new.provenance.message())
     .bind(new.provenance.commit())
     .bind(respect_bars)
+    .bind(rollout.map(|rollout| rollout.seed.cast_signed()))
+    .bind(stack.newest.map(|base| base.0))
+    .bind(rollout.map(|rollout| Json(&rollout.policy)))
     .try_map(|row| {
         let has_webhooks = row.field("has_webhooks")?;
         Ok(PublishedObject { object: read_object(row)?, has_webhooks })
@@ -177,7 +199,7 @@ pub async fn deployment_object_fetch_content(
     .await
 }
 
-/// Returns the target of a rollback: the last version before `newest` that has a different content, which is
+/// Returns the target of a rollback: the last version before `newest` that every agent got, with a different content that is
 /// not barred.
 pub async fn deployment_object_before_on_conn(
     conn: &mut PgConnection,
@@ -188,6 +210,9 @@ pub async fn deployment_object_before_on_conn(
         "SELECT o.sequence_id FROM deployment_objects o
          WHERE o.project = $1 AND o.stack_id = $2 AND o.sequence_id < $3 AND o.checksum <> $4
            AND NOT o.is_deletion_marker
+           AND NOT EXISTS (SELECT FROM rollouts r
+                           WHERE r.project = $1 AND r.stack_id = $2 AND r.sequence_id = o.sequence_id
+                             AND r.state <> 'completed')
            AND NOT EXISTS (SELECT FROM barred_contents b
                            WHERE b.project = $1 AND b.stack_id = $2 AND b.checksum = o.checksum)
          ORDER BY o.sequence_id DESC LIMIT 1",
@@ -208,11 +233,14 @@ pub async fn deployment_object_rollable(
     stacks: &[StackId],
 ) -> Result<HashSet<StackId>> {
     let found: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT s.id FROM stacks s JOIN deployment_objects n ON n.sequence_id = s.newest_sequence_id
+        "SELECT s.id FROM stacks s JOIN deployment_objects n ON n.sequence_id = coalesce(s.staged_sequence_id, s.newest_sequence_id)
          WHERE s.project = $1 AND s.id = ANY($2) AND s.deleted_at IS NULL
            AND EXISTS (SELECT FROM deployment_objects o
                        WHERE o.project = $1 AND o.stack_id = s.id AND o.sequence_id < n.sequence_id
                          AND o.checksum <> n.checksum AND NOT o.is_deletion_marker
+                         AND NOT EXISTS (SELECT FROM rollouts r
+                                         WHERE r.project = $1 AND r.stack_id = s.id AND r.sequence_id = o.sequence_id
+                                           AND r.state <> 'completed')
                          AND NOT EXISTS (SELECT FROM barred_contents b
                                          WHERE b.project = $1 AND b.stack_id = s.id AND b.checksum = o.checksum))",
     )

@@ -16,6 +16,7 @@ use crate::domain::facts::{
     AgentFacts, ApprovalFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
 use crate::domain::labels::LabelSet;
+use crate::domain::release::Release;
 
 pub use all::{
     AllHolds, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
@@ -43,15 +44,28 @@ macro_rules! stacks_where {
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selectors,
                     ARRAY(SELECT t.created_at FROM stack_selectors t
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.selector) AS selector_times,
-                    coalesce((SELECT jsonb_agg(jsonb_build_object('agent', p.agent_id, 'objects', p.objects,
-                                                                  'by', p.approved_by, 'at', p.created_at)
-                                               ORDER BY p.agent_id)
+                    coalesce((SELECT jsonb_agg(jsonb_build_object('sequence', p.sequence_id, 'agent', p.agent_id,
+                                                                  'objects', p.objects, 'by', p.approved_by, 'at', p.created_at)
+                                               ORDER BY p.sequence_id, p.agent_id)
                               FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
-                                AND p.sequence_id = s.newest_sequence_id), '[]') AS approvals,
+                                AND p.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id)), '[]') AS approvals,
+                    coalesce(CASE WHEN s.staged_sequence_id IS NOT NULL THEN (
+                        SELECT jsonb_agg(jsonb_build_object(
+                                   'object', jsonb_build_object(
+                                       'sequence_id', v.sequence_id, 'checksum', encode(v.checksum, 'hex'),
+                                       'parsed_digest', encode(v.parsed_digest, 'hex'),
+                                       'is_deletion_marker', v.is_deletion_marker, 'keeps_resources', v.keeps_resources,
+                                       'resources', v.resources, 'published_at', v.created_at),
+                                   'seed', r.seed, 'open', r.is_open, 'clauses', r.clauses, 'revision', r.revision)
+                               ORDER BY r.sequence_id)
+                        FROM rollouts r JOIN deployment_objects v
+                          ON v.project = r.project AND v.stack_id = r.stack_id AND v.sequence_id = r.sequence_id
+                        WHERE r.project = s.project AND r.stack_id = s.id
+                          AND r.sequence_id > coalesce(s.newest_sequence_id, 0)) END, '[]') AS releases,
                     o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.keeps_resources, o.resources,
                     o.created_at AS published_at
              FROM stacks s
-             -- With the limit, the newest object is always read by its key. Without, PostgreSQL may read the whole table.
+             -- With the limit, the object is always read by its key. Without, PostgreSQL may read the whole table.
              LEFT JOIN LATERAL (
                SELECT * FROM deployment_objects o
                WHERE o.project = s.project AND o.stack_id = s.id AND o.sequence_id = s.newest_sequence_id LIMIT 1
@@ -112,6 +126,7 @@ fn read_agent(row: PgRow) -> Result<AgentFacts, sqlx::Error> {
 
 #[derive(serde::Deserialize)]
 struct ApprovalRow {
+    sequence: SequenceId,
     agent: Option<AgentId>,
     objects: u32,
     by: String,
@@ -119,22 +134,20 @@ struct ApprovalRow {
 }
 
 impl ApprovalRow {
-    fn facts(self, sequence_id: SequenceId) -> ApprovalFacts {
-        let (objects, approved_by, approved_at) = (self.objects, self.by, self.at);
-        let approval = Approval { sequence_id, objects, approved_by, approved_at };
+    fn facts(self) -> ApprovalFacts {
+        let (sequence_id, objects) = (self.sequence, self.objects);
+        let approval = Approval { sequence_id, objects, approved_by: self.by, approved_at: self.at };
         ApprovalFacts { agent: self.agent, approval }
     }
 }
 
 fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
-    let newest = read_newest(&row)?;
     let mut facts = StackFacts::new(row.field("project")?, StackId(row.field("id")?), row.field("name")?)
-        .with_newest(newest);
+        .with_base(read_base(&row)?)
+        .with_releases(row.json::<Vec<Release>>("releases")?);
     facts.deleted = row.field("deleted")?;
-    if let Some(newest) = newest {
-        let approvals = row.json::<Vec<ApprovalRow>>("approvals")?.into_iter();
-        facts.approvals = approvals.map(|approval| approval.facts(newest.sequence_id)).collect();
-    }
+    facts.approvals =
+        row.json::<Vec<ApprovalRow>>("approvals")?.into_iter().map(ApprovalRow::facts).collect();
     let agents = row.field::<Vec<Uuid>>("target_agents")?.into_iter().map(AgentId);
     let targets = agents.zip(row.field::<Vec<jiff_sqlx::Timestamp>>("target_times")?);
     facts.targets = targets.map(|(agent, since)| ExplicitTarget { agent, since: since.to_jiff() }).collect();
@@ -147,7 +160,7 @@ fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
     Ok(facts)
 }
 
-fn read_newest(row: &PgRow) -> Result<Option<ObjectFacts>, sqlx::Error> {
+fn read_base(row: &PgRow) -> Result<Option<ObjectFacts>, sqlx::Error> {
     let Some(sequence_id) = row.field("sequence_id")? else { return Ok(None) };
     Ok(Some(ObjectFacts {
         sequence_id: SequenceId(sequence_id),

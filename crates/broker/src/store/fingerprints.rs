@@ -38,6 +38,10 @@ const AGENTS: &str = fingerprint_of!(
 
 const STACKS: &str = fingerprint_of!(
     "s.id, s.project, s.name, coalesce(s.newest_sequence_id::text, '-'),
+     CASE WHEN s.staged_sequence_id IS NULL THEN '' ELSE coalesce((
+         SELECT string_agg(r.sequence_id || '@' || r.revision, ',' ORDER BY r.sequence_id)
+         FROM rollouts r WHERE r.project = s.project AND r.stack_id = s.id
+                           AND r.sequence_id > coalesce(s.newest_sequence_id, 0)), '') END,
      coalesce((SELECT string_agg(t.agent_id || '@' || (extract(epoch FROM t.created_at) * 1000000)::bigint, ','
                                  ORDER BY t.agent_id)
                FROM stack_targets t WHERE t.project = s.project AND t.stack_id = s.id), ''),
@@ -45,7 +49,7 @@ const STACKS: &str = fingerprint_of!(
                                  ORDER BY t.selector COLLATE \"C\")
                FROM stack_selectors t WHERE t.project = s.project AND t.stack_id = s.id), ''),
      (SELECT count(*) FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
-                                               AND p.sequence_id = s.newest_sequence_id)",
+                                               AND p.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id))",
     "FROM stacks s
      WHERE get_byte(uuid_send(s.id), 15) BETWEEN $1 AND $2 AND s.deleted_at IS NULL AND s.id <> ALL($3)"
 );

@@ -8,12 +8,13 @@ use super::{Fetch as _, Result};
 use crate::domain::presence::{LATE_AFTER, SILENT_AFTER};
 
 /// The reason of a stack that waits for the approval of a prune.
-const NEEDS_APPROVAL: &str = "PruneNeedsApproval";
+pub(super) const NEEDS_APPROVAL: &str = "PruneNeedsApproval";
 
 /// One figure: its subject and up to two labels.
 pub type Figure = (String, String, String);
 
-/// Figures by subject: `agents`, `placements`, `behind`, `approvals`, `webhooks`, `messages`. A figure of zero is absent.
+/// Figures by subject: `agents`, `placements`, `behind`, `approvals`, `rollouts`, `webhooks`, `messages`. A figure of zero is
+/// absent.
 #[derive(Clone, Debug, Default)]
 pub struct FleetFigures(BTreeMap<Figure, f64>);
 
@@ -36,6 +37,10 @@ pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures> {
          waiting AS (
             SELECT t.at FROM reasons r JOIN stack_status t ON t.project = r.project AND t.reason_key = r.key
             WHERE r.reason = $3 AND t.transition = 'blocked'),
+         active AS (
+            SELECT r.*, now() - first_value(r.created_at) OVER (PARTITION BY r.project, r.stack_id ORDER BY r.sequence_id) AS age
+            FROM rollouts r JOIN stacks s ON s.project = r.project AND s.id = r.stack_id
+            WHERE s.staged_sequence_id IS NOT NULL AND r.sequence_id > coalesce(s.newest_sequence_id, 0)),
          messages AS (
             SELECT project, webhook_id, created_at, last_attempt_at FROM webhook_deliveries WHERE state = 'pending')
          SELECT 'agents', status, presence, count(*)::float8 FROM (
@@ -51,6 +56,15 @@ pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures> {
             ON d.project = u.project AND d.stack_id = u.stack_id AND d.sequence_id = u.newest_sequence_id
          UNION ALL SELECT 'approvals', 'count', '', count(*)::float8 FROM waiting
          UNION ALL SELECT 'approvals', 'oldest', '', coalesce(extract(epoch FROM now() - min(at)), 0)::float8 FROM waiting
+         UNION ALL SELECT 'rollouts', state, '', count(*)::float8 FROM active WHERE ended_at IS NULL GROUP BY state
+         UNION ALL SELECT 'rollouts', state, 'oldest', extract(epoch FROM now() - min(state_changed_at))::float8
+            FROM active WHERE ended_at IS NULL GROUP BY state
+         UNION ALL SELECT 'rollout_agents', class, '', coalesce(sum((figures ->> class)::float8), 0)
+            FROM active, unnest(ARRAY['bad', 'owed', 'in_flight']) AS class WHERE ended_at IS NULL GROUP BY class
+         UNION ALL SELECT 'base', 'oldest', '', coalesce(extract(epoch FROM max(age)), 0)::float8 FROM active
+            WHERE ended_at IS NULL
+         UNION ALL SELECT 'look', 'oldest', '', coalesce(extract(epoch FROM now() - min(coalesce(looked_at, created_at))), 0)::float8
+            FROM active WHERE is_open
          UNION ALL SELECT 'webhooks', CASE WHEN failing THEN 'failing' WHEN enabled THEN 'working' ELSE 'off' END, '',
                           count(*)::float8
             FROM (SELECT w.enabled, w.enabled AND EXISTS (

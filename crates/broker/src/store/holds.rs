@@ -106,6 +106,8 @@ pub async fn hold_released(pool: &PgPool, agent: AgentId, stack: StackId) -> Res
 pub struct RecordedStack {
     pub project: String,
     pub newest: SequenceId,
+    /// The newest version that was released to the agent while it was a target.
+    pub released: SequenceId,
 }
 
 /// Returns which of these stacks the agent holds or held.
@@ -114,8 +116,9 @@ pub async fn holds_recorded(
     agent: AgentId,
     stacks: &[StackId],
 ) -> Result<HashMap<StackId, RecordedStack>> {
-    let rows: Vec<(Uuid, String, i64)> = sqlx::query_as(
-        "SELECT s.id, s.project, coalesce(s.newest_sequence_id, 0)
+    let rows: Vec<(Uuid, String, i64, i64)> = sqlx::query_as(
+        "SELECT s.id, s.project, coalesce(greatest(s.newest_sequence_id, s.staged_sequence_id), 0),
+                h.released_sequence_id
          FROM agent_holds h JOIN stacks s ON s.id = h.stack_id
          WHERE h.agent_id = $1 AND h.stack_id = ANY($2) AND h.confirmed",
     )
@@ -123,7 +126,10 @@ pub async fn holds_recorded(
     .bind(stacks.iter().map(|stack| stack.0).collect::<Vec<_>>())
     .all(pool, "read the stacks that the agent held")
     .await?;
-    let read = |(id, project, newest)| (StackId(id), RecordedStack { project, newest: SequenceId(newest) });
+    let read = |(id, project, newest, released)| {
+        let (newest, released) = (SequenceId(newest), SequenceId(released));
+        (StackId(id), RecordedStack { project, newest, released })
+    };
     Ok(rows.into_iter().map(read).collect())
 }
 

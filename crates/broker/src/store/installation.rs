@@ -1,5 +1,6 @@
 //! The installation: its id, its epoch, and whether it is on hold.
 
+use brokkr_api::rollouts::StopReason;
 use brokkr_api::system::{Hold, HoldCause, RaisedEpoch};
 use brokkr_api::{HistoryMark, InstallationId, Position, SequenceId};
 use jiff::Timestamp;
@@ -7,6 +8,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
 use super::audit::audit_cursor_restart_on_conn;
+use super::rollouts::rollouts_abort_all_on_conn;
 use super::{Fetch as _, Result, Run as _};
 use crate::domain::hold::{DatabaseIds, Raised};
 
@@ -200,6 +202,8 @@ pub async fn installation_raise_on_conn(
     .bind(raised.epoch)
     .run(&mut *conn, "raise the epoch")
     .await?;
+    // What the agents reported about them since the backup is lost.
+    rollouts_abort_all_on_conn(conn, &StopReason::Restored).await?;
     audit_cursor_restart_on_conn(conn).await?;
     Ok(raised_at.to_jiff())
 }

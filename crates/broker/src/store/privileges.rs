@@ -40,11 +40,11 @@ pub enum GrantError {
 /// The privileges on tables. A table that is not listed is not used by a running broker.
 const TABLES: &[(&[&str], &[&str])] = &[
     (&["SELECT"], &["_sqlx_migrations", "partition_limits"]),
-    (&["SELECT", "INSERT"], &["audit", "audit_chain", "epochs", "events"]),
+    (&["SELECT", "INSERT"], &["audit", "audit_chain", "epochs", "events", "rollout_raises"]),
     (&["SELECT", "UPDATE"], &["audit_cursor", "installation", "task_claims"]),
     (&["SELECT", "DELETE"], &["events_default"]),
     (&["SELECT", "INSERT", "DELETE"], &["history_marks"]),
-    (&["SELECT", "INSERT", "UPDATE"], &["audit_heads", "deployment_objects", "project_usage"]),
+    (&["SELECT", "INSERT", "UPDATE"], &["audit_heads", "deployment_objects", "project_usage", "rollouts"]),
     (
         &["SELECT", "INSERT", "UPDATE", "DELETE"],
         &[
@@ -62,6 +62,7 @@ const TABLES: &[(&[&str], &[&str])] = &[
             "projects",
             "prune_approvals",
             "reasons",
+            "rollout_policies",
             "stack_selectors",
             "stack_status",
             "stack_targets",

@@ -149,6 +149,7 @@ pub async fn project_delete_on_conn(conn: &mut PgConnection, name: &str) -> Resu
     for statement in [
         "DELETE FROM api_tokens WHERE project = $1",
         "DELETE FROM idempotency_keys WHERE project = $1",
+        "DELETE FROM rollout_policies WHERE project = $1",
         "DELETE FROM projects WHERE name = $1",
     ] {
         match sqlx::query(statement).bind(name).run(&mut *conn, doing).await {

@@ -36,7 +36,7 @@ pub enum Unsettled {
 
 const AHEAD: &str =
     "h.confirmed AND h.ended_at IS NULL AND EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id
-                             AND h.sequence_id > coalesce(s.newest_sequence_id, 0))";
+                             AND h.sequence_id > coalesce(greatest(s.newest_sequence_id, s.staged_sequence_id), 0))";
 const UNKNOWN: &str = "NOT h.confirmed AND NOT EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
 const UNCONFIRMED: &str = "NOT h.confirmed AND EXISTS (SELECT FROM stacks s WHERE s.id = h.stack_id)";
 

@@ -37,6 +37,13 @@ pub async fn stack_status_store_on_conn(conn: &mut PgConnection, filed: &[&Filed
             sequence_id = excluded.sequence_id, transition = excluded.transition, reason = excluded.reason,
             details = excluded.details, message = excluded.message, objects = excluded.objects, ready = excluded.ready, total = excluded.total,
             at = excluded.at, reason_key = excluded.reason_key,
+            since = CASE WHEN (old.sequence_id, old.transition) = (excluded.sequence_id, excluded.transition)
+                         THEN old.since ELSE now() END,
+            bad_before = CASE WHEN old.sequence_id = excluded.sequence_id OR EXISTS (
+                                   -- A version that not every agent got says nothing about the one before it.
+                                   SELECT FROM rollouts r WHERE r.project = old.project AND r.stack_id = old.stack_id
+                                     AND r.sequence_id = old.sequence_id AND r.state <> 'completed') THEN old.bad_before
+                              ELSE old.transition IN ('failed', 'degraded') END,
             applied_sequence_id = CASE WHEN excluded.transition = 'removed' THEN NULL
                                        ELSE coalesce(excluded.applied_sequence_id, old.applied_sequence_id) END,
             conditions = CASE WHEN old.sequence_id = excluded.sequence_id AND old.conditions_at > excluded.at
@@ -45,7 +52,11 @@ pub async fn stack_status_store_on_conn(conn: &mut PgConnection, filed: &[&Filed
                                  THEN greatest(old.conditions_at, excluded.at) ELSE excluded.at END,
             hops = CASE WHEN old.sequence_id = excluded.sequence_id THEN old.hops || excluded.hops
                         ELSE excluded.hops END
-         WHERE (excluded.sequence_id, excluded.at) >= (old.sequence_id, old.at)",
+         WHERE (excluded.sequence_id, excluded.at) >= (old.sequence_id, old.at)
+            -- An agent that has not begun a version goes back to the one before when that version is withdrawn.
+            OR excluded.at > old.at AND EXISTS (
+               SELECT FROM rollouts r WHERE r.project = old.project AND r.stack_id = old.stack_id
+                 AND r.sequence_id = old.sequence_id AND r.state NOT IN ('running', 'soaking', 'completed'))",
     )
     .bind(filed.iter().map(|filed| filed.project.as_str()).collect::<Vec<_>>())
     .bind(filed.iter().map(|filed| filed.agent.0).collect::<Vec<_>>())

@@ -1,6 +1,7 @@
 //! Stacks: named sets of resources. A deleted stack is kept; its name can be reused.
 
 use brokkr_api::page::Sort;
+use brokkr_api::rollouts::RolloutPolicy;
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
 use brokkr_api::{Labels, SequenceId, StackId};
 use jiff::Timestamp;
@@ -32,12 +33,27 @@ pub struct LockedStack {
     pub project: String,
     pub id: StackId,
     pub name: String,
+    /// The version that every agent gets, unless a rollout releases a newer one to it.
     pub newest: Option<SequenceId>,
+    /// The last submitted version, if not every agent gets it.
+    pub staged: Option<SequenceId>,
     pub deleted_at: Option<Timestamp>,
+    /// The policies for its rollouts, the narrowest scope first.
+    pub policies: Vec<RolloutPolicy>,
+}
+
+impl LockedStack {
+    /// Returns the last submitted version.
+    #[must_use]
+    pub fn last(&self) -> Option<SequenceId> {
+        self.staged.or(self.newest)
+    }
 }
 
 fn read_stack(row: PgRow) -> Result<Stack, sqlx::Error> {
     let selectors: Vec<String> = row.field("selectors")?;
+    let base = row.field::<Option<i64>>("newest_sequence_id")?.map(SequenceId);
+    let staged = row.field::<Option<i64>>("staged_sequence_id")?.map(SequenceId);
     Ok(Stack {
         project: row.field("project")?,
         id: StackId(row.field("id")?),
@@ -48,7 +64,8 @@ fn read_stack(row: PgRow) -> Result<Stack, sqlx::Error> {
             agents: row.field("target_agents")?,
             selectors: selectors.iter().map(|text| known(text)).collect::<Result<_, _>>()?,
         },
-        sequence_id: row.field::<Option<i64>>("newest_sequence_id")?.map(SequenceId),
+        sequence_id: staged.or(base),
+        base_sequence_id: base.filter(|_| staged.is_some()),
         created_at: row.time("created_at")?,
         deleted_at: row.time_opt("deleted_at")?,
     })
@@ -57,7 +74,7 @@ fn read_stack(row: PgRow) -> Result<Stack, sqlx::Error> {
 macro_rules! stack_columns {
     ($($rest:literal),*) => {
         concat!(
-            "SELECT s.project, s.id, s.name, s.labels, s.annotations, s.newest_sequence_id, s.created_at, s.deleted_at,
+            "SELECT s.project, s.id, s.name, s.labels, s.annotations, s.newest_sequence_id, s.staged_sequence_id, s.created_at, s.deleted_at,
                     ARRAY(SELECT a.name FROM stack_targets t JOIN agents a ON a.id = t.agent_id
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY a.name) AS target_agents,
                     ARRAY(SELECT t.selector FROM stack_selectors t
@@ -174,6 +191,25 @@ pub async fn stack_labels(
     Ok(labels.into_iter().map(|labels| labels.0).collect())
 }
 
+/// Reads and locks one stack: further columns, further conditions, and which one.
+macro_rules! locked_stack {
+    ($columns:literal, $where:literal, $stack:literal) => {
+        concat!(
+            "SELECT s.project, s.id, s.name, s.newest_sequence_id, s.staged_sequence_id, s.deleted_at,
+                    coalesce((SELECT jsonb_agg(p.policy ORDER BY p.stack_id NULLS LAST, p.project NULLS LAST)
+                              FROM rollout_policies p
+                              WHERE (p.project IS NULL OR p.project = s.project)
+                                AND (p.stack_id IS NULL OR p.stack_id = s.id)), '[]') AS policies",
+            $columns,
+            " FROM stacks s WHERE ",
+            $where,
+            "s.project = $1 AND ",
+            $stack,
+            " FOR UPDATE OF s"
+        )
+    };
+}
+
 /// Locks the stack's row. Because of this lock, sequence ids within a stack are in the order of commits.
 pub async fn stack_lock_on_conn(
     conn: &mut PgConnection,
@@ -181,18 +217,12 @@ pub async fn stack_lock_on_conn(
     stack: &StackRef,
 ) -> Result<Option<LockedStack>> {
     let query = match stack {
-        StackRef::Id(id) => sqlx::query(
-            "SELECT project, id, name, newest_sequence_id, deleted_at FROM stacks
-             WHERE project = $1 AND id = $2 FOR UPDATE",
-        )
-        .bind(project)
-        .bind(id.0),
-        StackRef::Name(name) => sqlx::query(
-            "SELECT project, id, name, newest_sequence_id, deleted_at FROM stacks
-             WHERE project = $1 AND name = $2 ORDER BY deleted_at DESC NULLS FIRST LIMIT 1 FOR UPDATE",
-        )
-        .bind(project)
-        .bind(name),
+        StackRef::Id(id) => sqlx::query(locked_stack!("", "", "s.id = $2")).bind(project).bind(id.0),
+        StackRef::Name(name) => {
+            sqlx::query(locked_stack!("", "", "s.name = $2 ORDER BY s.deleted_at DESC NULLS FIRST LIMIT 1"))
+                .bind(project)
+                .bind(name)
+        }
     };
     query.try_map(read_locked).optional(conn, "lock the stack").await
 }
@@ -203,7 +233,9 @@ fn read_locked(row: PgRow) -> Result<LockedStack, sqlx::Error> {
         id: StackId(row.field("id")?),
         name: row.field("name")?,
         newest: row.field::<Option<i64>>("newest_sequence_id")?.map(SequenceId),
+        staged: row.field::<Option<i64>>("staged_sequence_id")?.map(SequenceId),
         deleted_at: row.time_opt("deleted_at")?,
+        policies: row.json("policies")?,
     })
 }
 
@@ -214,10 +246,12 @@ macro_rules! claim_and_lock {
             "WITH claimed AS (
                 INSERT INTO idempotency_keys (project, principal, key, request_digest) VALUES ($3, $4, $5, $6)
                 ON CONFLICT DO NOTHING RETURNING true)
-             SELECT s.project, s.id, s.name, s.newest_sequence_id, s.deleted_at, EXISTS (SELECT FROM claimed) AS is_claimed
-             FROM stacks s WHERE (SELECT count(*) FROM claimed) >= 0 AND s.project = $1 AND ",
-            $stack,
-            " FOR UPDATE OF s"
+             ",
+            locked_stack!(
+                ", EXISTS (SELECT FROM claimed) AS is_claimed",
+                "(SELECT count(*) FROM claimed) >= 0 AND ",
+                $stack
+            )
         )
     };
 }

@@ -45,7 +45,7 @@ pub async fn status_counts_of_failing(
 ) -> Result<HashMap<StackId, u64>> {
     let rows: Vec<(Uuid, i64)> = sqlx::query_as(
         "SELECT s.id, sum(c.count)::bigint
-         FROM stacks s JOIN status_counts c ON c.stack_id = s.id AND c.sequence_id = s.newest_sequence_id
+         FROM stacks s JOIN status_counts c ON c.stack_id = s.id AND c.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id)
          WHERE s.project = $1 AND c.project = $1 AND s.id = ANY($2)
            AND c.transition IN ('failed', 'degraded')
          GROUP BY s.id HAVING sum(c.count) > 0",

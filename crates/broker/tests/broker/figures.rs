@@ -29,6 +29,15 @@ const WORLD: &[&str] = &[
                                       ('shop-3', 1, 'healthy', NULL), ('shop-4', 1, 'failed', NULL),
                                       ('shop-5', 1, 'removed', NULL), ('shop-6', 2, 'blocked', 'k'))
                          AS given (name, sequence, transition, key) USING (name)",
+    "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, resources, content, submitted_by)
+     SELECT project, stack_id, sequence, checksum, parsed_digest, 1, '', 'me'
+     FROM deployment_objects, generate_series(3, 4) AS sequence WHERE sequence_id = 2",
+    "UPDATE stacks SET staged_sequence_id = 4",
+    "INSERT INTO rollouts (project, stack_id, sequence_id, seed, policy, created_by, state, figures, created_at, state_changed_at, ended_at)
+     SELECT 'default', id, sequence, 1, '{}', 'me', CASE sequence WHEN 4 THEN 'stopped' ELSE 'superseded' END,
+            '{\"bad\": 3, \"owed\": 2}', now() - make_interval(hours => 6 - sequence), now() - interval '1 hour',
+            CASE sequence WHEN 4 THEN NULL ELSE now() END
+     FROM stacks, generate_series(3, 4) AS sequence",
     "INSERT INTO webhooks (project, id, name, url, filter, enabled)
      SELECT 'default', gen_random_uuid(), name, 'https://example.com', '{}', name <> 'off'
      FROM unnest(ARRAY['well', 'away', 'off']) AS name",
@@ -57,6 +66,11 @@ async fn the_fleet_is_counted_by_presence_state_and_pending_work() -> Result<()>
         (r#"brokkr_placements{state="removed"}"#, 1.0),
         ("brokkr_placements_behind", 2.0),
         ("brokkr_approvals_waiting", 1.0),
+        (r#"brokkr_rollouts{state="stopped"}"#, 1.0),
+        (r#"brokkr_rollouts{state="running"}"#, 0.0),
+        (r#"brokkr_rollout_agents{state="bad"}"#, 3.0),
+        (r#"brokkr_rollout_agents{state="owed"}"#, 2.0),
+        ("brokkr_rollout_look_age_seconds", 0.0),
         (r#"brokkr_webhooks{state="working"}"#, 1.0),
         (r#"brokkr_webhooks{state="failing"}"#, 1.0),
         (r#"brokkr_webhooks{state="off"}"#, 1.0),
@@ -77,6 +91,8 @@ async fn the_fleet_is_counted_by_presence_state_and_pending_work() -> Result<()>
         ("brokkr_placements_behind_seconds", 2.0 * 3600.0),
         ("brokkr_approvals_waiting_seconds", 1800.0),
         ("brokkr_webhook_messages_waiting_seconds", 600.0),
+        (r#"brokkr_rollout_state_seconds{state="stopped"}"#, 3600.0),
+        ("brokkr_rollout_base_age_seconds", 3.0 * 3600.0),
     ] {
         let found = fleet.figure(figure).await?;
         assert!((about..about + 120.0).contains(&found), "{figure} is {found}, not {about}");

@@ -35,6 +35,7 @@ use brokkr_broker::store::api_tokens::{NewApiToken, api_token_insert_on_conn};
 use brokkr_broker::store::presence::presence_store;
 use brokkr_broker::store::privileges::ServingRole;
 use brokkr_broker::store::schema::schema_migrate_with;
+use brokkr_testkit::broker::policy_set;
 use brokkr_testkit::{Attempt, Database, Postgres, eventually};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use reqwest::header::AUTHORIZATION;
@@ -75,7 +76,9 @@ impl Harness {
             .database_like("broker_schema_of_two_roles", async |url| {
                 role_create(url, SERVING).await?;
                 let serving = ServingRole { name: Some(SERVING.to_owned()), ..ServingRole::default() };
-                Ok(schema_migrate_with(url, &serving).await?)
+                schema_migrate_with(url, &serving).await?;
+                // Most tests have agents that report nothing.
+                policy_set(url, &json!({ "staged": false })).await
             })
             .await?;
         let server = serve_as(&database.url_as(SERVING), None, webhooks).await?;

@@ -43,6 +43,7 @@ mod reports;
 mod restore;
 mod retention;
 mod roles;
+mod rollouts;
 mod sizes;
 mod streams;
 mod table;

@@ -15,6 +15,7 @@ use brokkr_broker::serve::{ServeError, Server};
 use brokkr_broker::store::audit_partitions::audit_partition_create;
 use brokkr_broker::store::partitions::partition_create;
 use brokkr_broker::tasks::{audit_retention, retention};
+use brokkr_testkit::broker::policy_set;
 use brokkr_testkit::process::run;
 use brokkr_testkit::{Attempt, Database, Launch, Output, Postgres, eventually, unique};
 use jiff::tz::TimeZone;
@@ -70,6 +71,8 @@ async fn a_role_that_does_not_own_the_tables_serves_through_a_whole_life() -> Re
     let postgres = Postgres::shared().await?;
     let (database, owner, serving) = two_roles(&postgres).await?;
     broker(&database, &owner, &["migrate", "--serving-role", &serving]).await?.ok()?;
+    // The agent reports without waiting for its release.
+    policy_set(&database.url(), &json!({ "staged": false })).await?;
     let server = serve_as(&database, &serving).await?;
     let harness = Harness::of(Arc::clone(&postgres), database, server).await?;
     let mut agent = harness.agent("shop-1", json!({})).await?;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use brokkr_api::{Name, Selector, SequenceId};
 use clap::ValueEnum;
 
+use super::RolloutArgs;
+
 /// Apply manifests to a stack as its next version
 ///
 /// The manifests replace the stack's content: objects that are no longer in them are deleted from the clusters. Files are
@@ -33,6 +35,8 @@ pub struct Apply {
     pub commit: Option<String>,
     #[command(flatten)]
     pub waiting: WaitOptions,
+    #[command(flatten)]
+    pub rollout: RolloutArgs,
     #[command(flatten)]
     pub content: Content,
 }
@@ -103,11 +107,11 @@ impl Content {
 /// Options of commands that submit a version.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WaitOptions {
-    /// Wait until this version is healthy on every targeted agent
-    #[arg(long)]
-    pub wait: bool,
-    /// Stop waiting after this time
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = super::duration, requires = "wait")]
+    /// Wait until this version is healthy on the agents of its first wave, or with --wait=rollout on all agents
+    #[arg(long, value_name = "UNTIL", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "canary")]
+    pub wait: Option<WaitUntil>,
+    /// Stop waiting after this time; with --wait=rollout after a day
+    #[arg(long, value_name = "DURATION", default_value = "5m", default_value_if("wait", "rollout", "1day"), value_parser = super::duration, requires = "wait")]
     pub timeout: Duration,
     // The same options as of `brokkr wait`, but here they need `--wait`.
     /// Succeed once this percentage of the targeted agents is healthy
@@ -125,13 +129,22 @@ impl WaitOptions {
     /// Returns the options of a wait that is not part of another command.
     pub fn with(timeout: Duration, terms: &WaitTerms) -> Self {
         let WaitTerms { min_healthy, ignore_silent, fail_fast } = *terms;
-        Self { wait: true, timeout, min_healthy, ignore_silent, fail_fast }
+        Self { wait: None, timeout, min_healthy, ignore_silent, fail_fast }
     }
 
     pub fn terms(&self) -> WaitTerms {
         let Self { min_healthy, ignore_silent, fail_fast, .. } = *self;
         WaitTerms { min_healthy, ignore_silent, fail_fast }
     }
+}
+
+/// How far a version has to be rolled out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WaitUntil {
+    /// The first wave is healthy
+    Canary,
+    /// The rollout is complete
+    Rollout,
 }
 
 /// Options that decide when a wait ends
@@ -187,7 +200,8 @@ pub struct Diff {
 /// The content of the earlier version is submitted as a new version. The content that it replaces is barred: the broker
 /// refuses it on this stack until `brokkr stack unbar`, so that a pipeline cannot submit it again.
 ///
-/// On a terminal, the command shows both versions and the number of agents, and asks for confirmation.
+/// On a terminal, the command shows both versions and the number of agents, and asks for confirmation. --wait always waits for all
+/// agents.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  brokkr rollback web --reason 'crash loop since 1.8.2' --wait\n  \
                   brokkr rollback web 41 --yes")]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brokkr_api::rollouts::Share;
 use brokkr_api::{Name, SequenceId};
 use clap::Subcommand;
 
@@ -139,6 +140,12 @@ pub struct DeleteStack {
     /// Leave the resources in the clusters, unmanaged and without Brokkr's metadata
     #[arg(long)]
     pub keep_resources: bool,
+    /// Delete it in waves of these sizes, such as 1,10%,100% [default: below 100 agents on all at once]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub waves: Vec<Share>,
+    /// How long a wave must stay removed before the next one begins
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    pub soak: Option<Duration>,
     /// Wait until every agent has reported that the resources are gone
     #[arg(long)]
     pub wait: bool,

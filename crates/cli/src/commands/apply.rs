@@ -3,6 +3,7 @@
 use brokkr_api::ErrorCode;
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::stacks::{PutStack, Stack, StackTargets};
+use brokkr_client::rollouts::RolloutOptions;
 use brokkr_client::{Client, IdempotencyKey};
 
 use crate::args::{Apply, Global};
@@ -70,10 +71,15 @@ async fn submit(
     client: &Client,
 ) -> Result<DeploymentObject> {
     client
-        .submit(args.stack.as_str(), content, provenance, &IdempotencyKey::generate())
+        .submit_as(args.stack.as_str(), content, provenance, &options(args), &IdempotencyKey::generate())
         .await
         .while_trying(&format!("submit to the stack {}", args.stack))
         .map_err(|failure| with_unbar(args, failure))
+}
+
+fn options(args: &Apply) -> RolloutOptions {
+    let rollout = &args.rollout;
+    RolloutOptions { waves: rollout.waves.clone(), soak: rollout.soak, now: rollout.reason.clone() }
 }
 
 /// If the content was refused because it is barred, adds the command that unbars it.

@@ -6,10 +6,12 @@ use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{StackStatus, State};
 use brokkr_client::Client;
+use brokkr_client::rollouts::RolloutOptions;
 use serde::Serialize;
 
 use crate::args::{DeleteStack, WaitTerms};
 use crate::commands::confirm::confirm;
+use crate::commands::rollout::ended;
 use crate::commands::status::reasons;
 use crate::commands::wait::{Ending, Waited, wait};
 use crate::delivery::{Goal, Verdict};
@@ -41,12 +43,8 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     }
     // By id: during the confirmation, another stack may have taken the name.
     let id = stack.id.to_string();
-    let marker = if args.keep_resources {
-        client.delete_stack_keeping_resources(&id).await
-    } else {
-        client.delete_stack(&id).await
-    };
-    let marker = marker.while_trying(&action)?;
+    let rollout = RolloutOptions { waves: args.waves.clone(), soak: args.soak, now: None };
+    let marker = client.delete_stack_as(&id, args.keep_resources, &rollout).await.while_trying(&action)?;
     if printer.is_for_people() {
         let what = if stack.deleted_at.is_some() {
             "was already deleted as version"
@@ -84,6 +82,10 @@ pub async fn judge(
         Ending::Settled(Verdict::Reached) => {
             printer.note(&summary);
             return Ok(());
+        }
+        Ending::Settled(Verdict::Stopped | Verdict::Replaced(_)) => {
+            let ended = waited.rollout.as_ref().map_or(Ok(()), |rollout| ended(&stack.name, rollout));
+            return ended.map_err(|failure| failure.line(view::progress::summary(goal, &waited.rows)));
         }
         Ending::Settled(_) => {
             Failure::new(Exit::Failed, format!("{} could not be removed everywhere", stack.name))

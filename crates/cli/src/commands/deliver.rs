@@ -8,7 +8,8 @@ use brokkr_api::status::StackStatus;
 use brokkr_client::Client;
 use serde::Serialize;
 
-use crate::args::WaitOptions;
+use crate::args::{WaitOptions, WaitUntil};
+use crate::commands::rollout;
 use crate::commands::status::reasons;
 use crate::commands::wait::{Ending, Waited, wait};
 use crate::delivery::{AgentOutcome, Goal, Verdict};
@@ -41,11 +42,16 @@ impl Delivery<'_> {
             self.printer.data(text)?;
         }
         self.printer.output("sequence_id", &self.object.sequence_id.to_string());
-        if !waiting.wait {
-            return self.document(None);
-        }
+        let version = self.object.sequence_id;
+        let goal = match waiting.wait {
+            None => {
+                self.announce().await;
+                return self.document(None);
+            }
+            Some(WaitUntil::Canary) => Goal::Canary(version),
+            Some(WaitUntil::Rollout) => Goal::Rollout(version),
+        };
         let started = Instant::now();
-        let goal = Goal::Delivered(self.object.sequence_id);
         let title = format!("waiting for {} of {}", self.object.sequence_id, self.stack);
         let waited = wait(
             self.client,
@@ -61,6 +67,17 @@ impl Delivery<'_> {
         let outcome = judge(self.stack, goal, waited, waiting, started, self.client, self.printer).await;
         self.printer.summary(&view::job::summary(text, outcome.as_ref().err()));
         outcome
+    }
+
+    /// Says that not every agent gets the version at once, and how many it can harm. Without an answer, the version is submitted all
+    /// the same.
+    async fn announce(&self) {
+        if !self.printer.is_for_people() {
+            return;
+        }
+        if let Ok(rollout) = self.client.rollout(self.object.sequence_id).await {
+            self.printer.note(&view::rollouts::announcement(&rollout));
+        }
     }
 
     fn document(&self, status: Option<&[StackStatus]>) -> Result {
@@ -82,22 +99,32 @@ pub async fn judge(
     client: &Client,
     printer: Printer,
 ) -> Result {
-    let (Goal::Applied(sequence) | Goal::Delivered(sequence) | Goal::Removed(sequence)) = goal;
+    let sequence = goal.sequence();
     let done = goal_state(goal);
     let outcome = match waited.ending {
         Ending::Settled(Verdict::Reached) => {
             let reached = waited.rows.iter().filter(|row| goal.outcome(row) == AgentOutcome::Reached).count();
             let seconds = started.elapsed().as_secs();
             printer.note(&format!("{stack} is {done} on {} ({seconds}s)", count(reached, "agent")));
+            let is_everywhere = waited.rows.iter().all(|row| goal.outcome(row) != AgentOutcome::Waiting);
+            if !is_everywhere && waited.rollout.is_some_and(|rollout| !rollout.state.has_ended()) {
+                printer.note(&format!("the rollout goes on: brokkr rollout watch {stack}"));
+            }
             return Ok(());
         }
         Ending::Settled(Verdict::Replaced(newer)) => {
+            let newer = newer.map_or("a newer version".to_owned(), |newer| newer.to_string());
             return Err(Failure::new(
                 Exit::Conflict,
                 format!("{sequence} was replaced by {newer} before it was on every agent"),
             )
             .line(format!("a newer version of {stack} was submitted"))
             .next(format!("brokkr stack history {stack}")));
+        }
+        Ending::Settled(Verdict::Stopped | Verdict::SomeBad(_)) => {
+            let ended = waited.rollout.as_ref().map_or(Ok(()), |rollout| rollout::ended(stack, rollout));
+            let reasons = reasons(client, &waited.rows).await;
+            return ended.map_err(|failure| reasons.lines().fold(failure, Failure::line));
         }
         Ending::Settled(_) => {
             let failed = failed(goal, &waited);
@@ -113,7 +140,7 @@ pub async fn judge(
 fn goal_state(goal: Goal) -> &'static str {
     match goal {
         Goal::Applied(_) => "applied",
-        Goal::Delivered(_) => "healthy",
+        Goal::Delivered(_) | Goal::Rollout(_) | Goal::Canary(_) => "healthy",
         Goal::Removed(_) => "removed",
     }
 }

@@ -2,9 +2,10 @@
 
 use brokkr_api::SequenceId;
 use brokkr_api::objects::{DeploymentObject, RollBack};
+use brokkr_api::rollouts::RolloutState;
 use brokkr_client::{Client, PageQuery};
 
-use crate::args::Rollback;
+use crate::args::{Rollback, WaitOptions, WaitUntil};
 use crate::commands::apply::content_of;
 use crate::commands::confirm::proceed;
 use crate::commands::deliver::Delivery;
@@ -24,7 +25,10 @@ pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result {
         .while_trying(&format!("roll back the stack {name}"))
         .about(Noun::Stack, name)?;
     let text = summary(&args, &object, client).await;
-    Delivery { stack: &args.stack, object: &object, client, printer }.finish(&text, &args.waiting).await
+    // The first wave are agents with the bad version: what matters is when all of them are without it.
+    let wait = args.waiting.wait.map(|_| WaitUntil::Rollout);
+    let waiting = WaitOptions { wait, ..args.waiting.clone() };
+    Delivery { stack: &args.stack, object: &object, client, printer }.finish(&text, &waiting).await
 }
 
 /// Shows both versions and the number of agents, and asks. Returns the version that was confirmed, so that a
@@ -36,12 +40,20 @@ async fn confirm(args: &Rollback, client: &Client, printer: Printer) -> Result<O
     let versions = page.while_trying(&action).about(Noun::Stack, name)?.items;
     let bars = client.barred_contents_all(name).await.while_trying(&action)?;
     let targeted = client.stack_summary(name).await.while_trying(&action)?.targeted;
+    let rollouts = client.rollouts(Some(name), false, &PageQuery::largest()).await;
+    let rollouts = rollouts.while_trying(&action)?.items;
+    // Without a rollout, every agent got the version at once.
+    let was_complete = |version: &DeploymentObject| {
+        let rollout = rollouts.iter().find(|rollout| rollout.sequence_id == version.sequence_id);
+        rollout.is_none_or(|rollout| rollout.state == RolloutState::Completed)
+    };
     let is_barred = |version: &DeploymentObject| bars.iter().any(|bar| bar.checksum == version.checksum);
     let Some(newest) = versions.first() else { return Ok(args.to) };
     let to = match args.to {
         Some(to) => versions.iter().find(|version| version.sequence_id == to),
         None => versions.iter().find(|version| {
-            !version.is_deletion_marker && version.checksum != newest.checksum && !is_barred(version)
+            let is_other = !version.is_deletion_marker && version.checksum != newest.checksum;
+            is_other && !is_barred(version) && was_complete(version)
         }),
     };
     // There is nothing to show. The broker decides, and says why if it refuses.

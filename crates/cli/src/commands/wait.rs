@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use brokkr_api::rollouts::Rollout;
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::StackStatus;
 use brokkr_api::why::Presence;
-use brokkr_api::{AgentId, StackId};
-use brokkr_client::{AgentQuery, Client};
+use brokkr_api::{AgentId, ErrorCode, Name, SequenceId, StackId};
+use brokkr_client::{AgentQuery, Client, PageQuery};
 use tokio::time::Instant;
 
 use crate::args::{Wait, WaitGoal, WaitOptions, WaitTerms};
@@ -17,6 +18,7 @@ use crate::delivery::{AgentOutcome, Goal, Terms, Verdict};
 use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::{Live, Printer};
 use crate::view::progress::{Changes, summary};
+use crate::view::rollouts::progress;
 use crate::view::whole;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(400);
@@ -34,7 +36,8 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
         .await
         .while_trying(&format!("read the stack {name}"))
         .about(Noun::Stack, name)?;
-    let goal = goal(&args, &stack)?;
+    let deletion = deletion_under_way(name, client).await?;
+    let goal = goal(&args, &stack, deletion)?;
     let started = std::time::Instant::now();
     let title = format!("waiting for {name}");
     let waited = wait(client, stack.id, goal, &title, args.timeout, &args.terms, printer).await?;
@@ -50,17 +53,31 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
     }
 }
 
+/// Returns the deletion marker, if the stack is being deleted in waves.
+async fn deletion_under_way(name: &Name, client: &Client) -> Result<Option<SequenceId>> {
+    let newest = PageQuery { limit: Some(1), after: None };
+    match client.rollouts(Some(name.as_str()), true, &newest).await {
+        Ok(found) => {
+            let deletion = found.items.into_iter().find(|rollout| rollout.is_deletion);
+            Ok(deletion.map(|rollout| rollout.sequence_id))
+        }
+        // A stack that is deleted has no rollout.
+        Err(error) if error.code() == Some(ErrorCode::BRK2001) => Ok(None),
+        Err(error) => Err(Failure::of_client(&format!("read the rollout of {name}"), error)),
+    }
+}
+
 /// Determines the version to wait for. Versions that are submitted later do not change it.
-fn goal(args: &Wait, stack: &Stack) -> Result<Goal> {
+fn goal(args: &Wait, stack: &Stack, deletion: Option<SequenceId>) -> Result<Goal> {
     let name = &args.stack;
     if args.goal == WaitGoal::Deleted {
-        let marker = stack.sequence_id.filter(|_| stack.deleted_at.is_some());
+        let marker = stack.sequence_id.filter(|_| stack.deleted_at.is_some()).or(deletion);
         return marker.map(Goal::Removed).ok_or_else(|| {
             Failure::new(Exit::Conflict, format!("{name} is not deleted"))
                 .next(format!("brokkr stack delete {name}"))
         });
     }
-    if stack.deleted_at.is_some() {
+    if stack.deleted_at.is_some() || deletion.is_some() {
         return Err(Failure::new(Exit::Conflict, format!("{name} is deleted"))
             .next(format!("brokkr wait {name} --for deleted")));
     }
@@ -82,6 +99,8 @@ pub struct Waited {
     pub rows: Vec<StackStatus>,
     /// The agents on which nothing will change by itself.
     pub stuck: BTreeSet<AgentId>,
+    /// The rollout of the version, if it has one.
+    pub rollout: Option<Rollout>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -104,38 +123,69 @@ pub async fn wait(
     let deadline = Instant::now() + timeout;
     let live = printer.live(title);
     let mut progress = ProgressLines::new(&live, goal);
-    let mut rows = Vec::new();
+    let mut waited =
+        Waited { ending: Ending::TimedOut, rows: Vec::new(), stuck: BTreeSet::new(), rollout: None };
     let mut stuck_agents = StuckAgents::default();
-    let mut stuck = BTreeSet::new();
+    let mut rollout = RolloutOf { goal, is_absent: false };
     let mut silent_agents = SilentAgents { is_ignored: terms.ignore_silent, ..SilentAgents::default() };
     let verdict_terms = Terms { min_healthy: terms.min_healthy, fail_fast: terms.fail_fast };
     loop {
         let requested_at = Instant::now();
         // --timeout applies even if a request takes longer.
         match tokio::time::timeout_at(deadline, client.stack_status_all(&stack.to_string())).await {
-            Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows, stuck }),
-            Ok(Ok(read)) => rows = read,
+            Err(_) => return Ok(waited),
+            Ok(Ok(read)) => waited.rows = read,
             Ok(Err(error)) if error.is_transient() => live.line(&format!("  {error}; still waiting")),
             Ok(Err(error)) => return Err(Failure::of_client("read the status while waiting", error)),
         }
-        let removed = silent_agents.remove_from(&mut rows, goal, client);
-        match tokio::time::timeout_at(deadline, removed).await {
-            Err(_) => return Ok(Waited { ending: Ending::TimedOut, rows, stuck }),
-            Ok(removed) => removed?,
+        let read = async {
+            silent_agents.remove_from(&mut waited.rows, goal, client).await?;
+            rollout.read(&mut waited.rollout, client).await
+        };
+        match tokio::time::timeout_at(deadline, read).await {
+            Err(_) => return Ok(waited),
+            Ok(read) => read?,
         }
-        progress.update(&rows);
-        stuck = stuck_agents.update(goal, &rows);
-        match goal.verdict(&rows, verdict_terms, &stuck) {
-            Verdict::Waiting => {}
-            verdict => return Ok(Waited { ending: Ending::Settled(verdict), rows, stuck }),
+        progress.update(&waited.rows, waited.rollout.as_ref());
+        waited.stuck = stuck_agents.update(goal, &waited.rows);
+        let verdict = goal.verdict(&waited.rows, verdict_terms, &waited.stuck);
+        let verdict = match &waited.rollout {
+            Some(rollout) => goal.with_rollout(verdict, verdict_terms, rollout),
+            None => verdict,
+        };
+        if verdict != Verdict::Waiting {
+            return Ok(Waited { ending: Ending::Settled(verdict), ..waited });
         }
         // A status that takes long to read is read less often.
         let pause = (requested_at.elapsed() * 4).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         if Instant::now() + pause >= deadline {
             tokio::time::sleep_until(deadline).await;
-            return Ok(Waited { ending: Ending::TimedOut, rows, stuck });
+            return Ok(waited);
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Reads the rollout of the version that is waited for.
+struct RolloutOf {
+    goal: Goal,
+    /// Every agent got the version at once.
+    is_absent: bool,
+}
+
+impl RolloutOf {
+    /// Reads it. If that fails for the moment, the last one stays.
+    async fn read(&mut self, rollout: &mut Option<Rollout>, client: &Client) -> Result {
+        if self.is_absent {
+            return Ok(());
+        }
+        match client.rollout(self.goal.sequence()).await {
+            Ok(read) => *rollout = Some(read),
+            Err(error) if error.code() == Some(ErrorCode::BRK2001) => self.is_absent = true,
+            Err(error) if error.is_transient() => {}
+            Err(error) => return Err(Failure::of_client("read the rollout while waiting", error)),
+        }
+        Ok(())
     }
 }
 
@@ -213,11 +263,14 @@ impl<'a> ProgressLines<'a> {
         }
     }
 
-    fn update(&mut self, rows: &[StackStatus]) {
+    fn update(&mut self, rows: &[StackStatus], rollout: Option<&Rollout>) {
         for line in self.changes.since_last(self.goal, rows) {
             self.live.line(&line);
         }
-        let summary = summary(self.goal, rows);
+        let mut summary = summary(self.goal, rows);
+        if let Some(progress) = rollout.and_then(progress) {
+            summary = format!("{summary} · {progress}");
+        }
         self.live.status(&summary);
         let is_due = self.last_summary.is_empty() || self.summary_shown_at.elapsed() >= SUMMARY_EVERY;
         if !self.live.has_status_line() && summary != self.last_summary && is_due {

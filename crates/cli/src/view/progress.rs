@@ -39,25 +39,23 @@ impl Changes {
 fn line(goal: Goal, row: &StackStatus, width: usize) -> String {
     let state = match (goal, goal.outcome(row)) {
         // A report about an earlier version would be misleading.
-        (Goal::Applied(sequence) | Goal::Delivered(sequence), AgentOutcome::Waiting)
-            if row.sequence_id < Some(sequence) =>
-        {
-            "waiting for the agent".to_owned()
-        }
         (Goal::Removed(_), AgentOutcome::Waiting) if row.state == State::Removing => "removing".to_owned(),
-        (Goal::Removed(_), AgentOutcome::Waiting) if row.state != State::Blocked => {
+        (Goal::Removed(_), AgentOutcome::Waiting) if row.state == State::Blocked => row.state.to_string(),
+        (Goal::Removed(_), AgentOutcome::Waiting) => "waiting for the agent".to_owned(),
+        (goal, AgentOutcome::Waiting) if row.wanted_sequence_id < Some(goal.sequence()) => {
+            "not released yet".to_owned()
+        }
+        (goal, AgentOutcome::Waiting) if row.sequence_id < Some(goal.sequence()) => {
             "waiting for the agent".to_owned()
         }
         _ => row.state.to_string(),
     };
+    let is_shown = state == row.state.to_string();
     let mut line = format!("  {:width$}  {state}", clean(&row.agent_name));
-    if row.total > 0
-        && matches!(row.state, State::Applied | State::Degraded | State::Healthy)
-        && state == row.state.to_string()
-    {
+    if row.total > 0 && matches!(row.state, State::Applied | State::Degraded | State::Healthy) && is_shown {
         line.push_str(&format!(", {} ready", ready(row)));
     }
-    if matches!(row.state, State::Failed | State::Blocked | State::Degraded) {
+    if is_shown && matches!(row.state, State::Failed | State::Blocked | State::Degraded) {
         line.push_str(&format!(": {}", short(&message(row), 120)));
     }
     line
@@ -70,7 +68,7 @@ pub fn summary(goal: Goal, rows: &[StackStatus]) -> String {
         Goal::Applied(sequence) => {
             ("applied", format!("at version {sequence}"), "no agents are targeted yet")
         }
-        Goal::Delivered(sequence) => {
+        Goal::Delivered(sequence) | Goal::Rollout(sequence) | Goal::Canary(sequence) => {
             ("healthy", format!("at version {sequence}"), "no agents are targeted yet")
         }
         Goal::Removed(_) => ("removed", String::new(), "no agent has it"),

@@ -94,6 +94,7 @@ pub fn stack(name: &str, sequence: Option<i64>) -> Stack {
         annotations: Labels::new(),
         targets,
         sequence_id: sequence.map(SequenceId),
+        base_sequence_id: None,
         created_at: ago(7200),
         deleted_at: None,
     }

@@ -121,7 +121,7 @@ fn a_version_is_shown_as_it_was_submitted() {
 #[test]
 fn a_message_and_a_commit_are_sent_with_the_version() {
     let broker = broker();
-    let header = |name: &str| broker.asked().last().unwrap().headers.get(name).cloned();
+    let header = |name: &str| broker.posted().last().unwrap().headers.get(name).cloned();
     apply(&broker, &["-m", "für den Shop", "--commit", "ABCDEF0123"]).exits(0);
     assert_eq!(header("brokkr-message").as_deref(), Some("f%C3%BCr%20den%20Shop"));
     assert_eq!(header("brokkr-commit").as_deref(), Some("abcdef0123"));

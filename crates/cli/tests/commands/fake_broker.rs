@@ -84,6 +84,11 @@ impl FakeBroker {
         self.asked.lock().unwrap().clone()
     }
 
+    /// Returns the `POST` requests.
+    pub fn posted(&self) -> Vec<Asked> {
+        self.asked().into_iter().filter(|asked| asked.line.starts_with("POST ")).collect()
+    }
+
     /// Runs `brokkr` with credentials in the environment.
     pub fn brokkr(&self, arguments: &[&str]) -> Ran {
         self.run(arguments, &[("BROKKR_SERVER", &self.url), ("BROKKR_TOKEN", "brk_from-environment")], "")

@@ -13,6 +13,7 @@ mod logging_in;
 mod preflight;
 mod rendering;
 mod rolling_back;
+mod rolling_out;
 mod sample;
 mod suggesting;
 mod terminal;

@@ -28,7 +28,7 @@ fn it_shows_both_versions_and_the_barred_content() {
     assert!(asked.headers.contains_key("idempotency-key"));
     let ran = broker.brokkr(&["rollback", "web", "41", "--no-bar", "-o", "json"]).exits(0);
     assert_eq!(ran.json()["sequence_id"], 43);
-    assert_eq!(broker.asked()[2].body, br#"{"to":41,"keep_open":true,"reason":""}"#);
+    assert_eq!(broker.posted()[1].body, br#"{"to":41,"keep_open":true,"reason":""}"#);
 }
 
 #[test]

@@ -36,6 +36,15 @@ pub fn noted(mut row: Value, reason: &str, object: &str, message: &str) -> Value
     row
 }
 
+/// A rollout to three agents, one of which has the version.
+pub fn rollout(sequence: i64, state: &str, wave: u32) -> Value {
+    json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "sequence_id": sequence, "is_deletion": false,
+        "base_sequence_id": 41, "state": state, "wave": wave, "waves": 5, "policy": {"waves": [{"size": "1"}, {"size": "100%"}]},
+        "figures": {"members": 3, "released": 1, "healthy": 1, "bad": 0, "excused": 0, "owed": 0, "waiting": 0, "in_flight": 0},
+        "allowed_bad": 0, "in_flight_limit": 1, "soaked_seconds": 0, "created_by": "ana", "created_at": TIME,
+        "ended_at": null})
+}
+
 pub fn page(items: &[Value]) -> Value {
     json!({"items": items, "next": null})
 }

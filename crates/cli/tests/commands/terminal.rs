@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use nix::pty::{Winsize, openpty};
 
 use crate::fake_broker::FakeBroker;
-use crate::sample::{STACK_ID, STATUS, agent, noted, object, page, row, stack};
+use crate::sample::{STACK_ID, STATUS, agent, noted, object, page, rollout, row, stack};
 use crate::watching::broker_of_all;
 
 /// Runs `brokkr` on a terminal and types `keys` once `prompt` is shown. Returns the exit status and the output.
@@ -121,9 +121,13 @@ fn a_rollback_shows_its_impact_and_asks() {
     let summary = serde_json::json!({"project": "default", "stack_id": STACK_ID, "stack_name": "web", "sequence_id": 42,
         "targeted": 7, "holding": 7, "pending": 0, "applied": 0, "healthy": 7, "degraded": 0, "failed": 0, "blocked": 0,
         "removed": 0, "behind": 0, "sequences": []});
+    let mut superseded = object(41);
+    superseded["checksum"] = "0e00000000000000000000000000000000000000000000000000000000000000".into();
+    let rollouts = [rollout(42, "stopped", 1), rollout(41, "superseded", 2)];
     let broker = FakeBroker::start()
-        .on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[bad, object(41)]))
+        .on("GET /api/v1/stacks/web/deployment-objects", 200, page(&[bad, superseded, object(40)]))
         .on("GET /api/v1/stacks/web/barred-contents", 200, page(&[]))
+        .on("GET /api/v1/rollouts", 200, page(&rollouts))
         .on("GET /api/v1/stacks/web/status/summary", 200, summary)
         .on("POST /api/v1/stacks/web/roll-back", 201, object(43));
     let roll_back = |more: &[&str], prompt: &str, keys: &str| {
@@ -132,12 +136,12 @@ fn a_rollback_shows_its_impact_and_asks() {
     let (exit, shown) = roll_back(&[], "Roll back? [y/N] ", "n\n");
     assert!(exit == 3 && shown.contains("on 7 agents"), "{exit} {shown}");
     assert!(shown.contains("from 42 (1 resource, sha256 bad000000000) (new memory limit)"), "{shown}");
-    assert!(shown.contains("to   41 (1 resource"), "{shown}");
+    assert!(shown.contains("to   40 (1 resource"), "the version that every agent had: {shown}");
     assert!(broker.asked().iter().all(|asked| asked.line.starts_with("GET")), "nothing was rolled back");
     let (exit, shown) = roll_back(&[], "Roll back? [y/N] ", "y\n");
-    assert!(exit == 0 && shown.contains("rolled back to 41"), "{exit} {shown}");
+    assert!(exit == 0 && shown.contains("rolled back to 40"), "{exit} {shown}");
     let posted = broker.asked().into_iter().find(|asked| asked.line.starts_with("POST")).unwrap();
-    assert_eq!(posted.body, br#"{"to":41,"keep_open":false,"reason":""}"#, "the version that was shown");
+    assert_eq!(posted.body, br#"{"to":40,"keep_open":false,"reason":""}"#, "the version that was shown");
     let (exit, shown) = roll_back(&["--yes"], "", "");
     assert!(exit == 0 && !shown.contains("[y/N]"), "{exit} {shown}");
 }

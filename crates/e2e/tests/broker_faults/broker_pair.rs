@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_api::SequenceId;
 use brokkr_client::{Client, Credential};
-use brokkr_testkit::broker::{bootstrap, migrate};
+use brokkr_testkit::broker::{bootstrap, migrate, policy_set};
 use brokkr_testkit::history::{Outcome, Recorder, Truth, check};
 use brokkr_testkit::postgres::{Durability, Server};
 use brokkr_testkit::process::run;
@@ -81,6 +81,8 @@ impl BrokerPair {
         let postgres = Postgres::start_with(Durability::Full).await?;
         let database = postgres.database().await?;
         migrate(&database.url()).await?;
+        // The agents of these tests report nothing.
+        policy_set(&database.url(), &serde_json::json!({ "staged": false })).await?;
         let token = bootstrap(&database.url()).await?;
         prepare(&postgres, &database).await?;
         let authority = Authority::new("brokkr-test-broker")?;

@@ -107,6 +107,7 @@ impl Fixture {
             checksum: Checksum::of(b""),
             parsed_digest: Checksum::of(b""),
             removal: None,
+            withdrawn: false,
             grant: Some(Grant { account: Some(format!("{}/{account}", self.space)), ..Grant::default() }),
             approvals: Vec::new(),
             published_at: jiff::Timestamp::UNIX_EPOCH,

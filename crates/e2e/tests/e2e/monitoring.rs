@@ -146,7 +146,9 @@ impl Load {
         self.round += 1;
         let (world, value) = (&self.world, self.round.to_string());
         world.fleet.submit("web", "env=prod", &world.manifest(&[("one", &value), ("two", "2")])).await?;
-        world.fleet.submit("everywhere", "env=swarm", &config_map_yaml("swarm", "one", &value)).await?;
+        // The next version comes before a rollout would be complete.
+        let swarm = config_map_yaml("swarm", "one", &value);
+        world.fleet.submit_at_once("everywhere", "env=swarm", &swarm).await?;
         world
             .fleet
             .submit("lost", "env=test", &config_map_yaml("nowhere-to-be-found", "one", &value))

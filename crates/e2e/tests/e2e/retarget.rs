@@ -114,7 +114,11 @@ async fn g2_a_stack_targets_agents_by_name_and_by_selector_and_both_have_labels(
     );
 
     // By selector only: the same agent, for another reason.
-    world.fleet.brokkr(["apply", "web", "-f", &file, "--to", "env in (prod,test)", "--wait"]).await?.ok()?;
+    world
+        .fleet
+        .brokkr(["apply", "web", "-f", &file, "--to", "env in (prod,test)", "--wait=rollout"])
+        .await?
+        .ok()?;
     let targets = world.fleet.get("/api/v1/agents/shop-1/targets").await?;
     assert_eq!(targets["items"][0]["why"]["selector"], "env in (prod,test)", "{targets}");
     Ok(())

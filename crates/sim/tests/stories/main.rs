@@ -10,3 +10,4 @@ mod order;
 mod removal;
 mod suite;
 mod truth;
+mod withdrawal;

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use brokkr_testkit::broker::policy_set;
 use brokkr_testkit::cluster::kubeconfig;
 use brokkr_testkit::{Agent, AgentOptions, Cluster, Fleet, Postgres, ShowLog, nodes, programs};
 use clap::Parser;
 use futures::future::try_join_all;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Run PostgreSQL, a broker and clusters with agents until Ctrl-C.
@@ -69,7 +71,11 @@ async fn start(clusters: u32, real_nodes: usize) -> Result<(Fleet, Vec<Site>)> {
     eprintln!("Starting PostgreSQL, a broker and {clusters} clusters …");
     let broker = async {
         let postgres = Arc::new(Postgres::start().await?);
-        Fleet::start_on(postgres, ShowLog::OnPanic).await
+        let fleet = Fleet::start_on(postgres, ShowLog::OnPanic).await?;
+        // New versions begin on shop-1, and do not wait.
+        let waves = json!([{ "match": "tier=canary", "size": "100%" }]);
+        policy_set(&fleet.database().url(), &json!({ "waves": waves, "soak_seconds": 0 })).await?;
+        Ok(fleet)
     };
     let clusters = try_join_all((0..clusters).map(async |_| match real_nodes {
         0 => Cluster::with_workloads().await,

@@ -117,6 +117,7 @@ impl Truth {
             checksum,
             parsed_digest,
             removal,
+            withdrawn: false,
             grant: None,
             approvals: Vec::new(),
             published_at: now,

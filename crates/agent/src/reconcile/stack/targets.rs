@@ -1,37 +1,69 @@
 //! The target of a stack: how a newer one is adopted, and where it comes from without the broker.
 
-use brokkr_api::envelope::TargetStack;
+use brokkr_api::envelope::{Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use jiff::Timestamp;
 
 use super::StackState;
-use crate::model::Goal;
+use crate::model::{Goal, Record};
 
 impl StackState {
-    /// Sets the target. One that is older than the record is refused.
-    pub fn set_target(&mut self, target: TargetStack) {
-        let highest = self.record.as_ref().map(|record| record.sequence);
-        let older = highest.is_some_and(|highest| target.sequence_id < highest);
-        if older {
-            tracing::warn!(
-                stack.id = %target.stack_id, sequence = %target.sequence_id, recorded = ?highest,
-                "refused a deployment object that is older than the recorded one"
-            );
-            // Without another target, the recorded state is kept and repaired.
-            self.set_target_from_record();
-            return;
-        }
-        let newer = self.goal.as_ref().is_some_and(|goal| {
-            goal.target.sequence_id != target.sequence_id
-                || goal.target.removal != target.removal
-                // Nothing that is planned may be sent under another grant.
-                || goal.target.grant != target.grant
+    /// Sets the target that the broker names.
+    pub fn set_target(&mut self, named: TargetStack) {
+        let pursued = self.pursued(&named);
+        let differs = self.goal.as_ref().is_some_and(|goal| {
+            pursued.as_ref().is_none_or(|target| {
+                goal.target.sequence_id != target.sequence_id
+                    || goal.target.removal != target.removal
+                    // Nothing that is planned may be sent under another grant.
+                    || goal.target.grant != target.grant
+            })
         });
-        if newer {
+        if differs {
             self.drop_queue();
         }
-        self.next = Some(target);
+        self.next = Some(named);
         self.adopt_next_target();
+    }
+
+    /// Returns the target to pursue when the broker names this one; none if there is nothing to do.
+    ///
+    /// An agent never goes back. If the broker names an older version than it has begun, because that one was withdrawn or the
+    /// broker's database was restored, it keeps what it has, under the grant that the broker names.
+    fn pursued(&self, named: &TargetStack) -> Option<TargetStack> {
+        // A record that only reports why the version cannot be applied has begun nothing.
+        let is_begun = |record: &Record| record.checksum.is_some() || record.removal.is_some();
+        let recorded = self.recorded_target().filter(|_| self.record.as_ref().is_some_and(is_begun));
+        let recorded = recorded.map(|recorded| match recorded.removal {
+            // Targeted again. The removal went with the newest version, which the agent need not have begun.
+            Some(Removal::Untargeted) if named.removal.is_none() => {
+                let begun = self.record.as_ref().map_or(recorded.sequence_id, |record| record.stamp);
+                TargetStack { sequence_id: begun, removal: None, ..recorded }
+            }
+            _ => recorded,
+        });
+        let begun = recorded.as_ref().map(|recorded| (recorded.sequence_id, recorded.removal));
+        if begun.is_some_and(|(begun, _)| named.sequence_id < begun) {
+            let current = self.goal.as_ref().map(|goal| &goal.target);
+            let current =
+                current.filter(|target| Some((target.sequence_id, target.removal)) == begun).cloned();
+            return Some(TargetStack { grant: named.grant.clone(), ..current.or(recorded)? });
+        }
+        if named.withdrawn && begun.is_none_or(|(begun, _)| begun != named.sequence_id) {
+            return recorded;
+        }
+        Some(TargetStack { withdrawn: false, ..named.clone() })
+    }
+
+    /// The broker does not name the stack. It is not deleted (E4): a removal goes on, and what was begun is kept. What was not begun
+    /// was withdrawn.
+    pub fn set_no_target(&mut self) {
+        let goal = self.goal.as_ref().map(|goal| &goal.target).filter(|target| target.removal.is_none());
+        if let Some(target) = self.next.as_ref().or(goal) {
+            self.set_target(TargetStack { withdrawn: true, ..target.clone() });
+        } else if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
+            self.set_target_from_record();
+        }
     }
 
     /// Drops the planned steps of an older target or grant.
@@ -43,14 +75,7 @@ impl StackState {
         }
     }
 
-    /// Continues a stored removal, even if the broker no longer mentions the stack.
-    pub fn continue_removal(&mut self) {
-        if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
-            self.set_target_from_record();
-        }
-    }
-
-    /// Starts over with a record of an earlier run. A target that is older than that is refused.
+    /// Starts over with a record of an earlier run.
     pub(super) fn resume_with_found_record(&mut self) {
         tracing::info!("found a newer record of an earlier run; adopting it");
         self.drop_queue();
@@ -66,9 +91,16 @@ impl StackState {
 
     /// A9: without the broker, the record is the target.
     pub fn set_target_from_record(&mut self) {
-        let Some(record) = self.record.as_ref().filter(|_| self.goal.is_none()) else { return };
+        if let Some(target) = self.recorded_target().filter(|_| self.goal.is_none()) {
+            self.set_target(target);
+        }
+    }
+
+    /// Returns the target that the record describes.
+    fn recorded_target(&self) -> Option<TargetStack> {
+        let record = self.record.as_ref()?;
         let at = record.hops.published.unwrap_or(Timestamp::UNIX_EPOCH);
-        self.set_target(TargetStack {
+        Some(TargetStack {
             project: record.project.clone(),
             stack_id: record.stack,
             stack_name: record.stack_name.clone(),
@@ -77,23 +109,33 @@ impl StackState {
             // Not used: the cached content has its own digest.
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
+            withdrawn: false,
             grant: record.grant.clone(),
             approvals: Vec::new(),
             published_at: at,
             targeted_at: record.hops.targeted.unwrap_or(at),
             released_at: record.hops.released.unwrap_or(at),
-        });
+        })
     }
 
     pub(super) fn adopt_next_target(&mut self) {
         if self.in_flight > 0 {
             return;
         }
-        let Some(target) = self.next.take() else { return };
-        // Checked again, because the record may have changed while the target waited.
-        let older = self.record.as_ref().is_some_and(|record| target.sequence_id < record.sequence);
-        if older {
+        let Some(named) = self.next.take() else { return };
+        // Only now, because the record may have changed while the target waited.
+        let Some(target) = self.pursued(&named) else {
+            if self.goal.take().is_some() {
+                tracing::info!(stack.id = %named.stack_id, version = %named.sequence_id, "a version was withdrawn; not beginning it");
+                self.restart_cycle();
+            }
             return;
+        };
+        if target.sequence_id != named.sequence_id {
+            tracing::info!(
+                stack.id = %named.stack_id, named = %named.sequence_id, kept = %target.sequence_id,
+                "the broker names an older version; keeping the one that was begun"
+            );
         }
         let same = self.goal.as_ref().is_some_and(|goal| {
             goal.target.sequence_id == target.sequence_id && goal.target.removal == target.removal
@@ -116,6 +158,10 @@ impl StackState {
             {
                 (goal.content, goal.fallback)
             }
+            // What was not begun was withdrawn.
+            Some(Goal { fallback: Some(content), .. }) if content.sequence == target.sequence_id => {
+                (Some(content), None)
+            }
             Some(goal) => {
                 // The content that was applied last: this one, or the previous one if this one was never
                 // applied.
@@ -128,6 +174,10 @@ impl StackState {
             None => (None, None),
         };
         self.goal = Some(Goal { target, content, fallback });
+        self.restart_cycle();
+    }
+
+    fn restart_cycle(&mut self) {
         self.forget_progress();
         self.retries.retry_now();
         self.wake_at = None;

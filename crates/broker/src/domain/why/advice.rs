@@ -100,6 +100,9 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         Cause::Failed => or_roll_back("correct the manifest or its prerequisites"),
         Cause::Degraded => or_roll_back("check the messages of the objects"),
         Cause::NotReady => only("check the messages of the objects, or wait"),
+        Cause::HeldBack => only("wait until the rollout reaches the agent"),
+        Cause::RolloutPaused => only("resume the rollout"),
+        Cause::RolloutStopped => or_roll_back("correct the version and submit it again, or resume the rollout"),
         Cause::NotReportedYet => only("wait; if no report arrives, check the agent's log"),
         Cause::Removing => only("wait; objects that block the removal are listed as soon as they are known"),
         // Either the cause concerns the agent itself, and `agent.rs` gives the advice, or there is none to

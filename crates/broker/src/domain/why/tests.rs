@@ -48,7 +48,7 @@ fn stack(selectors: &[&str]) -> StackFacts {
         published_at: second(100),
     };
     let mut stack =
-        StackFacts::new("default".into(), StackId::generate(), "web".into()).with_newest(Some(object));
+        StackFacts::new("default".into(), StackId::generate(), "web".into()).with_base(Some(object));
     stack.grants = Arc::new(ProjectGrants::Unlimited);
     stack.selectors = selectors
         .iter()
@@ -82,7 +82,7 @@ fn explain(
     report: Option<&LastReport>,
     seen: &AgentContact,
 ) -> Verdict {
-    why(&Case { agent, stack, report, seen, past: Past::default() })
+    why(&Case { agent, stack, report, seen, past: Past::default(), rollout: None })
 }
 
 fn approval() -> Reason {
@@ -110,7 +110,7 @@ fn g3_each_cause_has_its_hop() {
     let duplicated =
         AgentFacts { session: SessionFacts { duplicated: true, ..SessionFacts::default() }, ..agent() };
     let prod = stack(&["env=prod"]);
-    let empty = stack(&["env=prod"]).with_newest(None);
+    let empty = stack(&["env=prod"]).with_base(None);
     let holder = agent().holding(vec![prod.id]);
     let mut gone = prod.clone();
     gone.deleted = true;
@@ -368,7 +368,8 @@ fn noted(transition: Transition, reason: Reason, object: ObjectRef) -> LastRepor
 fn broken(report: &LastReport) -> Broken {
     let (agent, stack, seen) = (agent(), stack(&["*"]), seen(Presence::Fresh));
     let past = Past { earlier: true, targeted: 1, failing: 1, ..Past::default() };
-    let verdict = why(&Case { agent: &agent, stack: &stack, report: Some(report), seen: &seen, past });
+    let verdict =
+        why(&Case { agent: &agent, stack: &stack, report: Some(report), seen: &seen, past, rollout: None });
     verdict.broken.expect("something is broken")
 }
 
@@ -425,7 +426,9 @@ fn g3_a_rollback_is_suggested_only_if_every_agent_of_the_stack_has_a_problem() {
     let (agent, stack) = (agent(), stack(&["*"]));
     let ask = |report: &LastReport, past: Past| {
         let seen = seen(Presence::Fresh);
-        why(&Case { agent: &agent, stack: &stack, report: Some(report), seen: &seen, past }).broken.unwrap()
+        why(&Case { agent: &agent, stack: &stack, report: Some(report), seen: &seen, past, rollout: None })
+            .broken
+            .unwrap()
     };
     let object = || object("Deployment", Some("shop"), "web");
     let crash = noted(Transition::Degraded, Reason::CrashLoopBackOff, object());
@@ -460,7 +463,8 @@ fn g3_a_removal_that_is_refused_suggests_no_rollback() {
     );
     let past = Past { earlier: true, targeted: 1, failing: 1, ..Past::default() };
     let seen = seen(Presence::Fresh);
-    let case = Case { agent: &agent, stack: &stack, report: Some(&refused), seen: &seen, past };
+    let case =
+        Case { agent: &agent, stack: &stack, report: Some(&refused), seen: &seen, past, rollout: None };
     let broken = why(&case).broken.unwrap();
     assert_eq!((broken.cause, broken.command), (Cause::RefusedByWebhook, None));
 }
@@ -514,7 +518,7 @@ fn g3_after_a_restore_the_hold_is_reported_first() {
     let healthy = report(7, Transition::Healthy);
     let ahead = Past { earlier: true, ahead: Some(SequenceId(9)), ..Past::default() };
     let ask = |seen: &AgentContact, past| {
-        let case = Case { agent: &agent, stack: &stack, report: Some(&healthy), seen, past };
+        let case = Case { agent: &agent, stack: &stack, report: Some(&healthy), seen, past, rollout: None };
         why(&case).broken.map(|broken| {
             (broken.hop, broken.cause, broken.command.map(|command| command.line).unwrap_or_default())
         })

@@ -13,7 +13,6 @@ use http::StatusCode;
 use crate::domain::audit::AuditRecord;
 use crate::domain::claims::{HoldClaim, hold_claim};
 use crate::domain::session::refusal;
-use crate::domain::targeting::released_to;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
@@ -88,7 +87,7 @@ pub async fn put_holds(State(broker): BrokerState, change: Change) -> ApiResult 
             );
             audit(new, RefusalReason::NotTargeted);
         }
-        let contradicting = contradicting(&broker, agent, &holds.held);
+        let contradicting = contradicting(&broker, &holds.held);
         if contradicting > 0 {
             tracing::error!(
                 agent_id = %agent,
@@ -118,15 +117,11 @@ fn are_known(broker: &Broker, agent: AgentId, stacks: &[StackId]) -> bool {
 }
 
 /// Returns how many stacks the agent has with the broker's sequence id and another content.
-fn contradicting(broker: &Broker, agent: AgentId, held: &[HeldStack]) -> usize {
+fn contradicting(broker: &Broker, held: &[HeldStack]) -> usize {
     let snapshot = broker.index.snapshot();
-    let Some(facts) = snapshot.agent(agent) else { return 0 };
     let contradicts = |held: &&HeldStack| {
-        let released = snapshot.stack(held.stack_id).and_then(|stack| released_to(facts, stack));
-        released.is_some_and(|object| {
-            object.sequence_id == held.sequence_id
-                && held.checksum.is_some_and(|checksum| checksum != object.checksum)
-        })
+        let known = snapshot.stack(held.stack_id).and_then(|stack| stack.object(held.sequence_id));
+        known.is_some_and(|object| held.checksum.is_some_and(|checksum| checksum != object.checksum))
     };
     held.iter().filter(contradicts).count()
 }

@@ -66,17 +66,17 @@ async fn file(
     if rest.is_empty() {
         return Ok((filed, Vec::new()));
     }
-    // The last report about a stack may arrive after the agent no longer holds it.
+    // The last report about a stack may arrive after the agent no longer holds it; and a version that was released to an agent
+    // stays so when the agent gets other labels.
     let stacks: Vec<StackId> = rest.iter().map(|(report, _)| report.stack_id).collect();
     let recorded = holds_recorded(&broker.pool, agent, &stacks).await?;
-    let is_recorded =
-        |report: &Report| recorded.get(&report.stack_id).filter(|stack| report.sequence_id <= stack.newest);
-    rest.retain(|(report, _)| match is_recorded(report) {
-        Some(stack) => {
+    rest.retain(|(report, reason)| {
+        let Some(stack) = recorded.get(&report.stack_id) else { return true };
+        let newest = if *reason == RefusalReason::NotTargeted { stack.newest } else { stack.released };
+        if report.sequence_id <= newest {
             filed.push(Filed::new(agent, stack.project.clone(), report.clone()));
-            false
         }
-        None => true,
+        report.sequence_id > newest
     });
     if rest.is_empty() {
         return Ok((filed, Vec::new()));
@@ -137,15 +137,16 @@ fn sizes(filed: &[Filed], bytes: usize) -> Vec<(&str, usize, usize)> {
     rows.into_iter().map(|(project, rows)| (project, rows, bytes * rows / filed.len())).collect()
 }
 
-/// Returns the versions that the agent has applied as a target: it may read them after it is no longer one.
+/// Returns the versions that the agent has applied, or begun during a rollout, as a target: it may read them and report about
+/// them after it is no longer one.
 fn applied_as_target(broker: &Broker, agent: AgentId, filed: &[Filed]) -> Vec<(StackId, SequenceId)> {
     let snapshot = broker.index.snapshot();
     let Some(facts) = snapshot.agent(agent) else { return Vec::new() };
     let applied = filed.iter().map(|filed| &filed.report).filter(|report| {
-        report.transition == Transition::Applied
-            && snapshot
-                .stack(report.stack_id)
-                .is_some_and(|stack| reads_as_target(facts, stack, report.sequence_id))
+        snapshot.stack(report.stack_id).is_some_and(|stack| {
+            let is_begun = report.transition == Transition::Applied || !stack.releases().is_empty();
+            is_begun && reads_as_target(facts, stack, report.sequence_id)
+        })
     });
     let mut newest: BTreeMap<StackId, SequenceId> = BTreeMap::new();
     for report in applied {

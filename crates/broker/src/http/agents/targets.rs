@@ -8,7 +8,8 @@ use brokkr_api::page::Page;
 use http::HeaderMap;
 
 use crate::access::Caller;
-use crate::domain::targeting::{reasons, released_to};
+use crate::domain::release::released_to;
+use crate::domain::targeting::reasons;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::agents::{agent_facts, can_see, can_see_all};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::StackId;
+use brokkr_api::rollouts::Rollout;
 use brokkr_api::why::AgentWhy;
 use http::HeaderMap;
 
@@ -18,6 +19,7 @@ use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
 use crate::http::stacks::why::{explain, pasts, seen};
 use crate::store::presence::presence_events;
+use crate::store::rollouts::rollout_fetch;
 use crate::store::stack_status::stack_status_of_agent;
 
 /// The maximum number of stacks in a response: for a silent agent, all of its stacks are stuck.
@@ -52,9 +54,17 @@ pub async fn agent_why(
     let ids: Vec<StackId> = stacks.keys().copied().collect();
     let reports = stack_status_of_agent(&broker.pool, project, agent.id, &ids).await?;
     let past = pasts(&broker, project, agent.id, &ids).await?;
+    let mut rollouts: BTreeMap<StackId, Rollout> = BTreeMap::new();
+    for stack in stacks.values() {
+        if let Some(release) = stack.releases().last() {
+            let found = rollout_fetch(&broker.pool, project, release.object.sequence_id).await?;
+            rollouts.extend(found.map(|rollout| (stack.id, rollout)));
+        }
+    }
     let case = |stack: &StackFacts| {
         let (report, past) = (reports.get(&stack.id), past.of(stack.id));
-        explain(&Case { agent: &agent, stack, report, seen: &seen, past })
+        let rollout = rollouts.get(&stack.id);
+        explain(&Case { agent: &agent, stack, report, seen: &seen, past, rollout })
     };
     let mut stuck: Vec<_> =
         stacks.values().map(case).filter(|explained| explained.broken.is_some()).collect();

@@ -2,24 +2,28 @@
 
 use axum::extract::{Path, State};
 use brokkr_api::objects::{DeploymentObject, Provenance, RollBack};
+use brokkr_api::rollouts::RolloutState;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 
+use crate::domain::rollout::policy::Kind;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::barred_contents::refusal;
 use crate::http::change::Change;
 use crate::http::deployment_objects::{announce, publish};
 use crate::http::precondition;
+use crate::http::rollouts::begin::{RolloutQuery, refuse_if_deleting};
 use crate::http::stacks::lock_existing_stack;
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::contents::present;
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
 use crate::store::deployment_objects::{
-    NewObject, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
+    NewObject, NewRollout, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
     deployment_object_fetch_on_conn,
 };
+use crate::store::rollouts::{rollout_clauses_on_conn, rollout_fetch};
 use crate::store::stacks::LockedStack;
 
 /// The maximum length of a reason.
@@ -42,9 +46,10 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack(&mut write, &change, &locked).await?;
+        refuse_if_deleting(&mut write, &locked).await?;
         let no_earlier_version =
             || ApiError::new(ErrorCode::BRK2013, "there is no earlier version to roll back to");
-        let newest = locked.newest.ok_or_else(no_earlier_version)?;
+        let newest = locked.last().ok_or_else(no_earlier_version)?;
         let newest =
             deployment_object_fetch_on_conn(write.conn(), newest).await?.ok_or_else(no_earlier_version)?;
         let to = match request.to {
@@ -54,6 +59,11 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
                 .ok_or_else(no_earlier_version)?,
         };
         let earlier = fetch_earlier(&mut write, &locked, to).await?;
+        let rollout = rollout_fetch(write.conn(), project, to).await?;
+        if rollout.is_some_and(|rollout| rollout.state != RolloutState::Completed) {
+            let detail = format!("version {to} was never released to every agent");
+            return Err(ApiError::new(ErrorCode::BRK2013, detail));
+        }
         if earlier.object.checksum == newest.checksum {
             return Err(ApiError::new(ErrorCode::BRK2013, format!("version {to} has the current content")));
         }
@@ -61,7 +71,7 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
         {
             return Err(refusal(&bar));
         }
-        if !request.keep_open {
+        if !request.keep_open && !newest.is_deletion_marker {
             let (content, sequence) = (newest.checksum, newest.sequence_id);
             barred_content_insert_on_conn(
                 write.conn(),
@@ -85,8 +95,11 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
             provenance: Provenance::new(Some(&request.reason), earlier.object.commit.as_deref())
                 .unwrap_or_default(),
         };
+        let clauses = rollout_clauses_on_conn(write.conn(), &locked).await?;
+        let rollout = RolloutQuery::default().begin(&locked, Kind::Rollback)?;
+        let rollout = rollout.map(|new| NewRollout { policy: new.policy.beginning_with(&clauses), ..new });
         write.audit_digests(Some(newest.checksum), Some(earlier.object.checksum));
-        let published = publish(&mut write, &locked, &new).await?;
+        let published = publish(&mut write, &locked, &new, rollout.as_ref()).await?;
         tracing::info!(
             stack_id = %locked.id,
             stack = locked.name,
@@ -95,6 +108,9 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
             "stack rolled back"
         );
         announce(&mut write, WebhookEvent::ObjectSubmitted, &locked, &published).await?;
+        if rollout.is_some() {
+            announce(&mut write, WebhookEvent::RolloutStarted, &locked, &published).await?;
+        }
         write.finish(StatusCode::CREATED, &published.object).await
     })
     .await

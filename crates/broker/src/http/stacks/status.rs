@@ -12,7 +12,7 @@ use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::{SequenceCounts, StackStatus, StackSummary, State as StackState};
-use brokkr_api::{AgentId, Selector, StackId};
+use brokkr_api::{AgentId, Selector, SequenceId, StackId};
 use http::HeaderMap;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -20,6 +20,7 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::domain::envelope::{DesiredObject, desired};
 use crate::domain::status::{LastReport, by_sequence, state};
+use crate::domain::targeting::reaches;
 use crate::error::ApiResult;
 use crate::http::BrokerState;
 use crate::http::headers::position;
@@ -57,22 +58,27 @@ pub struct StackOnAgent {
     agent: AgentId,
     active: bool,
     wanted: Option<DesiredObject>,
+    /// The first version of the stack, which is not released to the agent yet.
+    awaited: Option<SequenceId>,
     holds: bool,
 }
 
 impl StackOnAgent {
     pub fn of(snapshot: &Snapshot, stack: StackId, agent: AgentId) -> Self {
         let facts = snapshot.agent(agent);
+        let on = facts.zip(snapshot.stack(stack));
+        let awaited = on.filter(|(facts, stack)| reaches(facts, stack)).and_then(|(_, stack)| stack.newest());
         Self {
             agent,
             active: facts.is_none_or(|facts| facts.status == AgentStatus::Active),
-            wanted: facts.zip(snapshot.stack(stack)).and_then(|(facts, stack)| desired(facts, stack)),
+            wanted: on.and_then(|(facts, stack)| desired(facts, stack)),
+            awaited: awaited.filter(|newest| !newest.is_deletion_marker).map(|newest| newest.sequence_id),
             holds: facts.is_some_and(|facts| facts.holds(stack)),
         }
     }
 
     fn is_affected(&self) -> bool {
-        self.wanted.is_some() || self.holds
+        self.wanted.is_some() || self.awaited.is_some() || self.holds
     }
 }
 
@@ -210,6 +216,7 @@ pub fn status(
     report: Option<LastReport>,
 ) -> StackStatus {
     let wanted = known.wanted.as_ref().map(|wanted| (wanted.sequence_id(), wanted.removal));
+    let wanted = wanted.or(known.awaited.map(|awaited| (awaited, None)));
     let reported = report.as_ref().map(|report| (report.sequence_id, &report.transition));
     let state = state(wanted, reported);
     let mut status = StackStatus {

@@ -31,6 +31,7 @@ use crate::store::grants::grants_of_project;
 use crate::store::hops::hops_list;
 use crate::store::presence::presence_fetch;
 use crate::store::restore::restore_ahead_of;
+use crate::store::rollouts::rollout_fetch;
 use crate::store::stack_status::stack_status_fetch;
 use crate::store::status_counts::status_counts_of_failing;
 
@@ -56,7 +57,12 @@ pub async fn stack_why(
         snapshot.stack(stack.id).cloned().unwrap_or_else(|| deleted_facts(&snapshot, &stack))
     };
     let (report, past) = (reports.get(&agent.id), past.of(stack.id));
-    let mut explained = explain(&Case { agent: &agent, stack: &facts, report, seen: &seen, past });
+    let rollout = match facts.releases().last() {
+        Some(release) => rollout_fetch(&broker.pool, &stack.project, release.object.sequence_id).await?,
+        None => None,
+    };
+    let case = Case { agent: &agent, stack: &facts, report, seen: &seen, past, rollout: rollout.as_ref() };
+    let mut explained = explain(&case);
     // Only admins may see and change grants.
     let may_grant = matches!(&caller, Caller::Token(token) if token.role.includes(Role::Admin));
     if let Some(broken) =

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use brokkr_api::InstallationId;
 use brokkr_api::envelope::TargetStack;
@@ -12,6 +13,8 @@ use super::Snapshot;
 use crate::domain::envelope::{desired, envelope};
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::ProjectGrants;
+use crate::domain::release::released_to;
+use crate::index::labels::Slot;
 
 impl Snapshot {
     /// Returns whether the agent's envelope or its permission to poll changes.
@@ -45,14 +48,31 @@ impl Snapshot {
             let given: Vec<_> =
                 symmetric_difference(before.approvals.iter(), after.approvals.iter()).collect();
             let mut recipients = self.recipients(after);
-            recipients.retain(|slot| given.iter().any(|one| one.is_for(self.at(slot).id)));
+            recipients.retain(|slot| {
+                let agent = self.at(slot);
+                let wanted = desired(agent, after).map(|desired| desired.sequence_id());
+                given.iter().any(|one| one.is_for(agent.id) && wanted == Some(one.approval.sequence_id))
+            });
             return recipients;
+        }
+        let mut released = before.clone();
+        released.release_as(after);
+        if released == *after {
+            if before.releases().is_empty() && after.releases().is_empty() {
+                return self.recipients(before) | self.recipients(after);
+            }
+            return self.affected_by_release(before, after);
         }
         let mut retargeted = before.clone();
         retargeted.targets.clone_from(&after.targets);
         retargeted.selectors.clone_from(&after.selectors);
-        if retargeted != *after {
-            return self.recipients(before) | self.recipients(after);
+        if retargeted != *after || !after.releases().is_empty() {
+            let mut recipients = self.recipients(before) | self.recipients(after);
+            retargeted.release_as(after);
+            if retargeted == *after {
+                recipients.retain(|slot| self.gets_other(slot, before, after));
+            }
+            return recipients;
         }
         if !after.has_object() {
             return RoaringBitmap::new();
@@ -64,8 +84,39 @@ impl Snapshot {
         kept &= &reached_before;
         kept &= &reached_after;
         kept &= &self.active;
-        kept.retain(|slot| desired(self.at(slot), before) != desired(self.at(slot), after));
+        kept.retain(|slot| self.gets_other(slot, before, after));
         ((reached_before ^ reached_after) & &self.active) | kept
+    }
+
+    /// Returns whether the agent has to do something else about the stack.
+    fn gets_other(&self, slot: Slot, before: &StackFacts, after: &StackFacts) -> bool {
+        desired(self.at(slot), before) != desired(self.at(slot), after)
+    }
+
+    /// Returns exactly the agents that get another version or deletion, where the targets are the same. A step of a rollout
+    /// looks at every agent of the stack, so this compares no more than necessary.
+    fn affected_by_release(&self, before: &StackFacts, after: &StackFacts) -> RoaringBitmap {
+        let differs = |slot: Slot| self.gets_other(slot, before, after);
+        let mut members = (self.reach(before) | self.reach(after)) & &self.active;
+        let mut others = RoaringBitmap::new();
+        if let Some(holders) = self.holders.get(&after.id) {
+            others = (holders & &self.active) - &members;
+        }
+        others.retain(differs);
+        members.retain(|slot| {
+            let agent = self.at(slot);
+            match (released_to(agent, before), released_to(agent, after)) {
+                (Some(old), Some(new)) if !old.is_deletion_marker && !new.is_deletion_marker => {
+                    old.sequence_id != new.sequence_id
+                }
+                // An agent that holds the stack keeps a withdrawn version.
+                (None, None) => agent.holds(after.id) && differs(slot),
+                // What has to be removed depends on what an agent holds, too.
+                (Some(_), Some(_)) => differs(slot),
+                (Some(_), None) | (None, Some(_)) => true,
+            }
+        });
+        members | others
     }
 
     /// Returns the active agents with the stack in their envelope.
@@ -77,7 +128,11 @@ impl Snapshot {
         if let Some(holders) = self.holders.get(&stack.id) {
             recipients |= holders;
         }
-        recipients & &self.active
+        recipients &= &self.active;
+        if !stack.releases().is_empty() {
+            recipients.retain(|slot| desired(self.at(slot), stack).is_some());
+        }
+        recipients
     }
 
     /// Returns the agents that match a target which only one of the two versions of the stack has.
@@ -116,10 +171,17 @@ impl Snapshot {
         }
         let mut have_stacks = RoaringBitmap::new();
         for stack in self.stacks.values().filter(|stack| stack.project == project && stack.has_object()) {
-            have_stacks |= self.targeted(stack);
+            let mut have = self.targeted(stack);
             if let Some(holders) = self.holders.get(&stack.id) {
-                have_stacks |= holders;
+                have |= holders;
             }
+            if !stack.releases().is_empty() {
+                let (mut old, mut new) = (stack.clone(), stack.clone());
+                (old.grants, new.grants) = (Arc::new(before.clone()), Arc::new(after.clone()));
+                have &= &touched;
+                have.retain(|slot| self.gets_other(slot, &old, &new));
+            }
+            have_stacks |= have;
         }
         touched & have_stacks
     }

@@ -40,7 +40,7 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
         published_at: Timestamp::UNIX_EPOCH,
     };
     let mut stack = StackFacts::new("default".into(), StackId::generate(), format!("stack-{number}"))
-        .with_newest(Some(object));
+        .with_base(Some(object));
     let selector = format!("site={},region", number % 5_000).parse().expect("a selector");
     stack.selectors.push(SelectorTarget { selector, since: Timestamp::UNIX_EPOCH });
     stack

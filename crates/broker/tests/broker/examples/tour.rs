@@ -6,6 +6,7 @@
 //! | `fleet`    | two agents join, and the project is granted them                             |
 //! | `stacks`   | a stack is delivered, fails in a new version, and is rolled back             |
 //! | `webhooks` | a webhook receives messages about it                                         |
+//! | `rollouts` | another stack gets a new version in waves                                    |
 //! | `upkeep`   | keys are rotated, a stack is deleted, the audit log is read                  |
 //! | `restored` | the database was restored, and stacks are settled                            |
 //!
@@ -14,6 +15,7 @@
 mod fleet;
 mod people;
 mod restored;
+mod rollouts;
 mod stacks;
 mod upkeep;
 mod webhooks;
@@ -57,6 +59,7 @@ pub async fn walk() -> Result<BTreeMap<String, Example>> {
     let (mut eu, us) = fleet::walk(&tour, &owner).await?;
     let web = stacks::walk(&tour, &owner, &mut eu, &us).await?;
     webhooks::walk(&tour, &owner).await?;
+    rollouts::walk(&tour, &owner).await?;
     upkeep::walk(&tour, &owner, &us).await?;
     restored::walk(&tour, &mut eu, web).await?;
     tour.end()

@@ -112,7 +112,7 @@ async fn join(typist: &mut Typist) -> Result<()> {
 
 async fn deploy(typist: &mut Typist) -> Result<()> {
     typist.begin();
-    let healthy = typist.types_well("brokkr apply hello -f hello --to env=dev --wait").await?;
+    let healthy = typist.types_well("brokkr apply hello -f hello --to env=dev --wait=rollout").await?;
     ensure!(healthy.stderr.contains("hello is healthy on 3 agents"), "{healthy:?}");
     typist.end("first deployment, healthy on three clusters", 1);
     Ok(())

@@ -1,0 +1,61 @@
+//! Commands: how a user changes the state of a rollout.
+
+use brokkr_api::rollouts::{RolloutFigures, RolloutState, StopReason};
+
+use super::Rollout;
+
+/// What a person can do with a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Release the version to no further agent.
+    Pause,
+    /// Go on. After a stop, the bad agents so far are accepted.
+    Resume,
+    /// Begin the next wave now.
+    Promote,
+    /// Do not wait for the rest of the soak time.
+    Skip,
+    /// Withdraw the version: agents that have not begun it never begin it.
+    Stop { reason: String },
+    /// Like stop, but the rollout cannot be resumed.
+    Abort { reason: String },
+}
+
+/// The command is not possible in the state of the rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rollout is {state}")]
+pub struct NotPossible {
+    pub state: RolloutState,
+}
+
+impl Rollout {
+    /// Carries out a command. `figures` are those of now.
+    pub fn command(&mut self, command: Command, figures: &RolloutFigures) -> Result<(), NotPossible> {
+        use RolloutState::{Aborted, Paused, Running, Soaking, Stopped};
+        let is_last = self.wave + 1 >= self.policy.waves.len();
+        match (command, self.state) {
+            (Command::Pause, Running | Soaking) => self.state = Paused,
+            (Command::Resume, Paused) => self.state = Running,
+            (Command::Resume, Stopped) => {
+                (self.state, self.stop_reason) = (Running, None);
+                let allowed = self.allowed_bad(figures.released) - self.accepted_bad;
+                self.accepted_bad = figures.bad.saturating_sub(allowed).max(self.accepted_bad);
+                self.accepted_excused = figures.excused.max(self.accepted_excused);
+            }
+            (Command::Promote, Running | Soaking) if !is_last => {
+                // Further waves that add no agent do not soak either.
+                let soaked = self.policy.soak(figures.members);
+                (self.state, self.wave, self.soaked) = (Running, self.wave + 1, soaked);
+            }
+            (Command::Skip, Soaking) => self.soaked = self.policy.soak(figures.members),
+            (Command::Stop { reason }, Running | Soaking | Paused) => {
+                (self.state, self.stop_reason) = (Stopped, Some(StopReason::Person { reason }));
+            }
+            (Command::Abort { reason }, Running | Soaking | Paused | Stopped) => {
+                (self.state, self.stop_reason) = (Aborted, Some(StopReason::Person { reason }));
+            }
+            (_, state) => return Err(NotPossible { state }),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,457 @@
+//! A fleet, one rollout after the other, and everything that can happen to them, in random order. The promises hold at every
+//! step: which version agents get, which they begin, and how many of them can become bad.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brokkr_api::agents::AgentStatus;
+use brokkr_api::ids::Checksum;
+use brokkr_api::report::Transition;
+use brokkr_api::rollouts::{RolloutPolicy, RolloutState, Share, StopReason, Wave};
+use brokkr_api::{AgentId, Selector, SequenceId, StackId};
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::command::Command;
+use super::policy::{Kind, resolve};
+use super::survey::{Member, Raises, Survey};
+use super::verdict::{Contact, VersionReport};
+use super::{Rollout, watched};
+use crate::domain::facts::{AgentFacts, ObjectFacts, SessionFacts, StackFacts};
+use crate::domain::grants::ProjectGrants;
+use crate::domain::labels::{Label, LabelSet};
+use crate::domain::release::{Release, place, released_to, seed};
+
+/// How often agents poll.
+const POLL: SignedDuration = SignedDuration::from_secs(30);
+/// The least number of histories.
+const CASES: u32 = 4000;
+
+const STACK: StackId = StackId(Uuid::from_u128(7));
+
+#[derive(Clone, Debug)]
+struct Agent {
+    facts: AgentFacts,
+    /// When it was really gone, which the broker learns only later.
+    gone_since: Option<Timestamp>,
+    able_since: Timestamp,
+    begun: SequenceId,
+    /// Its last report: the version, whether it is healthy, and since when.
+    report: Option<(SequenceId, bool, Timestamp)>,
+    /// Whether it was bad with the version before that one.
+    bad_before: bool,
+    /// It got the version by a change of its own, not by a step of the rollout: it counts for no limit.
+    moved: bool,
+}
+
+struct World {
+    now: Timestamp,
+    looked_at: Option<Timestamp>,
+    watched_since: Timestamp,
+    /// The sum of all time between two looks that no one can doubt was watched.
+    watched: Duration,
+    agents: Vec<Agent>,
+    stack: StackFacts,
+    rollout: Rollout,
+    raises: Raises,
+    /// The highest number of agents that were allowed in flight.
+    limit: u64,
+    /// The latest time that the clock has shown. If that is after now, it is not known what was first.
+    latest: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Pass(u16),
+    /// The clock of the database is set, or no replica looks for a while.
+    Jump(i32),
+    Poll(usize),
+    Finish(usize, bool),
+    Silent(usize),
+    Back(usize),
+    Join(u128),
+    Relabel(usize),
+    Submit(u8),
+    Look,
+    Command(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let agent = || 0usize..64;
+    prop_oneof![
+        3 => (1u16..200).prop_map(Event::Pass),
+        1 => (-4000i32..4000).prop_map(Event::Jump),
+        12 => agent().prop_map(Event::Poll),
+        8 => (agent(), prop::bool::weighted(0.97)).prop_map(|(agent, good)| Event::Finish(agent, good)),
+        1 => agent().prop_map(Event::Silent),
+        1 => agent().prop_map(Event::Back),
+        1 => (1..u128::MAX).prop_map(Event::Join),
+        1 => agent().prop_map(Event::Relabel),
+        1 => (0u8..3).prop_map(Event::Submit),
+        10 => Just(Event::Look),
+        1 => (0u8..6).prop_map(Event::Command),
+    ]
+}
+
+fn labels(ring: bool) -> LabelSet {
+    [Label::new("ring", if ring { "0" } else { "1" })].into_iter().collect()
+}
+
+fn object(sequence: i64) -> ObjectFacts {
+    ObjectFacts {
+        sequence_id: SequenceId(sequence),
+        checksum: Checksum::of(&sequence.to_be_bytes()),
+        parsed_digest: Checksum::of(b"{}"),
+        is_deletion_marker: false,
+        keeps_resources: false,
+        resources: 1,
+        published_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// Returns the built-in policy, or one that begins with the agents of a ring.
+fn policy(number: u8) -> RolloutPolicy {
+    let ring = |size| Wave { selector: "ring=0".parse::<Selector>().ok(), size };
+    let waves = match number {
+        0 => None,
+        1 => Some(vec![ring(Share::ALL)]),
+        _ => Some(vec![ring(Share::Count(1)), Wave { selector: None, size: Share::Percent(50) }]),
+    };
+    RolloutPolicy { waves, ..RolloutPolicy::default() }
+}
+
+impl World {
+    fn new(ids: Vec<u128>) -> Self {
+        let now = Timestamp::from_second(1_000_000_000).expect("a time");
+        let mut stack = StackFacts::new("default".into(), STACK, "web".into()).with_base(Some(object(1)));
+        stack.grants = Arc::new(ProjectGrants::Unlimited);
+        let policy = resolve(&[policy(0)], Kind::Version).expect("staged");
+        let mut world = Self {
+            now,
+            looked_at: None,
+            watched_since: now,
+            watched: Duration::ZERO,
+            agents: Vec::new(),
+            stack,
+            rollout: Rollout { state: RolloutState::Completed, ..Rollout::new(policy) },
+            raises: Raises::default(),
+            limit: 0,
+            latest: now,
+        };
+        for id in ids {
+            world.join(id);
+            let agent = world.agents.last_mut().expect("it has joined");
+            (agent.begun, agent.report, agent.moved) =
+                (SequenceId(1), Some((SequenceId(1), true, now)), false);
+        }
+        world
+    }
+
+    fn join(&mut self, id: u128) {
+        let facts = AgentFacts {
+            id: AgentId(Uuid::from_u128(id)),
+            name: "shop".into(),
+            status: AgentStatus::Active,
+            labels: labels(id.is_multiple_of(3)),
+            labels_changed_at: self.now,
+            public_key: [0; 32],
+            session: SessionFacts::default(),
+            new_key_wanted: false,
+            holds: Vec::new(),
+            holds_digest: Checksum::of(b""),
+            unconfirmed: Box::default(),
+        };
+        self.agents.push(Agent {
+            facts,
+            gone_since: None,
+            able_since: self.now,
+            begun: SequenceId(0),
+            report: None,
+            bad_before: false,
+            moved: true,
+        });
+    }
+
+    fn base(&self) -> SequenceId {
+        self.stack.base.as_ref().map_or(SequenceId(0), |base| base.sequence_id)
+    }
+
+    fn newest(&self) -> SequenceId {
+        self.stack.newest().map_or(SequenceId(0), |newest| newest.sequence_id)
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.rollout.state, RolloutState::Running | RolloutState::Soaking)
+    }
+
+    fn seed(&self) -> u64 {
+        seed(STACK, Some(self.base()))
+    }
+
+    /// Returns the version that the agent gets.
+    fn gets(&self, agent: &Agent) -> SequenceId {
+        released_to(&agent.facts, &self.stack).map_or(SequenceId(0), |object| object.sequence_id)
+    }
+
+    /// Returns whether a step of the rollout has released the version to the agent.
+    fn is_released(&self, agent: &Agent) -> bool {
+        let place = place(agent.facts.id, self.seed());
+        self.raises.released_at(place, |selector| agent.facts.matches(selector)).is_some()
+    }
+
+    /// Returns what the broker knows about the connection of the agent.
+    fn contact(&self, agent: &Agent) -> Contact {
+        let missed = agent.gone_since.map(|since| (since + POLL, self.now.duration_since(since)));
+        match missed {
+            Some((first, gone)) if gone >= POLL * 10 => Contact::Silent(Some(first)),
+            Some((first, gone)) if gone >= POLL * 3 => Contact::Late(first),
+            _ => Contact::Present(Some(agent.able_since.max(self.watched_since))),
+        }
+    }
+
+    /// Returns whether the agent can be the cause of a stop.
+    fn is_culprit(&self, agent: &Agent) -> bool {
+        let place = place(agent.facts.id, self.seed());
+        let Some(released_at) = self.raises.released_at(place, |selector| agent.facts.matches(selector))
+        else {
+            return false;
+        };
+        let has_failed =
+            agent.report.is_some_and(|(version, healthy, _)| version == self.newest() && !healthy);
+        let is_lost = agent.gone_since.is_some_and(|since| since + POLL >= released_at);
+        let was_healthy = agent.report.is_some_and(|(version, ..)| version == self.newest());
+        let able_since = released_at.max(agent.able_since).max(self.watched_since);
+        let is_late = self.now.duration_since(able_since) >= SignedDuration::from_mins(15);
+        has_failed || is_lost || was_healthy && agent.gone_since.is_some() || is_late
+    }
+
+    fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        for agent in &self.agents {
+            let report = agent.report.filter(|(version, ..)| *version == self.newest());
+            let place = place(agent.facts.id, self.seed());
+            let matches = |selector: &Selector| agent.facts.matches(selector);
+            let member = Member {
+                place,
+                in_wave: self.rollout.selector().is_none_or(matches),
+                released_at: self.raises.released_at(place, matches),
+                contact: self.contact(agent),
+                report: report.map(|(_, healthy, since)| VersionReport {
+                    transition: if healthy { Transition::Healthy } else { Transition::Failed },
+                    since,
+                    bad_before: agent.bad_before,
+                    awaits_approval: false,
+                }),
+            };
+            survey.add(&member, self.now);
+        }
+        survey
+    }
+
+    /// Stores the rollout, as a transaction does.
+    fn store(&mut self) {
+        let known: Vec<_> = self.stack.releases().last().map(|last| last.clauses.clone()).unwrap_or_default();
+        for clause in self.rollout.clauses.iter().filter(|clause| !known.contains(clause)) {
+            self.raises.push(clause.selector.clone(), clause.upto, self.now);
+        }
+        let (newest, open) = (self.newest(), self.is_open());
+        let releases = if self.rollout.state == RolloutState::Completed {
+            self.stack = self.stack.clone().with_base(Some(object(newest.0)));
+            Vec::new()
+        } else {
+            let mut releases = self.stack.releases().to_vec();
+            if let Some(last) = releases.last_mut() {
+                (last.open, last.clauses) = (open, self.rollout.clauses.clone());
+            }
+            releases
+        };
+        self.stack = self.stack.clone().with_releases(releases);
+    }
+
+    fn look(&mut self) {
+        if !self.is_open() {
+            return;
+        }
+        let (elapsed, watched_since) = watched(self.looked_at, self.watched_since, self.now);
+        self.watched_since = watched_since;
+        let certain = self.looked_at.map_or(SignedDuration::ZERO, |at| self.now.duration_since(at));
+        self.watched += Duration::try_from(certain).unwrap_or_default().min(Duration::from_secs(10));
+        self.looked_at = Some(self.now);
+        let mut survey = self.survey();
+        self.limit = self.limit.max(self.rollout.in_flight_limit(&survey.figures));
+        self.rollout.step(&mut survey, elapsed);
+        assert!(self.rollout.soaked <= self.watched, "H9: only watched time soaks");
+        if let Some(StopReason::TooManyBad { .. }) = self.rollout.stop_reason
+            && self.now >= self.latest
+        {
+            let is_justified = self.agents.iter().any(|agent| self.is_culprit(agent));
+            assert!(is_justified, "H4: stopped by an agent that was offline before its release");
+        }
+        self.store();
+    }
+
+    fn submit(&mut self, number: u8) {
+        let newest = object(self.newest().0 + 1);
+        let mut releases = self.stack.releases().to_vec();
+        if let Some(last) = releases.last_mut() {
+            last.open = false;
+        }
+        let (seed, clauses) = (self.seed(), Vec::new());
+        releases.push(Release { object: newest, seed, open: true, clauses, revision: 1 });
+        self.stack = self.stack.clone().with_releases(releases);
+        self.rollout = Rollout::new(resolve(&[policy(number)], Kind::Version).expect("staged"));
+        (self.raises, self.limit) = (Raises::default(), 0);
+        (self.looked_at, self.watched_since) = (None, self.now);
+        self.agents.iter_mut().for_each(|agent| agent.moved = false);
+    }
+
+    fn command(&mut self, number: u8) {
+        let reason = || "a reason".to_owned();
+        let command = match number {
+            0 => Command::Pause,
+            1 => Command::Resume,
+            2 => Command::Promote,
+            3 => Command::Skip,
+            4 => Command::Stop { reason: reason() },
+            _ => Command::Abort { reason: reason() },
+        };
+        if self.rollout.state.has_ended() {
+            return;
+        }
+        let figures = self.survey().figures;
+        if self.rollout.command(command.clone(), &figures).is_ok() && command == Command::Resume {
+            self.watched_since = self.now;
+        }
+        // Skipping is no watched time.
+        self.watched = self.watched.max(self.rollout.soaked);
+        self.store();
+    }
+
+    fn happen(&mut self, event: &Event) {
+        self.latest = self.latest.max(self.now);
+        let count = self.agents.len();
+        let now = self.now;
+        match event {
+            Event::Pass(seconds) => self.now += SignedDuration::from_secs((*seconds).into()),
+            Event::Jump(seconds) => {
+                self.now += SignedDuration::from_secs((*seconds).into());
+                // After that, an agent that falls silent looks as if it had been so before its release.
+                self.agents.iter_mut().for_each(|agent| agent.moved |= *seconds < 0);
+            }
+            Event::Poll(number) => {
+                let gets = self.gets(&self.agents[number % count]);
+                let agent = &mut self.agents[number % count];
+                if agent.gone_since.is_none() && gets > agent.begun {
+                    agent.begun = gets;
+                }
+            }
+            Event::Finish(number, good) => {
+                let agent = &mut self.agents[number % count];
+                // A verdict stays: that healthy agents break later is not bounded by any limit.
+                if agent.gone_since.is_none()
+                    && agent.report.is_none_or(|(version, ..)| version < agent.begun)
+                {
+                    agent.bad_before = agent.report.is_some_and(|(_, healthy, _)| !healthy);
+                    agent.report = Some((agent.begun, *good, now));
+                }
+            }
+            Event::Silent(number) => {
+                self.agents[number % count].gone_since.get_or_insert(now);
+            }
+            Event::Back(number) => {
+                let agent = &mut self.agents[number % count];
+                if agent.gone_since.take().is_some() {
+                    (agent.able_since, agent.moved) = (now, true);
+                }
+            }
+            Event::Join(id) => self.join(*id),
+            Event::Relabel(number) => {
+                let agent = &mut self.agents[number % count];
+                let ring = agent.facts.labels == labels(true);
+                (agent.facts.labels, agent.able_since, agent.moved) = (labels(!ring), now, true);
+            }
+            Event::Submit(number) => self.submit(*number),
+            Event::Look => self.look(),
+            Event::Command(number) => self.command(*number),
+        }
+    }
+
+    /// Checks the promises after an event.
+    fn check(&self, before: &[(SequenceId, SequenceId)], event: &Event) -> Result<(), TestCaseError> {
+        let (base, newest) = (self.base(), self.newest());
+        for (at, agent) in self.agents.iter().enumerate() {
+            let gets = self.gets(agent);
+            let expected = if self.is_open() && self.is_released(agent) { newest } else { base };
+            prop_assert_eq!(gets, expected, "H2, H3: after {:?}", event);
+            let Some((got, begun)) = before.get(at) else { continue };
+            prop_assert!(agent.begun >= *begun, "H5: no agent goes back");
+            if self.is_open() && *got == newest && !matches!(event, Event::Relabel(_)) {
+                prop_assert_eq!(gets, newest, "{:?} has withdrawn the version from one agent", event);
+            }
+        }
+        if matches!(event, Event::Look) && self.rollout.accepted_bad == 0 {
+            let is_exposed = |agent: &&Agent| agent.begun == newest && newest > base && !agent.moved;
+            let is_proven = |agent: &&Agent| {
+                let of_newest = agent.report.filter(|(version, ..)| *version == newest);
+                of_newest.is_some_and(|(_, healthy, _)| healthy || agent.bad_before)
+            };
+            let unproven = self.agents.iter().filter(is_exposed).filter(|agent| !is_proven(agent)).count();
+            let bound = self.rollout.allowed_bad(self.agents.len() as u64) + self.limit;
+            prop_assert!(
+                unproven as u64 <= bound,
+                "H2: {unproven} agents may be bad, at most {bound} were announced"
+            );
+        }
+        Ok(())
+    }
+
+    /// Lets everything go well from now on.
+    fn quieten(&mut self) {
+        if self.rollout.state == RolloutState::Paused {
+            self.command(1);
+        }
+        // Until then, agents that are gone seem to have been there lately.
+        self.now = self.now.max(self.latest);
+        for _ in 0..1000 {
+            if self.rollout.state == RolloutState::Completed {
+                break;
+            }
+            let figures = self.survey().figures;
+            let is_everywhere = figures.released >= figures.members;
+            if !self.is_open() || is_everywhere && figures.bad > 0 {
+                // A newer version reaches the agents that have failed.
+                self.submit(0);
+            }
+            self.happen(&Event::Pass(9));
+            for at in 0..self.agents.len() {
+                self.happen(&Event::Poll(at));
+                self.happen(&Event::Finish(at, true));
+            }
+            self.look();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 4000, cases: CASES.max(ProptestConfig::default().cases), ..ProptestConfig::default() })]
+
+    /// About 400,000 steps; `PROPTEST_CASES=12000` makes it more than a million.
+    #[test]
+    fn h3_h4_h5_the_promises_hold_whatever_happens(
+        ids in prop::collection::vec(1..u128::MAX, 1..40),
+        events in prop::collection::vec(event(), 1..200),
+    ) {
+        let mut world = World::new(ids);
+        world.submit(0);
+        for event in &events {
+            let before: Vec<_> = world.agents.iter().map(|agent| (world.gets(agent), agent.begun)).collect();
+            world.happen(event);
+            world.check(&before, event)?;
+        }
+        // H4: silent agents block nothing.
+        prop_assume!(world.agents.iter().any(|agent| agent.gone_since.is_none()));
+        world.quieten();
+        prop_assert_eq!(world.rollout.state, RolloutState::Completed, "{:?}", world.survey().figures);
+    }
+}
