@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Parser, ValueEnum};
 
 pub use crate::broker::args::{BareArgs, BrokerArgs};
+pub use crate::broker::rollouts::args::RolloutArgs;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -15,8 +16,10 @@ pub use crate::broker::args::{BareArgs, BrokerArgs};
 pub enum Command {
     /// Measure the agent: time, requests, memory, repair; beside bare PATCHes, Flux's engine and kubectl.
     Agent(AgentArgs),
-    /// Measure the broker: polls, waiting agents, fan-out, submissions, reports, restart; beside minimal servers.
+    /// Measure the broker: polls, waiting agents, fan-out, submissions, reports, restart, rollouts; beside minimal servers.
     Broker(BrokerArgs),
+    /// Roll a bad version out to a swarm while the leader of two replicas is killed and paused, and check that it stops.
+    Rollouts(RolloutArgs),
     /// Serve 304 over TLS with a minimal axum handler, for comparison with the broker's polls.
     #[command(hide = true)]
     Bare(BareArgs),

@@ -15,6 +15,8 @@
 //! | `submissions` | submissions per second                                                          |
 //! | `reports`     | reports per second                                                              |
 //! | `million`     | a restart, previews and pages with a million agents                             |
+//! | `rollout`     | a rollout over a million agents                                                 |
+//! | `rollouts`    | a rollout that has to stop, while its leader is killed: a command of its own    |
 
 pub mod args;
 pub mod bare;
@@ -26,6 +28,8 @@ mod million;
 mod polls;
 mod proc;
 mod reports;
+mod rollout;
+pub mod rollouts;
 mod submissions;
 mod waiting;
 
@@ -49,12 +53,13 @@ pub async fn run(args: &BrokerArgs) -> Result<Figures> {
             BrokerPart::Fanout => Box::pin(fanout::run(args, &engine, &mut figures)).await,
             BrokerPart::Waiting => Box::pin(waiting::run(args, &engine, &mut figures)).await,
             BrokerPart::Million => Box::pin(million::run(args, &engine, &mut figures)).await,
+            BrokerPart::Rollout => Box::pin(rollout::run(args, &engine, &mut figures)).await,
         };
         done.with_context(|| format!("the part {part}"))?;
     }
     figures.end();
     if let Some(folder) = &args.store {
-        figures.store(folder)?;
+        figures.store(folder, "broker")?;
     }
     Ok(figures)
 }

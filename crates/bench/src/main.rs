@@ -1,6 +1,6 @@
 //! `brokkr-bench`, which `cargo xtask bench` builds and runs.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use brokkr_bench::args::Command;
 use brokkr_bench::broker;
 use clap::Parser as _;
@@ -17,6 +17,12 @@ async fn main() -> Result<()> {
         Command::Broker(args) => {
             let figures = Box::pin(broker::run(&args)).await?;
             print_result(args.json, &figures.to_json(), &figures.to_table())
+        }
+        Command::Rollouts(args) => {
+            let figures = Box::pin(broker::rollouts::run(&args)).await?;
+            print_result(args.json, &figures.to_json(), &figures.to_table())?;
+            ensure!(figures.missed().is_empty(), "missed targets: {}", figures.missed().join(", "));
+            Ok(())
         }
         Command::Bare(args) => broker::bare::serve(&args).await,
     }

@@ -31,8 +31,8 @@ async fn a_small_bench_of_the_agent_completes_with_all_numbers() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_bench_of_the_broker_completes_and_a_poll_costs_no_statement() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let arguments = "bench broker --only polls,submissions,reports,waiting,million --rounds 1 --turn 1s --agents 50 \
-                     --waiting 50 --connections 8 --reporters 20 --batch 5 --fleet 1000 --stacks 20";
+    let arguments = "bench broker --only polls,submissions,reports,waiting,million,rollout --rounds 1 --turn 1s \
+                     --agents 50 --waiting 50 --connections 8 --reporters 20 --batch 5 --fleet 1000 --stacks 20";
     let Command::Broker(args) = Command::try_parse_from(arguments.split_whitespace())? else {
         unreachable!("it says broker");
     };
@@ -47,11 +47,36 @@ async fn a_small_bench_of_the_broker_completes_and_a_poll_costs_no_statement() -
         "report_singles_per_commit",
         "restart_s",
         "wake_all_s",
+        "rollout_step_ms",
+        "rollout_evidence_ms",
+        "rollout_poll_cpu_ratio",
+        "rollout_poll_engine_cpu_ratio",
     ] {
         assert!(figures[key].as_f64().is_some_and(|value| value > 0.0), "{key} in {figures:#}");
     }
     // Strict enough to detect one statement per fifty polls, and tolerant of the statements of timers.
     assert!(figures["sql_per_poll"].as_f64().is_some_and(|value| value < 0.02), "{figures:#}");
     assert_eq!(figures["woken_by_a_change_for_10"], 10.0, "{figures:#}");
+    let exact = ["begin_woken", "step_wrongly_woken", "complete_woken", "complete_changed"];
+    for key in exact.map(|key| format!("rollout_{key}")) {
+        assert_eq!(figures[&key], 0.0, "{key} in {figures:#}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h2_h9_a_small_rollout_stops_within_its_bound_although_its_leader_is_killed() -> Result<()> {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    // More agents fail than in the published run, so that few steps are enough.
+    let arguments =
+        "bench rollouts --agents 400 --bad-percent 10 --silent-from-start --soak 1s --no-pause --watch 3s";
+    let Command::Rollouts(args) = Command::try_parse_from(arguments.split_whitespace())? else {
+        unreachable!("it says rollouts");
+    };
+    let figures = Box::pin(brokkr_bench::broker::rollouts::run(&args)).await?;
+    // Other tests run at the same time, so a take-over may take longer than on a machine of its own.
+    let missed: Vec<&str> =
+        figures.missed().into_iter().filter(|key| *key != "rollout_take_over_max_s").collect();
+    assert!(missed.is_empty(), "{missed:?} in {:#}", figures.to_json());
     Ok(())
 }

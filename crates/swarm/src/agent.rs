@@ -37,6 +37,10 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
 pub struct Held {
     pub stack: StackId,
     pub sequence: SequenceId,
+    /// The newest version that an answer has named.
+    pub begun: SequenceId,
+    /// Whether that version fails here.
+    pub fails: bool,
 }
 
 pub struct Agent {
@@ -65,7 +69,9 @@ impl Agent {
     pub fn new(number: usize, identity: Identity, shared: Arc<Shared>) -> Self {
         let random = Random::new(shared.config.seed, number);
         let (session, serves) = (identity.session, identity.enrolled);
-        let (spread, broker) = (shared.config.start_within, number % shared.config.brokers.len().max(1));
+        // Agents that share a connection use the same replica.
+        let connection = shared.config.transport.connection(number);
+        let (spread, broker) = (shared.config.start_within, connection % shared.config.brokers.len().max(1));
         Self {
             number,
             shared,
@@ -176,7 +182,7 @@ impl Agent {
 
     /// Announces a stack, before anything of it is written. The agent holds it once the broker has accepted that.
     pub(crate) async fn announce(&mut self, stack: StackId) -> Result<(), RequestError> {
-        self.held.push(Held { stack, sequence: SequenceId(0) });
+        self.held.push(Held { stack, sequence: SequenceId(0), begun: SequenceId(0), fails: false });
         let told = self.tell_holds(Vec::new()).await;
         if told.is_err() {
             self.held.retain(|held| held.stack != stack);

@@ -41,6 +41,16 @@ pub enum Transport {
     Shared { agents: usize },
 }
 
+impl Transport {
+    /// Returns the number of the connection that an agent uses.
+    pub(crate) fn connection(self, agent: usize) -> usize {
+        match self {
+            Self::Own => agent,
+            Self::Shared { agents } => agent / agents.max(1),
+        }
+    }
+}
+
 /// What agents do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
@@ -63,6 +73,23 @@ pub struct Failures {
     pub reconnect: f64,
     /// The agent sends nothing for [`Config::silence`].
     pub silence: f64,
+}
+
+/// Which updates fail. An update is a version of a stack of which the agent has begun an earlier one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BadUpdates {
+    /// Updates fail on this many agents, which are spread evenly over the first `of`.
+    pub agents: usize,
+    pub of: usize,
+    /// This many updates of the whole swarm succeed first, on any agent.
+    pub healthy_first: u64,
+}
+
+impl BadUpdates {
+    pub(crate) fn fails(&self, agent: usize, begun_before: u64) -> bool {
+        let is_bad = agent < self.of && agent * self.agents % self.of < self.agents;
+        is_bad && begun_before >= self.healthy_first
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -89,6 +116,7 @@ pub struct Config {
     /// The largest number of concurrent handshakes; the broker gives each ten seconds.
     pub handshakes: usize,
     pub failures: Failures,
+    pub bad_updates: BadUpdates,
     pub silence: Range<Duration>,
 }
 
@@ -115,7 +143,21 @@ impl Config {
             start_within: Duration::ZERO,
             handshakes: 64,
             failures: Failures::default(),
+            bad_updates: BadUpdates::default(),
             silence: Duration::from_secs(1)..Duration::from_secs(10),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_as_many_agents_are_bad_as_configured_once_enough_updates_have_succeeded() {
+        let bad = BadUpdates { agents: 3, of: 95, healthy_first: 1 };
+        assert_eq!((0..200).filter(|agent| bad.fails(*agent, 1)).collect::<Vec<_>>(), [0, 32, 64]);
+        assert!(!bad.fails(0, 0));
+        assert!(!BadUpdates::default().fails(0, 0));
     }
 }

@@ -48,6 +48,8 @@ counts! {
     holds,
     contents,
     content_bytes,
+    /// Updates that agents have begun: versions of a stack of which they had begun an earlier one.
+    updates,
     /// Stacks whose content was fetched and checked, including those that are then counted as failed.
     delivered,
     failed,

@@ -32,7 +32,7 @@ mod swarm;
 pub mod wire;
 mod work;
 
-pub use config::{Broker, Config, Failures, Reaction, Transport};
+pub use config::{BadUpdates, Broker, Config, Failures, Reaction, Transport};
 pub use counts::Counts;
 pub use identity::Identity;
 pub use request::{Endpoint, Poll, Write};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::agent::Agent;
 use crate::config::Config;
@@ -19,6 +19,7 @@ pub(crate) struct Shared {
     pub dialer: Dialer,
     pub counters: Counters,
     pub answered: Times,
+    pub begun: Times,
     pub fetched: Times,
     last_trouble: Mutex<Option<String>>,
 }
@@ -35,6 +36,8 @@ impl Shared {
 pub enum EventKind {
     /// It received a new answer.
     Answered,
+    /// It has begun a version, because an answer named it for the first time.
+    Begun,
     /// It has fetched and checked the content.
     Fetched,
 }
@@ -53,6 +56,8 @@ pub struct Late {
 pub struct Swarm {
     shared: Arc<Shared>,
     agents: JoinSet<()>,
+    /// Of each agent, by its number.
+    handles: Vec<AbortHandle>,
 }
 
 impl Swarm {
@@ -66,15 +71,16 @@ impl Swarm {
             dialer: Dialer::new(&config.authorities, config.transport, count, config.handshakes)?,
             counters: Counters::default(),
             answered: Times::new(begun, count),
+            begun: Times::new(begun, count),
             fetched: Times::new(begun, count),
             last_trouble: Mutex::default(),
             config,
         });
         let mut agents = JoinSet::new();
-        for (number, identity) in identities.into_iter().enumerate() {
-            agents.spawn(Agent::new(number, identity, Arc::clone(&shared)).run());
-        }
-        Ok(Self { shared, agents })
+        let start =
+            |(number, identity)| agents.spawn(Agent::new(number, identity, Arc::clone(&shared)).run());
+        let handles = identities.into_iter().enumerate().map(start).collect();
+        Ok(Self { shared, agents, handles })
     }
 
     #[must_use]
@@ -113,8 +119,14 @@ impl Swarm {
     pub fn since(&self, moment: Instant, which: EventKind) -> Vec<f64> {
         match which {
             EventKind::Answered => self.shared.answered.since(moment),
+            EventKind::Begun => self.shared.begun.since(moment),
             EventKind::Fetched => self.shared.fetched.since(moment),
         }
+    }
+
+    /// Ends the agents from this number on, as if their clusters were lost: they never poll again.
+    pub fn silence_from(&self, number: usize) {
+        self.handles[number..].iter().for_each(AbortHandle::abort);
     }
 
     /// Stops them all, and waits until their connections are closed.

@@ -110,8 +110,8 @@ impl Dialer {
                     builder.handshake(TokioIo::new(stream)).await.map_err(|error| cut(&error))?;
                 Ok(Wire::Own { sender, driver: Some(Box::new(driver)) })
             }
-            Transport::Shared { agents } => {
-                let number = number / agents.max(1);
+            Transport::Shared { .. } => {
+                let number = self.transport.connection(number);
                 let mut wire = self.shared_wires[number].lock().await;
                 if let Some(sender) = wire.as_ref().filter(|sender| !sender.is_closed()) {
                     return Ok(Wire::Shared(sender.clone()));

@@ -1,5 +1,6 @@
 //! How an agent processes a response: report that it holds the stack, fetch, check, apply, report.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use brokkr_api::envelope::{Envelope, TargetStack};
@@ -42,7 +43,9 @@ impl Agent {
             if target.removal.is_some() {
                 let removed = self.remove(target);
                 self.store_reports(removed);
-            } else if self.has(target).is_none_or(|sequence| sequence < target.sequence_id) {
+            } else if !target.withdrawn
+                && self.has(target).is_none_or(|sequence| sequence < target.sequence_id)
+            {
                 let delivered = self.deliver(target).await?;
                 self.store_reports(delivered);
             }
@@ -80,6 +83,7 @@ impl Agent {
         if self.has(target).is_none() {
             self.announce(target.stack_id).await?;
         }
+        self.begin(target);
         let content = self.content(target.sequence_id).await?.body;
         if Checksum::of(&content) != target.checksum {
             return Err(RequestError::Wrong("the content is not what was announced"));
@@ -94,11 +98,28 @@ impl Agent {
         Ok(self.apply(target))
     }
 
+    /// Records that the agent begins the version, and decides whether it fails: once, however often the delivery is repeated.
+    fn begin(&mut self, target: &TargetStack) {
+        let shared = &self.shared;
+        let Some(held) = self.held.iter_mut().find(|held| held.stack == target.stack_id) else { return };
+        if held.begun >= target.sequence_id {
+            return;
+        }
+        let is_update = held.begun > SequenceId(0);
+        held.begun = target.sequence_id;
+        shared.begun.note(self.number);
+        if is_update {
+            let begun_before = shared.counters.updates.fetch_add(1, Ordering::Relaxed);
+            held.fails = shared.config.bad_updates.fails(self.number, begun_before);
+        }
+    }
+
     fn apply(&mut self, target: &TargetStack) -> Vec<Report> {
         let now = Timestamp::now();
         let verified = Hops { fetched: Some(now), verified: Some(now), ..hops(target) };
         Counters::one(&self.shared.counters.delivered);
-        if self.random.chance(self.shared.config.failures.apply) {
+        let is_bad = self.held.iter().any(|held| held.stack == target.stack_id && held.fails);
+        if is_bad || self.random.chance(self.shared.config.failures.apply) {
             Counters::one(&self.shared.counters.failed);
             let (reason, message) = failure(self.random.next(), self.number);
             let failed = self.make_report(target, Transition::Failed, now, verified);

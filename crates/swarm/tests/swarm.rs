@@ -1,13 +1,15 @@
 //! The swarm against a real broker: every agent gets its own stacks, and every report exists once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_api::objects::Provenance;
 use brokkr_api::stacks::{PutStack, StackTargets};
 use brokkr_api::{InstallationId, Labels};
 use brokkr_client::{Client, Credential, IdempotencyKey, RetryPolicy};
-use brokkr_swarm::{Broker, Config, Failures, Identity, Swarm, Transport, enrol, files, join};
+use brokkr_swarm::{
+    BadUpdates, Broker, Config, EventKind, Failures, Identity, Swarm, Transport, enrol, files, join,
+};
 use brokkr_testkit::{Fleet, eventually};
 use sqlx::PgPool;
 
@@ -48,6 +50,10 @@ impl Fixture {
         self.admin.put_stack(stack, &PutStack::default()).await?;
         let targets = StackTargets { agents: Vec::new(), selectors: vec![selector.parse()?] };
         self.admin.put_stack_targets(stack, &targets).await?;
+        self.update(stack, yaml).await
+    }
+
+    async fn update(&self, stack: &str, yaml: &str) -> Result<()> {
         self.admin
             .submit(stack, yaml.to_owned(), &Provenance::default(), &IdempotencyKey::generate())
             .await?;
@@ -128,6 +134,33 @@ async fn a_change_for_ten_of_two_hundred_wakes_ten_on_shared_connections_too() -
     // Each is woken by the object and by its own holds, and by nothing else.
     assert!(settled.polls <= 40, "others were woken: {settled:?}");
     assert_eq!(fixture.events().await?, (20, 20, 10));
+    swarm.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_fails_on_bad_agents_after_the_first_healthy_ones_and_silent_agents_never_begin_it()
+-> Result<()> {
+    let fixture = Fixture::open().await?;
+    let agents = enrol::enrol(&fixture.pool, 4, 40, labels).await?;
+    let installation = sqlx::query_scalar("SELECT id FROM installation").fetch_one(&fixture.pool).await?;
+    let mut config = fixture.config(InstallationId(installation), agents)?;
+    config.bad_updates = BadUpdates { agents: 10, of: 30, healthy_first: 3 };
+    let swarm = Swarm::start(config)?;
+    fixture.submit("web", "swarm=yes", YAML).await?;
+    swarm.until(TIMEOUT, "the first version everywhere", |counts| counts.reports_accepted >= 80).await?;
+    swarm.silence_from(30);
+    let submitted = Instant::now();
+    fixture.update("web", &YAML.replace("greeting", "farewell")).await?;
+    // Each of the thirty reports twice if it is healthy, once if it failed.
+    let settled = swarm
+        .until(TIMEOUT, "the others to have reported", |counts| {
+            counts.reports_accepted + counts.failed >= 140
+        })
+        .await?;
+    assert_eq!((settled.updates, settled.delivered), (30, 70), "{settled:?}");
+    assert!((7..=10).contains(&settled.failed), "{settled:?}");
+    assert_eq!(swarm.since(submitted, EventKind::Begun).len(), 30);
     swarm.stop().await;
     Ok(())
 }

@@ -38,10 +38,10 @@ pub struct BrokerArgs {
     /// Send this many reports in one batch.
     #[arg(long, default_value_t = 100)]
     pub batch: usize,
-    /// Restart the broker with this many agents in the database.
+    /// Use this many agents for the parts `million` and `rollout`.
     #[arg(long, default_value_t = 1_000_000)]
     pub fleet: usize,
-    /// Restart the broker with this many stacks in the database.
+    /// Use this many stacks for the parts `million` and `rollout`.
     #[arg(long, default_value_t = 10_000)]
     pub stacks: usize,
     /// Also write the JSON object into this folder, named by date and commit.
@@ -66,12 +66,21 @@ pub enum BrokerPart {
     Waiting,
     /// Measure restart, previews and pages with a million agents.
     Million,
+    /// Measure a rollout over a million agents: its steps, its memory, and polls meanwhile.
+    Rollout,
 }
 
 impl BrokerPart {
     /// In the order in which they run.
-    pub const ALL: [Self; 6] =
-        [Self::Polls, Self::Submissions, Self::Reports, Self::Fanout, Self::Waiting, Self::Million];
+    pub const ALL: [Self; 7] = [
+        Self::Polls,
+        Self::Submissions,
+        Self::Reports,
+        Self::Fanout,
+        Self::Waiting,
+        Self::Million,
+        Self::Rollout,
+    ];
 }
 
 impl std::fmt::Display for BrokerPart {

@@ -73,10 +73,17 @@ pub struct Environment<'a> {
     pub scratch: Scratch,
     pub database: Database,
     pub engine: &'a Engine,
+    /// Database connections of a replica.
+    connections: u32,
 }
 
 impl<'a> Environment<'a> {
     pub async fn start(args: &BrokerArgs, engine: &'a Engine) -> Result<Self> {
+        Self::start_with(args.database_connections, engine).await
+    }
+
+    /// Starts with this many database connections for each replica.
+    pub async fn start_with(connections: u32, engine: &'a Engine) -> Result<Self> {
         let database = engine.postgres.database().await?;
         let url = database.url();
         broker::migrate(&url).await?;
@@ -84,15 +91,13 @@ impl<'a> Environment<'a> {
         broker::policy_set(&url, &serde_json::json!({ "staged": false })).await?;
         let token = broker::bootstrap(&url).await?;
         let authority = Authority::new("brokkr-bench")?;
-        let connections = args.database_connections.to_string();
-        let more = ["--database-connections", &connections, "--rate-limits", "false"];
-        let broker = Broker::start(&url, &authority, ShowLog::OnPanic, &more).await?;
+        let broker = start_replica(&url, &authority, connections).await?;
         let admin = Client::builder(broker.url().parse()?)
             .ca_pem(authority.pem())
             .credential(Credential::Token(token.clone().into()))
             .retry(RetryPolicy::up_to(Duration::from_secs(60)))
             .build()?;
-        let pool = PgPoolOptions::new().max_connections(args.database_connections).connect(&url).await?;
+        let pool = PgPoolOptions::new().max_connections(connections).connect(&url).await?;
         let installation = sqlx::query_scalar("SELECT id FROM installation").fetch_one(&pool).await?;
         Ok(Self {
             admin,
@@ -104,7 +109,13 @@ impl<'a> Environment<'a> {
             scratch: Scratch::new("bench-broker")?,
             database,
             engine,
+            connections,
         })
+    }
+
+    /// Starts another replica on the same database.
+    pub async fn replica(&self) -> Result<Broker> {
+        start_replica(&self.database.url(), &self.authority, self.connections).await
     }
 
     pub fn pid(&self) -> Result<u32> {
@@ -202,6 +213,12 @@ impl<'a> Environment<'a> {
         }
         Ok(())
     }
+}
+
+async fn start_replica(database_url: &str, authority: &Authority, connections: u32) -> Result<Broker> {
+    let connections = connections.to_string();
+    let more = ["--database-connections", &connections, "--rate-limits", "false"];
+    Broker::start(database_url, authority, ShowLog::OnPanic, &more).await
 }
 
 fn labels(number: usize) -> Labels {

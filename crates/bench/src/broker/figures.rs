@@ -120,10 +120,16 @@ impl Figures {
         Value::Object(document)
     }
 
-    /// Writes the JSON object into a folder.
-    pub fn store(&self, folder: &Path) -> Result<()> {
+    /// Returns the names of the numbers that miss their targets.
+    pub fn missed(&self) -> Vec<&str> {
+        let is_missed = |row: &&Figure| row.wanted.is_some_and(|wanted| !wanted.holds(row.measured));
+        self.rows.iter().filter(is_missed).map(|row| row.key.as_str()).collect()
+    }
+
+    /// Writes the JSON object into a folder, in a file with what was measured in its name.
+    pub fn store(&self, folder: &Path, what: &str) -> Result<()> {
         let day = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        let path = folder.join(format!("{day}-{}-broker.json", commit()));
+        let path = folder.join(format!("{day}-{}-{what}.json", commit()));
         let text = serde_json::to_string_pretty(&self.to_json())? + "\n";
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
@@ -222,6 +228,7 @@ mod tests {
         assert_eq!(document["poll_cpu_ratio"], 1.2);
         assert_eq!(document["wanted"]["submit_ratio"], "≥ 0.5");
         assert_eq!(document["bare"], json!({"poll_cpu_ratio": 1.0}));
+        assert_eq!(figures.missed(), ["submit_ratio"]);
         figures.add_ratios("report_ratio", &[2.0, 6.0, 3.0], &[4.0, 4.0, 4.0]);
         let document = figures.to_json();
         assert_eq!(document["report_ratio"], 0.75);

@@ -12,7 +12,9 @@ use super::proc::memory_bytes;
 use crate::results::percentile;
 
 /// The number of agents in a site. Most stacks target one site.
-const SITE: usize = 100;
+pub const SITE: usize = 100;
+/// The time of the last poll of agents that never polled, in SQL.
+const NEVER: &str = "NULL::timestamptz";
 /// Previewed selectors, which select a fortieth, a third, and nearly all agents.
 const PREVIEWS: [(&str, &str); 3] = [
     ("preview_few_p99_ms", "region%3Dr{}"),
@@ -24,8 +26,16 @@ const PAGES: usize = 100;
 
 pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
     let environment = Environment::start(args, engine).await?;
-    fill(args, &environment).await?;
-    restart(args, &environment, figures).await?;
+    fill(args, &environment, NEVER).await?;
+    let seconds = restart(&environment).await?;
+    let note = format!("{} agents, {} stacks in the database", args.fleet, args.stacks);
+    figures.add("restart_s", seconds).at_most(15.0).note(note);
+    let pid = environment.pid()?;
+    let rss = memory_bytes(pid, "VmRSS")?;
+    figures
+        .add("restart_rss_mib", rss / 1048576.0)
+        .note(format!("{:.0} bytes per agent", rss / args.fleet as f64));
+    figures.add("restart_peak_mib", memory_bytes(pid, "VmHWM")? / 1048576.0);
     let stack = |number: usize| number * 7919 % args.stacks + 1;
     let status = |number| format!("/api/v1/stacks/stack-{}/status?limit=500", stack(number));
     add_percentile(
@@ -82,17 +92,18 @@ fn add_percentile(figures: &mut Figures, key: &str, seconds: &[f64], what: &str)
     figures.add(key, p99).note(format!("{what}; median {median:.1} ms"));
 }
 
-/// Writes the rows directly into the tables, because filling them is not measured.
-async fn fill(args: &BrokerArgs, environment: &Environment<'_>) -> Result<()> {
+/// Writes the rows directly into the tables, because filling them is not measured. `last_seen` is the time of the agents' last
+/// poll, in SQL.
+pub async fn fill(args: &BrokerArgs, environment: &Environment<'_>, last_seen: &str) -> Result<()> {
     let (fleet, stacks) = (args.fleet, args.stacks);
     let sites = (fleet / SITE).max(1);
     let statements = [
         format!(
-            "INSERT INTO agents (id, name, status, labels, public_key, session_count)
+            "INSERT INTO agents (id, name, status, labels, public_key, session_count, last_seen_at)
              SELECT gen_random_uuid(), 'fleet-' || n, 'ACTIVE',
                     jsonb_build_object('env', (ARRAY['dev', 'stage', 'prod'])[1 + n % 3], 'region', 'r' || n % 40,
                                        'tier', 't' || n % 7, 'site', 's' || n / {SITE}),
-                    sha256(n::text::bytea), 1
+                    sha256(n::text::bytea), 1, {last_seen}
              FROM generate_series(0, {fleet} - 1) AS n"
         ),
         format!(
@@ -140,7 +151,8 @@ async fn fill(args: &BrokerArgs, environment: &Environment<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn restart(args: &BrokerArgs, environment: &Environment<'_>, figures: &mut Figures) -> Result<()> {
+/// Restarts the broker, and returns the seconds until it is ready.
+pub async fn restart(environment: &Environment<'_>) -> Result<f64> {
     environment.broker.kill9();
     let begun = Instant::now();
     environment.broker.process().start_again()?;
@@ -154,15 +166,7 @@ async fn restart(args: &BrokerArgs, environment: &Environment<'_>, figures: &mut
         ensure!(environment.broker.is_running(), "it ended: {}", environment.broker.log_tail(20));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let note = format!("{} agents, {} stacks in the database", args.fleet, args.stacks);
-    figures.add("restart_s", begun.elapsed().as_secs_f64()).at_most(15.0).note(note);
-    let pid = environment.pid()?;
-    let rss = memory_bytes(pid, "VmRSS")?;
-    figures
-        .add("restart_rss_mib", rss / 1048576.0)
-        .note(format!("{:.0} bytes per agent", rss / args.fleet as f64));
-    figures.add("restart_peak_mib", memory_bytes(pid, "VmHWM")? / 1048576.0);
-    Ok(())
+    Ok(begun.elapsed().as_secs_f64())
 }
 
 /// Sends requests one after the other, and returns the seconds of each.

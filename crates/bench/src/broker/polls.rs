@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brokkr_swarm::wire::Dialer;
-use brokkr_swarm::{Reaction, Swarm, Transport};
+use brokkr_swarm::{Identity, Reaction, Swarm, Transport};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{HeaderMap, StatusCode};
 
@@ -27,26 +27,7 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     environment.submit("web", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\n".into()).await?;
     let agents = environment.enrol(args.agents).await?;
 
-    let quiet = counted(&environment, args, async || Ok(0)).await?;
-    let mut config = environment.swarm(agents.clone())?;
-    (config.duty, config.wait) = (Reaction::Watch, Duration::ZERO);
-    config.pause = Duration::from_secs_f64(agents.len() as f64 / POLLS);
-    let swarm = Swarm::start(config)?;
-    let all = agents.len() as u64;
-    swarm.until(PATIENCE, "all agents to poll", |counts| counts.not_modified >= all).await?;
-    let busy = counted(&environment, args, async || Ok(swarm.counts().not_modified)).await?;
-    swarm.stop().await;
-    figures
-        .add("sql_per_poll", ((busy.others - quiet.others) / busy.polls.max(1.0)).max(0.0))
-        .at_most(0.001)
-        .note(format!(
-            "{:.0} polls in {:.0} s; statements per second: {:.2} with them, {:.2} without; presence {:.2}",
-            busy.polls * args.turn.as_secs_f64(),
-            args.turn.as_secs_f64(),
-            busy.others,
-            quiet.others,
-            busy.presence
-        ));
+    let (quiet, busy) = sql_per_poll(args, &environment, &agents, "sql_per_poll", figures).await?;
     let wal = (busy.wal - quiet.wal).max(0.0);
     figures.add("presence_wal_bytes_per_s", wal).note(format!(
         "of {} agents that poll all the time; the rest of the log is {:.0}",
@@ -57,8 +38,38 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     environment.linger(args).await
 }
 
+/// Adds the number of statements per poll. Returns the rates without polls and with them.
+pub async fn sql_per_poll(
+    args: &BrokerArgs,
+    environment: &Environment<'_>,
+    agents: &[Identity],
+    key: &str,
+    figures: &mut Figures,
+) -> Result<(Rates, Rates)> {
+    let quiet = counted(environment, args, async || Ok(0)).await?;
+    let mut config = environment.swarm(agents.to_vec())?;
+    (config.duty, config.wait) = (Reaction::Watch, Duration::ZERO);
+    config.pause = Duration::from_secs_f64(agents.len() as f64 / POLLS);
+    let swarm = Swarm::start(config)?;
+    let all = agents.len() as u64;
+    swarm.until(PATIENCE, "all agents to poll", |counts| counts.not_modified >= all).await?;
+    let busy = counted(environment, args, async || Ok(swarm.counts().not_modified)).await?;
+    swarm.stop().await;
+    figures.add(key, ((busy.others - quiet.others) / busy.polls.max(1.0)).max(0.0)).at_most(0.001).note(
+        format!(
+            "{:.0} polls in {:.0} s; statements per second: {:.2} with them, {:.2} without; presence {:.2}",
+            busy.polls * args.turn.as_secs_f64(),
+            args.turn.as_secs_f64(),
+            busy.others,
+            quiet.others,
+            busy.presence
+        ),
+    );
+    Ok((quiet, busy))
+}
+
 /// Rates per second.
-struct Rates {
+pub struct Rates {
     polls: f64,
     presence: f64,
     others: f64,
@@ -85,17 +96,12 @@ async fn counted(
 async fn cpu(
     args: &BrokerArgs,
     environment: &Environment<'_>,
-    agents: &[brokkr_swarm::Identity],
+    agents: &[Identity],
     figures: &mut Figures,
 ) -> Result<()> {
     let identity = environment.authority.server(&environment.scratch, "bare", &[])?;
     let bare = Bare::start(&identity, environment.scratch.path()).await?;
-    let requests: Vec<NextRequest> = futures::stream::iter(&agents[..agents.len().min(DIFFERENT)])
-        .map(|agent| environment.first_poll(agent))
-        .buffer_unordered(8)
-        .try_collect()
-        .await?;
-    let requests: Arc<[NextRequest]> = requests.into();
+    let requests = second_polls(environment, &agents[..agents.len().min(DIFFERENT)]).await?;
     let broker = environment.address()?;
     let dialer = Dialer::new(&environment.authorities(), Transport::Own, 1, 1)?;
     let answer = dialer.connect(&broker, 0).await?.exchange(requests[0].clone()).await?;
@@ -114,18 +120,9 @@ async fn cpu(
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..args.rounds {
         for (which, (address, pid, shared)) in contestants.clone().enumerate() {
-            let (requests, connections) = (Arc::clone(&requests), args.connections);
-            let next = move |connection: usize, count: u64| {
-                let turn = if shared { count as usize * connections } else { 0 };
-                requests[(connection + turn) % requests.len()].clone()
-            };
-            let before = cpu_seconds(pid)?;
-            let authorities = environment.authorities();
-            let done =
-                closed_loop(address, &authorities, connections, args.turn, StatusCode::NOT_MODIFIED, next)
-                    .await?;
-            micros[which].push((cpu_seconds(pid)? - before) / done.answers as f64 * 1e6);
-            rates[which].push(done.rate());
+            let cost = poll_cost(args, environment, (address, pid), &requests, shared).await?;
+            micros[which].push(cost.micros);
+            rates[which].push(cost.rate);
         }
     }
     let [repeated, parsed, bare] = micros;
@@ -145,6 +142,46 @@ async fn cpu(
         .note("of a request that is parsed: agents take turns on a connection, as behind a proxy");
     figures.add_rounds("polls_parsed_per_s", &parsed_rates).bare(bare_rate);
     Ok(())
+}
+
+/// Returns a poll of each agent that gets 304 as long as nothing changes.
+pub async fn second_polls(environment: &Environment<'_>, agents: &[Identity]) -> Result<Arc<[NextRequest]>> {
+    let requests: Vec<NextRequest> = futures::stream::iter(agents)
+        .map(|agent| environment.first_poll(agent))
+        .buffer_unordered(8)
+        .try_collect()
+        .await?;
+    Ok(requests.into())
+}
+
+/// The cost of a poll in one turn.
+pub struct PollCost {
+    /// CPU time of the server.
+    pub micros: f64,
+    /// Polls per second.
+    pub rate: f64,
+}
+
+/// Sends polls in a closed loop for one turn. On shared connections the agents take turns; on others, each request repeats the
+/// last one.
+pub async fn poll_cost(
+    args: &BrokerArgs,
+    environment: &Environment<'_>,
+    (address, pid): (&brokkr_swarm::Broker, u32),
+    requests: &Arc<[NextRequest]>,
+    shared: bool,
+) -> Result<PollCost> {
+    let (requests, connections) = (Arc::clone(requests), args.connections);
+    let next = move |connection: usize, count: u64| {
+        let turn = if shared { count as usize * connections } else { 0 };
+        requests[(connection + turn) % requests.len()].clone()
+    };
+    let before = cpu_seconds(pid)?;
+    let authorities = environment.authorities();
+    let done =
+        closed_loop(address, &authorities, connections, args.turn, StatusCode::NOT_MODIFIED, next).await?;
+    let micros = (cpu_seconds(pid)? - before) / done.answers as f64 * 1e6;
+    Ok(PollCost { micros, rate: done.rate() })
 }
 
 /// Returns the bytes of a head in HTTP/1.1.
