@@ -118,6 +118,7 @@ mod tests {
             parsed_digest: Checksum::of(b""),
             removal: None,
             withdrawn: false,
+            schedule: None,
             grant,
             approvals: Vec::new(),
             published_at: Timestamp::UNIX_EPOCH,

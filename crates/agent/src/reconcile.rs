@@ -206,7 +206,7 @@ impl Reconciler {
             "the broker has sent no target state since this agent started; keeping the last applied state"
         );
         (self.active, self.has_target_state) = (true, true);
-        self.state.continue_without_broker();
+        self.state.continue_without_broker(clock::now());
     }
 
     fn set_targets(&mut self, envelope: Envelope) {
@@ -216,7 +216,8 @@ impl Reconciler {
             tracing::info!("this agent is not ACTIVE; the cluster is not changed");
             return;
         }
-        self.state.set_targets(envelope.stacks, |id| self.worker.holds.contains(id));
+        let holds = &self.worker.holds;
+        self.state.set_targets(envelope.stacks, |id| holds.contains(id), clock::now());
     }
 
     fn on_change(&mut self, change: Change) {

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::agents::AgentStatus;
 use crate::ids::{AgentId, Checksum, InstallationId, SequenceId, StackId};
+use crate::windows::Schedule;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Envelope {
@@ -41,6 +42,9 @@ pub struct TargetStack {
     /// do not begin it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withdrawn: bool,
+    /// When the agent may begin; absent: at any time. It goes on with what it has begun, and repairs drift, at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
     /// What the project may do on this agent. Absent without grants: then the agent's own permissions apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,

@@ -64,6 +64,8 @@ uuid_ids! {
     WebhookId,
     /// One message to one webhook: its `webhook-id`, which is the same for every attempt.
     DeliveryId,
+    /// A maintenance window, or a freeze.
+    WindowId,
 }
 
 impl EventId {

@@ -17,6 +17,7 @@
 //! | [`problem`]   | error codes and the problem document                                     |
 //! | [`page`]      | keyset paging                                                            |
 //! | [`grants`]    | which agents a project may use, for what, and as which account           |
+//! | [`windows`]   | when agents may begin a new version                                      |
 //! | [`system`]    | the installation: epoch, hold, and conflicts after a restore             |
 //! | others        | one file for each type of resource of the API                            |
 
@@ -47,10 +48,11 @@ pub mod system;
 pub mod tokens;
 pub mod webhooks;
 pub mod why;
+pub mod windows;
 
 pub use ids::{
     AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, StackId, TokenId,
-    WebhookId,
+    WebhookId, WindowId,
 };
 pub use names::{Labels, Name};
 pub use position::{HistoryMark, Position, PositionToken};

@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 use strum::Display;
 use utoipa::ToSchema;
 
+use crate::tokens::Role;
 use crate::{Selector, SequenceId, StackId};
 
 /// The largest number of waves.
 const MOST_WAVES: usize = 20;
+/// The largest number of approvals of a gate.
+const MOST_APPROVALS: u32 = 10;
 /// A week.
 const LONGEST_SOAK: u32 = 7 * 24 * 3600;
 
@@ -38,7 +41,7 @@ pub struct RolloutPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_healthy_percent: Option<u8>,
     /// How long a wave must stay healthy before the next one begins. Built in: ten minutes, two minutes below 100 agents, and
-    /// none for the first version of a stack.
+    /// none for the first version of a stack and for a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soak_seconds: Option<u32>,
 }
@@ -46,12 +49,24 @@ pub struct RolloutPolicy {
 impl RolloutPolicy {
     /// Checks that the values make sense. Returns what does not.
     pub fn check(&self) -> Result<(), String> {
-        let waves = self.waves.iter().flatten();
-        if waves.clone().count() > MOST_WAVES {
-            return Err(format!("a rollout has at most {MOST_WAVES} waves"));
+        match self.waves.as_deref() {
+            Some([]) => return Err("waves must not be empty; leave it out for the built-in waves".to_owned()),
+            Some(waves) if waves.len() > MOST_WAVES => {
+                return Err(format!("a rollout has at most {MOST_WAVES} waves"));
+            }
+            _ => {}
         }
-        if self.waves.as_ref().is_some_and(Vec::is_empty) {
-            return Err("waves must not be empty; leave it out for the built-in waves".to_owned());
+        let gates = self.waves.iter().flatten().filter_map(|wave| wave.gate.as_ref());
+        for gate in gates {
+            if !(1..=MOST_APPROVALS).contains(&gate.approvals) {
+                return Err(format!("a gate needs between 1 and {MOST_APPROVALS} approvals"));
+            }
+            if gate.timeout_seconds == Some(0) {
+                return Err("timeout_seconds must be at least 1".to_owned());
+            }
+            if !gate.role.includes(Role::Deployer) {
+                return Err(format!("the role {} can not approve; use deployer, owner or admin", gate.role));
+            }
         }
         let percentages =
             [("max_bad_percent", self.max_bad_percent), ("min_healthy_percent", self.min_healthy_percent)];
@@ -88,6 +103,44 @@ pub struct Wave {
     /// How many agents have the version after this wave.
     #[schema(value_type = String, example = "10%")]
     pub size: Share,
+    /// Who has to approve before the wave begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
+}
+
+impl Wave {
+    /// Returns a wave of any agents.
+    #[must_use]
+    pub fn of(size: Share) -> Self {
+        Self { selector: None, size, gate: None }
+    }
+}
+
+/// Approvals that a wave needs before it begins: of users, or of a pipeline that receives `rollout.gate_opened`, makes its own
+/// checks, and approves or denies with a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// How many tokens have to approve.
+    #[serde(default = "one")]
+    pub approvals: u32,
+    /// The role that they need.
+    #[serde(default = "deployer")]
+    pub role: Role,
+    /// Whether the token that submitted the version may not approve it.
+    #[serde(default)]
+    pub not_author: bool,
+    /// The rollout stops if the approvals are not there after this time; absent: it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u32>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn deployer() -> Role {
+    Role::Deployer
 }
 
 /// A number of agents: `3`, or `10%` of them, rounded up.
@@ -166,15 +219,17 @@ pub enum RolloutState {
     Running,
     /// The agents of the wave are healthy, and have to stay so for a while.
     Soaking,
+    /// The next wave needs approvals.
+    Gated,
     /// A person has paused it: agents that have the version keep it, and no other agent gets it.
     Paused,
     /// The version is withdrawn: agents that have begun it keep it, and no other agent begins it.
     Stopped,
     /// Every agent gets the version.
     Completed,
-    /// A newer version is being rolled out instead.
+    /// A newer version is being rolled out instead, or the targets have changed again.
     Superseded,
-    /// A person has ended it. As stopped, for good.
+    /// Ended by a user, or because the broker's database was restored. As stopped, for good.
     Aborted,
 }
 
@@ -196,6 +251,10 @@ pub enum StopReason {
     TooManyExcused { excused: u64 },
     /// A person has stopped it.
     Person { reason: String },
+    /// A token has denied its approval.
+    Denied { by: String, reason: String },
+    /// The approvals for a wave were not there in time.
+    GateTimedOut { wave: u32 },
     /// The broker's database was restored.
     Restored,
 }
@@ -211,6 +270,10 @@ impl fmt::Display for StopReason {
                 write!(out, "{excused} agents were bad before, and too few others are healthy")
             }
             Self::Person { reason } => out.write_str(reason),
+            Self::Denied { by, reason } => write!(out, "denied by {by}: {reason}"),
+            Self::GateTimedOut { wave } => {
+                write!(out, "the approvals for wave {wave} were not there in time")
+            }
             Self::Restored => out.write_str("the broker's database was restored"),
         }
     }
@@ -228,6 +291,14 @@ pub enum Pending {
     Late { agents: u64 },
     /// The rest of the time for which the agents have to stay healthy.
     Soak { left_seconds: u64 },
+    /// The maintenance windows of this many agents, or the end of a freeze. The next opens at this time.
+    Window {
+        agents: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        opens_at: Option<Timestamp>,
+    },
+    /// Approvals for the wave: so far `given` of `needed`.
+    Gate { given: u32, needed: u32 },
     /// From a newer broker.
     #[serde(other)]
     Other,
@@ -237,7 +308,8 @@ pub enum Pending {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRollout {
-    /// Recorded in the audit log; at most 1000 bytes. Needed for `promote`, `skip`, `stop` and `abort`.
+    /// Recorded in the audit log; at most 1000 bytes. Needed for `promote`, `skip`, `stop`, `abort` and
+    /// `deny`.
     #[serde(default)]
     pub reason: String,
 }
@@ -245,7 +317,7 @@ pub struct CommandRollout {
 /// How many agents are in which state. The figures from `healthy` on add up to `released`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RolloutFigures {
-    /// Active agents that the stack targets.
+    /// Active agents that the stack targets; if it is widened, only those that it has gained.
     pub members: u64,
     /// Members that the version is released to.
     pub released: u64,
@@ -268,8 +340,11 @@ pub struct Rollout {
     pub project: String,
     pub stack_id: StackId,
     pub stack_name: String,
-    /// The version that is rolled out.
+    /// The version that is rolled out; if it widens one, an id of its own.
     pub sequence_id: SequenceId,
+    /// The version that it gives to agents that the stack has gained by other targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub widens: Option<SequenceId>,
     /// Whether it deletes the stack.
     pub is_deletion: bool,
     /// The version that agents have to which it is not released.

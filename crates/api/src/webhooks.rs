@@ -50,6 +50,10 @@ pub enum WebhookEvent {
     #[serde(rename = "rollout.advanced")]
     #[strum(serialize = "rollout.advanced")]
     RolloutAdvanced,
+    /// The next wave of a rollout needs approvals.
+    #[serde(rename = "rollout.gate_opened")]
+    #[strum(serialize = "rollout.gate_opened")]
+    RolloutGateOpened,
     /// A rollout was stopped by its rules or by a user: no further agent begins the version.
     #[serde(rename = "rollout.stopped")]
     #[strum(serialize = "rollout.stopped")]

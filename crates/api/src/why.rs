@@ -100,6 +100,10 @@ pub enum Cause {
     AgentAhead,
     /// The newest version is being rolled out, and is not released to the agent yet.
     HeldBack,
+    /// The agent begins nothing outside of its maintenance window, or in a freeze.
+    WindowClosed,
+    /// The next wave of the rollout of the newest version needs approvals.
+    GateClosed,
     /// The rollout of the newest version is paused.
     RolloutPaused,
     /// The rollout of the newest version was stopped before it reached the agent.

@@ -113,6 +113,24 @@ CREATE TABLE grants (
     updated_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- When agents may begin new versions: of all stacks, or of those of a project.
+CREATE TABLE windows (
+    id         uuid PRIMARY KEY,
+    name       text COLLATE "C" NOT NULL UNIQUE,
+    project    text REFERENCES projects (name),
+    selector   text NOT NULL,
+    rule       jsonb NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- Returns the windows for stacks of a project.
+CREATE FUNCTION windows_of(text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'name', name, 'project', project, 'selector', selector, 'rule', rule)), '[]')
+    FROM windows WHERE project IS NULL OR project = $1
+$$;
+
 -- Agents -------------------------------------------------------------------------------------------------------------
 
 -- The previous key stays valid for a while, so that an agent that did not receive the response to a rotation is not locked
@@ -242,17 +260,19 @@ CREATE TRIGGER api_tokens_count_revoked AFTER UPDATE ON api_tokens
 -- Stacks and deployment objects --------------------------------------------------------------------------------------
 
 -- Every agent gets the version `newest_sequence_id`, unless a rollout releases a newer one to it. `staged_sequence_id` is the
--- last submitted version while not every agent gets it.
+-- last submitted version while not every agent gets it. `widening_sequence_id` is the rollout that releases the version
+-- `newest_sequence_id` to agents that other targets have added, while not all of those get it.
 CREATE TABLE stacks (
-    project            text NOT NULL REFERENCES projects (name),
-    id                 uuid NOT NULL,
-    name               text COLLATE "C" NOT NULL,
-    labels             jsonb NOT NULL DEFAULT '{}',
-    annotations        jsonb NOT NULL DEFAULT '{}',
-    newest_sequence_id bigint,
-    staged_sequence_id bigint CHECK (staged_sequence_id > newest_sequence_id),
-    created_at         timestamptz NOT NULL DEFAULT now(),
-    deleted_at         timestamptz,
+    project              text NOT NULL REFERENCES projects (name),
+    id                   uuid NOT NULL,
+    name                 text COLLATE "C" NOT NULL,
+    labels               jsonb NOT NULL DEFAULT '{}',
+    annotations          jsonb NOT NULL DEFAULT '{}',
+    newest_sequence_id   bigint,
+    staged_sequence_id   bigint CHECK (staged_sequence_id > newest_sequence_id),
+    widening_sequence_id bigint CHECK (widening_sequence_id > newest_sequence_id),
+    created_at           timestamptz NOT NULL DEFAULT now(),
+    deleted_at           timestamptz,
     PRIMARY KEY (project, id)
 );
 CREATE UNIQUE INDEX stacks_unique_name ON stacks (project, name) WHERE deleted_at IS NULL;
@@ -321,7 +341,7 @@ END $$;
 
 -- Retention and a purge empty `content`; the object, its checksum and its author stay. A deletion may leave the resources in the
 -- clusters (`keeps_resources`): agents remove Brokkr's metadata instead of deleting them. `message` says why a version was
--- submitted, `git_commit` from which commit.
+-- submitted, `git_commit` from which commit. A version that is urgent begins at any time, whatever the windows say.
 CREATE TABLE deployment_objects (
     project            text NOT NULL,
     stack_id           uuid NOT NULL,
@@ -330,6 +350,7 @@ CREATE TABLE deployment_objects (
     parsed_digest      bytea NOT NULL CHECK (length(parsed_digest) = 32),
     is_deletion_marker boolean NOT NULL DEFAULT false,
     keeps_resources    boolean NOT NULL DEFAULT false,
+    is_urgent          boolean NOT NULL DEFAULT false,
     resources          integer NOT NULL,
     content            bytea NOT NULL,
     content_dropped_at timestamptz,
@@ -383,36 +404,44 @@ CREATE TRIGGER deployment_objects_count_dropped AFTER UPDATE ON deployment_objec
 
 -- The release of a version to the agents of its stack. `clauses` name the agents, up to a place in an order that `seed`
 -- determines; they get the version only while the rollout is open. `revision` counts the changes that replicas have to
--- know. `looked_at` is when the agents were last looked at, `watched_since` since when without a pause: only watched time counts.
+-- know. `windows` are those at its begin: they decide which agents share a mark. `looked_at` is when the agents were last looked at, `watched_since` since when without a pause: only watched time counts.
+--
+-- A rollout releases the version with its own `sequence_id`. A widening has an id of its own: it releases the version `widens`,
+-- which other agents have, to the agents that were not among the targets `had`.
 CREATE TABLE rollouts (
-    project          text NOT NULL,
-    stack_id         uuid NOT NULL,
-    sequence_id      bigint NOT NULL,
-    base_sequence_id bigint,
-    seed             bigint NOT NULL CHECK (seed >= 0),
-    policy           jsonb NOT NULL,
-    created_by       text NOT NULL,
-    state            text NOT NULL DEFAULT 'running' CHECK (
-        state IN ('running', 'soaking', 'paused', 'stopped', 'completed', 'superseded', 'aborted')),
-    is_open          boolean NOT NULL GENERATED ALWAYS AS (state IN ('running', 'soaking')) STORED,
-    stop_reason      jsonb,
-    wave             integer NOT NULL DEFAULT 0,
-    clauses          jsonb NOT NULL DEFAULT '[]',
-    soaked           interval NOT NULL DEFAULT '0',
-    accepted_bad     bigint NOT NULL DEFAULT 0,
-    accepted_excused bigint NOT NULL DEFAULT 0,
-    figures          jsonb NOT NULL DEFAULT
+    project            text NOT NULL,
+    stack_id           uuid NOT NULL,
+    sequence_id        bigint NOT NULL,
+    widens             bigint,
+    had                jsonb CHECK ((had IS NULL) = (widens IS NULL)),
+    object_sequence_id bigint NOT NULL GENERATED ALWAYS AS (coalesce(widens, sequence_id)) STORED,
+    base_sequence_id   bigint,
+    seed               bigint NOT NULL CHECK (seed >= 0),
+    policy             jsonb NOT NULL,
+    created_by         text NOT NULL,
+    state              text NOT NULL DEFAULT 'running' CHECK (
+        state IN ('running', 'soaking', 'gated', 'paused', 'stopped', 'completed', 'superseded', 'aborted')),
+    is_open            boolean NOT NULL GENERATED ALWAYS AS (state IN ('running', 'soaking', 'gated')) STORED,
+    stop_reason        jsonb,
+    wave               integer NOT NULL DEFAULT 0,
+    clauses            jsonb NOT NULL DEFAULT '[]',
+    soaked             interval NOT NULL DEFAULT '0',
+    accepted_bad       bigint NOT NULL DEFAULT 0,
+    accepted_excused   bigint NOT NULL DEFAULT 0,
+    gate               jsonb NOT NULL DEFAULT '{}',
+    windows            jsonb NOT NULL DEFAULT '[]',
+    figures            jsonb NOT NULL DEFAULT
         '{"members": 0, "released": 0, "healthy": 0, "bad": 0, "excused": 0, "owed": 0, "waiting": 0, "in_flight": 0}',
-    pending          jsonb,
-    revision         bigint NOT NULL DEFAULT 1,
-    looked_at        timestamptz,
-    watched_since    timestamptz NOT NULL DEFAULT now(),
-    created_at       timestamptz NOT NULL DEFAULT now(),
-    state_changed_at timestamptz NOT NULL DEFAULT now(),
-    ended_at         timestamptz,
-    xid              xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    pending            jsonb,
+    revision           bigint NOT NULL DEFAULT 1,
+    looked_at          timestamptz,
+    watched_since      timestamptz NOT NULL DEFAULT now(),
+    created_at         timestamptz NOT NULL DEFAULT now(),
+    state_changed_at   timestamptz NOT NULL DEFAULT now(),
+    ended_at           timestamptz,
+    xid                xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (project, stack_id, sequence_id),
-    FOREIGN KEY (project, stack_id, sequence_id) REFERENCES deployment_objects (project, stack_id, sequence_id)
+    FOREIGN KEY (project, stack_id, object_sequence_id) REFERENCES deployment_objects (project, stack_id, sequence_id)
 );
 CREATE UNIQUE INDEX rollouts_by_sequence ON rollouts (project, sequence_id);
 CREATE UNIQUE INDEX rollouts_active ON rollouts (project, stack_id) WHERE ended_at IS NULL;
@@ -424,6 +453,7 @@ CREATE TABLE rollout_raises (
     sequence_id bigint NOT NULL,
     number      integer NOT NULL,
     selector    text,
+    lane        bigint,
     upto        numeric(20) NOT NULL,
     at          timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project, stack_id, sequence_id, number),
@@ -490,7 +520,7 @@ CREATE TABLE outbox (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid     xid8 NOT NULL DEFAULT pg_current_xact_id(),
     project text NOT NULL,
-    kind    text NOT NULL CHECK (kind IN ('agent', 'stack', 'grant')),
+    kind    text NOT NULL CHECK (kind IN ('agent', 'stack', 'grant', 'window')),
     key     uuid NOT NULL,
     at      timestamptz NOT NULL DEFAULT now()
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);

@@ -16,6 +16,7 @@
 //! | `retention`  | how long are events and content kept                                |
 //! | `rollout`    | how does a rollout go on                                            |
 //! | `rotation`   | how long are an old token and its replacement valid                 |
+//! | `windows`    | when may an agent begin a version                                   |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given its reports             |
 //! | `filing`     | which reports of a batch are stored, and under which project        |
@@ -31,6 +32,8 @@ pub mod error_groups;
 pub mod facts;
 pub mod filing;
 pub mod fingerprint;
+#[cfg(test)]
+mod fixtures;
 pub mod grants;
 pub mod hold;
 pub mod labels;
@@ -45,3 +48,4 @@ pub mod status;
 pub mod targeting;
 pub mod webhooks;
 pub mod why;
+pub mod windows;

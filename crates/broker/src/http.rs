@@ -44,6 +44,7 @@ pub mod stacks;
 pub mod streams;
 pub mod system;
 pub mod webhooks;
+pub mod windows;
 pub mod write;
 
 /// The state that every handler shares.

@@ -154,7 +154,7 @@ impl Index {
     /// Applies changes, and wakes the agents whose envelope changed, or whose permission to poll.
     pub fn apply(&self, changes: Changes, freshness: Freshness) {
         let deleted = changes.deleted_agents.clone();
-        let rolls = changes.stacks.iter().any(|stack| !stack.releases().is_empty());
+        let rolls = changes.stacks.iter().any(|stack| stack.has_rollout());
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         let slots = snapshot.apply(changes);
         let affected = Affected { snapshot: &snapshot, slots };

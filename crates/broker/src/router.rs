@@ -29,7 +29,7 @@ use crate::http::guard::{RouteRules, guard};
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants, health,
     join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks, streams, system,
-    webhooks,
+    webhooks, windows,
 };
 use crate::state::Broker;
 use examples::Examples;
@@ -141,6 +141,10 @@ pub fn table() -> Vec<Route> {
         route(Token(Admin),        "GET /api/v1/grants/{grant}",                    routes!(grants::get_grant)),
         route(Token(Admin),        "PUT /api/v1/grants/{grant}",                    routes!(grants::put_grant)).body(LARGE),
         route(Token(Admin),        "DELETE /api/v1/grants/{grant}",                 routes!(grants::delete_grant)),
+        route(Token(Viewer),       "GET /api/v1/windows",                           routes!(windows::list_windows)),
+        route(Token(Viewer),       "GET /api/v1/windows/{window}",                  routes!(windows::get_window)),
+        route(Token(Admin),        "PUT /api/v1/windows/{window}",                  routes!(windows::put_window)),
+        route(Token(Admin),        "DELETE /api/v1/windows/{window}",               routes!(windows::delete_window)),
         route(Token(Viewer),       "GET /api/v1/selectors/preview",                 routes!(selectors::preview_selector)),
 
         route(Token(Admin),        "GET /api/v1/system",                            routes!(system::get_system)),

@@ -47,6 +47,8 @@ pub mod webhook_alarms;
 pub mod webhook_deliveries;
 pub mod webhook_notices;
 pub mod webhooks;
+pub mod widenings;
+pub mod windows;
 
 use brokkr_api::ids::Checksum;
 

@@ -23,6 +23,7 @@ mod rollout;
 mod stack;
 mod token;
 mod webhook;
+mod window;
 
 pub use admin::{AdminCommand, Purge, Settle, SupportBundle};
 pub use agent::{
@@ -38,10 +39,11 @@ pub use grant::{DeleteGrant, GrantCommand, SetGrant};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas, SetProject};
-pub use rollout::{OneRollout, ReasonedRollout, RolloutArgs, RolloutCommand};
+pub use rollout::{OneRollout, ReasonedRollout, RolloutArgs, RolloutCommand, SetRolloutPolicy};
 pub use stack::{Approve, DeleteStack, History, ListStacks, Manifest, Retarget, StackCommand, Unbar};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};
+pub use window::{DeleteWindow, WindowCommand, WindowScope};
 
 /// Deploy to many Kubernetes clusters and see the result
 #[derive(Debug, Parser)]
@@ -140,6 +142,9 @@ pub enum Command {
     /// Manage projects and their quotas
     #[command(subcommand)]
     Project(ProjectCommand),
+    /// Manage maintenance windows and freezes
+    #[command(subcommand)]
+    Window(WindowCommand),
     /// Manage grants, which let projects use agents
     #[command(subcommand)]
     Grant(GrantCommand),
@@ -320,10 +325,10 @@ mod tests {
     /// Help lines start with a verb in the imperative; this is the vocabulary.
     const VERBS: &[&str] = &[
         "Abandon", "Abort", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete",
-        "Deploy", "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage", "Pause",
-        "Preview", "Print", "Promote", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke", "Roll",
-        "Rotate", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Switch", "Unbar", "Verify", "View",
-        "Wait", "Watch", "Write",
+        "Deny", "Deploy", "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage",
+        "Pause", "Preview", "Print", "Promote", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke",
+        "Roll", "Rotate", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Switch", "Unbar", "Verify",
+        "View", "Wait", "Watch", "Write",
     ];
 
     #[test]

@@ -25,6 +25,7 @@ mod man;
 mod project;
 mod rollback;
 mod rollout;
+mod rollout_policy;
 mod similar;
 mod stack;
 mod status;
@@ -33,6 +34,7 @@ mod version;
 mod wait;
 mod webhook;
 mod why;
+mod window;
 
 pub async fn run(args: Args, printer: Printer) -> Result<Outcome> {
     let Args { global, command } = args;
@@ -96,6 +98,7 @@ async fn with_client(command: Command, client: &Client, printer: Printer) -> Res
         Command::Agent(args) => agent::run(args, client, printer).await,
         Command::Project(args) => project::run(args, client, printer).await,
         Command::Token(args) => token::run(args, client, printer).await,
+        Command::Window(args) => window::run(args, client, printer).await,
         Command::Grant(args) => grant::run(args, client, printer).await,
         Command::Admin(args) => admin::run(args, client, printer).await,
         Command::Whoami => login::whoami(client, printer).await,

@@ -29,6 +29,7 @@ pub mod progress;
 pub mod projects;
 pub mod reasons;
 pub mod receipts;
+pub mod rollout_policies;
 pub mod rollouts;
 #[cfg(test)]
 pub mod samples;
@@ -40,6 +41,7 @@ pub mod text;
 pub mod tokens;
 pub mod webhooks;
 pub mod why;
+pub mod windows;
 
 /// How a text is rendered.
 #[derive(Clone, Copy, Debug)]

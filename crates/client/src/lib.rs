@@ -57,6 +57,7 @@ pub mod target_state;
 pub mod tokens;
 pub mod webhooks;
 pub mod why;
+pub mod windows;
 
 pub use agents::AgentQuery;
 pub use audit::AuditQuery;

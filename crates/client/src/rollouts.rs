@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brokkr_api::SequenceId;
 use brokkr_api::page::Page;
-use brokkr_api::rollouts::{CommandRollout, Rollout, Share};
+use brokkr_api::rollouts::{CommandRollout, Rollout, RolloutPolicies, RolloutPolicy, Share};
 use http::Method;
 
 use crate::page::{Pair, given};
@@ -32,6 +32,14 @@ impl RolloutOptions {
     }
 }
 
+/// What a rollout policy is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyScope {
+    Installation,
+    Project(String),
+    Stack(String),
+}
+
 impl Client {
     /// Reads rollouts, newest first: of one stack or of all, and only those that have not ended if `active`.
     pub async fn rollouts(
@@ -49,7 +57,32 @@ impl Client {
         self.send(self.read(&["rollouts", &sequence_id.to_string()])).await?.json()
     }
 
-    /// Pauses, resumes, promotes, skips, stops or aborts a rollout.
+    /// Reads the policies of the installation and the project, and of a stack.
+    pub async fn rollout_policies(&self, stack: Option<&str>) -> Result<RolloutPolicies> {
+        let read = match stack {
+            Some(stack) => self.read(&["stacks", stack, "rollout-policy"]),
+            None => self.read(&["rollout-policy"]),
+        };
+        self.send(read).await?.json()
+    }
+
+    /// Sets a policy; an empty one removes it.
+    pub async fn put_rollout_policy(
+        &self,
+        scope: &PolicyScope,
+        policy: &RolloutPolicy,
+    ) -> Result<RolloutPolicy> {
+        let request = match scope {
+            PolicyScope::Installation => self.write(Method::PUT, &["rollout-policy"]),
+            PolicyScope::Project(project) => {
+                self.write(Method::PUT, &["projects", project, "rollout-policy"])
+            }
+            PolicyScope::Stack(stack) => self.write(Method::PUT, &["stacks", stack, "rollout-policy"]),
+        };
+        self.send(request.json(policy)?).await?.json()
+    }
+
+    /// Pauses, resumes, promotes, skips, approves, denies, stops or aborts a rollout.
     pub async fn command_rollout(
         &self,
         sequence_id: SequenceId,

@@ -7,6 +7,7 @@ use brokkr_agent::model::{Content, definitions};
 use brokkr_api::envelope::{Approval, Grant, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
+use brokkr_api::windows::Schedule;
 use brokkr_api::{EventId, SequenceId, StackId};
 use jiff::Timestamp;
 
@@ -17,9 +18,10 @@ struct Stack {
     name: String,
     /// The newest deployment object, or a deletion marker, which has no content.
     sequence: SequenceId,
-    /// The version that the agent is told again if the newest one is withdrawn.
+    /// The version that the agent gets again if the newest one is withdrawn.
     base: Option<SequenceId>,
     withdrawn: bool,
+    schedule: Option<Schedule>,
     deleted: bool,
     targeted: bool,
     grant: Option<Grant>,
@@ -78,6 +80,7 @@ impl Broker {
             sequence,
             base: None,
             withdrawn: false,
+            schedule: None,
             deleted,
             targeted: true,
             grant: None,
@@ -97,10 +100,18 @@ impl Broker {
         }
     }
 
-    /// Stops the rollout of the newest version: the agent is told the version before it again.
+    /// Stops the rollout of the newest version: the agent gets the version before it again.
     pub fn withdraw(&mut self, stack: StackId) {
         if let Some(stack) = self.stacks.get_mut(&stack) {
             (stack.withdrawn, stack.deleted) = (true, false);
+            self.changed = true;
+        }
+    }
+
+    /// Changes when the agent may begin versions of the stack.
+    pub fn schedule(&mut self, stack: StackId, schedule: Option<Schedule>) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.schedule = schedule;
             self.changed = true;
         }
     }
@@ -180,6 +191,7 @@ impl Broker {
                     parsed_digest: Checksum::of(b""),
                     removal,
                     withdrawn,
+                    schedule: stack.schedule.clone(),
                     grant: stack.grant.clone(),
                     approvals: stack.approvals.clone(),
                     published_at: Timestamp::UNIX_EPOCH,

@@ -76,8 +76,8 @@ impl Run {
     }
 
     /// Processes the broker's answer to a poll.
-    pub fn set_targets(&mut self, targets: Vec<TargetStack>) {
-        self.state.set_targets(targets, |id| self.held.contains(&id));
+    pub fn set_targets(&mut self, targets: Vec<TargetStack>, now: Timestamp) {
+        self.state.set_targets(targets, |id| self.held.contains(&id), now);
     }
 
     /// Wakes the stacks that wait for this object, if it is a definition or a namespace.

@@ -1,6 +1,7 @@
 //! One stack, step by step: for tests that determine what happens instead of leaving it to chance.
 
 use brokkr_agent::model::Record;
+use brokkr_api::envelope::TargetStack;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
@@ -65,6 +66,12 @@ impl Scene {
         if let Err(violation) = self.world.settle() {
             panic!("{violation}\n{}", self.trace().join("\n"));
         }
+    }
+
+    /// Gives the agent this target state, whatever the broker's is.
+    pub fn set_targets(&mut self, targets: Vec<TargetStack>) {
+        let now = self.world.agent_now();
+        self.world.run.set_targets(targets, now);
     }
 
     pub fn delete(&mut self) {

@@ -213,7 +213,8 @@ impl World {
             self.broker.changed = false;
             self.broker.held.clone_from(&self.run.held);
             let targets = self.broker.envelope();
-            self.run.set_targets(targets);
+            let now = self.agent_now();
+            self.run.set_targets(targets, now);
         }
         for stack in self.run.state.take_dirty() {
             if !self.run.is_superseded {

@@ -126,6 +126,7 @@ impl Stack {
             parsed_digest: checksum,
             removal: None,
             withdrawn: false,
+            schedule: None,
             grant: None,
             approvals: Vec::new(),
             published_at: second(0),

@@ -31,8 +31,11 @@ struct Claimed {
 impl Claimed {
     fn add(&mut self, stack: StackId, hashes: impl Iterator<Item = u64>) {
         let by_object = &mut self.by_object;
-        let new = hashes.filter(|hash| by_object.insert((*hash, stack)));
-        self.by_stack.entry(stack).or_default().extend(new);
+        let mut new = hashes.filter(|hash| by_object.insert((*hash, stack))).peekable();
+        // A stack without claims leaves no entry behind.
+        if new.peek().is_some() {
+            self.by_stack.entry(stack).or_default().extend(new);
+        }
     }
 
     fn remove(&mut self, stack: StackId) {

@@ -90,6 +90,7 @@ mod tests {
             parsed_digest: Checksum::of(b""),
             removal: None,
             withdrawn: false,
+            schedule: None,
             grant: None,
             approvals: Vec::new(),
             published_at: at,

@@ -58,6 +58,8 @@ pub struct StackState {
     pub goal: Option<Goal>,
     /// A newer target, adopted as soon as no request is in flight.
     pub next: Option<TargetStack>,
+    /// A target that must not begin before its window opens.
+    pub shut: Option<TargetStack>,
     pub record: Option<Record>,
     pub progress: Progress,
     /// Objects with a planned or running request.
@@ -142,7 +144,8 @@ impl StackState {
     /// Returns whether it has nothing to do and nothing to keep.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let is_known = self.goal.is_some() || self.next.is_some() || self.record.is_some();
+        let is_targeted = self.goal.is_some() || self.next.is_some() || self.shut.is_some();
+        let is_known = is_targeted || self.record.is_some();
         !is_known && !self.record_lost && self.is_idle()
     }
 
@@ -220,7 +223,7 @@ impl StackState {
 
     /// Plans the next steps; `None` if running requests have to finish first.
     pub fn plan(&mut self, around: &Surroundings<'_>, now: Timestamp) -> Option<Plan> {
-        self.adopt_next_target();
+        self.adopt_next_target(now);
         let touched = std::mem::take(&mut self.touched);
         // Repairs run concurrently with each other, and with a slow fetch.
         let calm = matches!(self.stage, Some(Stage::Steady | Stage::Fetch));
@@ -388,7 +391,7 @@ impl StackState {
             goal.fallback = None;
         }
         match answer {
-            StepResult::RecordFound(_) => self.resume_with_found_record(),
+            StepResult::RecordFound(_) => self.resume_with_found_record(now),
             StepResult::Failed(failure) => {
                 tracing::warn!(
                     step = step.name(),
@@ -413,6 +416,6 @@ impl StackState {
             }
             _ => {}
         }
-        self.adopt_next_target();
+        self.adopt_next_target(now);
     }
 }

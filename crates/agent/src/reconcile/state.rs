@@ -73,7 +73,7 @@ impl ReconcilerState {
     // ── messages of the broker ──
 
     /// Applies the whole target state of an ACTIVE agent.
-    pub fn set_targets(&mut self, targets: Vec<TargetStack>, held: impl Fn(StackId) -> bool) {
+    pub fn set_targets(&mut self, targets: Vec<TargetStack>, held: impl Fn(StackId) -> bool, now: Timestamp) {
         let mut mentioned = BTreeSet::new();
         for target in targets {
             let id = target.stack_id;
@@ -82,32 +82,24 @@ impl ReconcilerState {
             if target.removal.is_some() && !self.stacks.contains_key(&id) && !held(id) {
                 continue;
             }
-            self.stacks.entry(id).or_default().set_target(target);
+            self.stacks.entry(id).or_default().set_target(target, now);
         }
         for (id, stack) in &mut self.stacks {
             if !mentioned.contains(id) {
-                stack.set_no_target();
+                stack.set_no_target(now);
             }
         }
-        self.forget_withdrawn();
         self.update_all_claims();
-    }
-
-    /// Forgets stacks of which nothing is left: their first version was withdrawn before it was begun.
-    fn forget_withdrawn(&mut self) {
-        let gone: Vec<StackId> =
-            self.stacks.iter().filter(|(_, stack)| stack.is_empty()).map(|(id, _)| *id).collect();
-        for id in gone {
-            self.stacks.remove(&id);
-            self.claims.forget(id);
-            self.unread.remove(&id);
-            self.mark_dependents_dirty(id);
+        // Their first version was withdrawn before it was begun.
+        let empty = self.stacks.iter().filter(|(_, stack)| stack.is_empty()).map(|(id, _)| *id);
+        for id in empty.collect::<Vec<_>>() {
+            self.drop_stack(id, now);
         }
     }
 
     /// A9: uses the records as the target state, because the broker has sent none since the start.
-    pub fn continue_without_broker(&mut self) {
-        self.stacks.values_mut().for_each(StackState::set_target_from_record);
+    pub fn continue_without_broker(&mut self, now: Timestamp) {
+        self.stacks.values_mut().for_each(|stack| stack.set_target_from_record(now));
         self.update_all_claims();
     }
 
@@ -291,8 +283,10 @@ impl ReconcilerState {
         let other_stacks =
             OtherStacksView { me: id, claims: &self.claims, stacks: &self.stacks, unread: &self.unread };
         let around = Surroundings { context, index: &self.index, other_stacks: &other_stacks };
+        stack.check_window(now);
         let had_next = stack.next.is_some();
         let plan = stack.plan(&around, now);
+        stack.wake_for_window(now);
         let steps = stack.release();
         let reports = stack.report_unwritten_record(context.agent, now).into_iter().collect();
         let adopted = had_next && stack.next.is_none();
@@ -347,7 +341,7 @@ impl ReconcilerState {
                 self.update_claims(id);
             }
             (Step::DropRecord, StepResult::RecordDropped) => {
-                self.drop_stack(id);
+                self.drop_stack(id, now);
                 finished.dropped = true;
             }
             (Step::Fetch, _) => self.update_claims(id),
@@ -358,19 +352,21 @@ impl ReconcilerState {
         }
         if adopted {
             self.update_claims(id);
-            self.forget_withdrawn();
+            if self.stacks.get(&id).is_some_and(StackState::is_empty) {
+                self.drop_stack(id, now);
+            }
         }
         finished
     }
 
-    fn drop_stack(&mut self, id: StackId) {
+    fn drop_stack(&mut self, id: StackId, now: Timestamp) {
         self.claims.forget(id);
         self.unread.remove(&id);
         if let Some(stack) = self.stacks.remove(&id) {
             // Targeted again meanwhile: starts from scratch.
-            let desired = stack.next.or(stack.goal.map(|goal| goal.target));
+            let desired = stack.next.or(stack.shut).or(stack.goal.map(|goal| goal.target));
             if let Some(target) = desired.filter(|target| target.removal.is_none()) {
-                self.stacks.entry(id).or_default().set_target(target);
+                self.stacks.entry(id).or_default().set_target(target, now);
                 self.dirty.insert(id);
             }
         }

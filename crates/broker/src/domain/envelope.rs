@@ -4,6 +4,7 @@ use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::{Approval, Envelope, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::PROTOCOL_VERSION;
+use brokkr_api::windows::Schedule;
 use brokkr_api::{InstallationId, SequenceId};
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use super::facts::{AgentFacts, ObjectFacts, StackFacts};
 use super::grants::Right;
 use super::release::{kept_by, released_to, was_deleted_from};
-use super::targeting::reasons;
+use super::targeting::{reaches, reasons, targeted_before};
 
 /// An encoded envelope; its tag is the digest of exactly these bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct DesiredObject {
     pub withdrawn: bool,
     /// What the stack's project may do on the agent. With `Nothing`, the stack is frozen there.
     pub right: Right,
+    /// When the agent may begin; none: at any time.
+    pub schedule: Option<Schedule>,
     pub targeted_at: Timestamp,
     pub released_at: Timestamp,
 }
@@ -75,7 +78,17 @@ pub fn desired(agent: &AgentFacts, stack: &StackFacts) -> Option<DesiredObject> 
     }
     let targeted_at = targeted_since.map_or(object.published_at, |since| since.max(object.published_at));
     let withdrawn = withdrawn && removal.is_none();
-    Some(DesiredObject { object, removal, withdrawn, right, targeted_at, released_at: targeted_at })
+    // That a version was urgent says nothing about agents that were targeted later, or are no longer.
+    let is_urgent = object.is_urgent && targeted_before(agent, stack, object.published_at);
+    let schedule = if is_urgent { None } else { stack.windows.schedule(agent, &stack.project) };
+    Some(DesiredObject { object, removal, withdrawn, right, schedule, targeted_at, released_at: targeted_at })
+}
+
+/// Returns the version that an agent without anything to do waits for: it is not released to the agent yet.
+#[must_use]
+pub fn awaited(agent: &AgentFacts, stack: &StackFacts) -> Option<SequenceId> {
+    let newest = stack.newest().filter(|newest| !newest.is_deletion_marker && reaches(agent, stack))?;
+    Some(newest.sequence_id)
 }
 
 fn deletion(marker: &ObjectFacts) -> Removal {
@@ -117,6 +130,7 @@ fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
         parsed_digest: desired.object.parsed_digest,
         removal: desired.removal,
         withdrawn: desired.withdrawn,
+        schedule: desired.schedule,
         grant: desired.right.into_grant(),
         approvals: approvals(agent, stack, desired.object.sequence_id),
         published_at: desired.object.published_at,
@@ -146,9 +160,10 @@ mod tests {
 
     use brokkr_api::agents::Why;
     use brokkr_api::envelope::Grant;
-    use brokkr_api::{AgentId, GrantId, StackId};
+    use brokkr_api::{GrantId, StackId};
 
-    use super::super::facts::{ExplicitTarget, SelectorTarget, SessionFacts};
+    use super::super::facts::{ExplicitTarget, SelectorTarget};
+    use super::super::fixtures;
     use super::super::grants::{GrantFacts, ProjectGrants};
     use super::super::labels::Label;
     use super::*;
@@ -158,19 +173,8 @@ mod tests {
     }
 
     fn agent() -> AgentFacts {
-        AgentFacts {
-            id: AgentId::generate(),
-            name: "shop-1".into(),
-            status: AgentStatus::Active,
-            labels: [Label::new("env", "prod")].into_iter().collect(),
-            labels_changed_at: second(50),
-            public_key: [0; 32],
-            session: SessionFacts::default(),
-            new_key_wanted: false,
-            holds: Vec::new(),
-            holds_digest: Checksum::of(b""),
-            unconfirmed: Box::default(),
-        }
+        let labels = [Label::new("env", "prod")].into_iter().collect();
+        AgentFacts { labels, labels_changed_at: second(50), ..fixtures::agent() }
     }
 
     fn stack(name: &str, sequence: i64) -> StackFacts {
@@ -180,6 +184,7 @@ mod tests {
             parsed_digest: Checksum::of(b"{}"),
             is_deletion_marker: false,
             keeps_resources: false,
+            is_urgent: false,
             resources: 1,
             published_at: second(100),
         };

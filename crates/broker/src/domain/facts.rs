@@ -11,7 +11,8 @@ use jiff::Timestamp;
 
 use super::grants::ProjectGrants;
 use super::labels::LabelSet;
-use super::release::Release;
+use super::release::{Release, Widening};
+use super::windows::Windows;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFacts {
@@ -81,11 +82,15 @@ pub struct StackFacts {
     pub grants: Arc<ProjectGrants>,
     /// Approved prunes of the versions that agents may get.
     pub approvals: Vec<ApprovalFacts>,
+    /// When agents may begin versions. One copy, shared by all stacks of the snapshot.
+    pub windows: Arc<Windows>,
     /// The version that every agent gets, unless a rollout releases a newer one to it: see
     /// [`super::release::released_to`].
     pub(super) base: Option<ObjectFacts>,
     /// Versions above the base, in ascending order. The last one is being rolled out, or was stopped. Nearly always empty.
     pub(super) releases: Box<[Release]>,
+    /// The release of the base to agents that the stack has gained, while not all of them get it. Nearly always absent.
+    pub(super) widening: Option<Box<Widening>>,
 }
 
 impl StackFacts {
@@ -104,8 +109,10 @@ impl StackFacts {
             selectors,
             grants,
             approvals,
+            windows: Arc::default(),
             base: None,
             releases,
+            widening: None,
         }
     }
 
@@ -121,10 +128,28 @@ impl StackFacts {
         self
     }
 
+    #[must_use]
+    pub fn with_widening(mut self, widening: Option<Widening>) -> Self {
+        self.widening = widening.map(Box::new);
+        self
+    }
+
     /// Returns the versions above the base, in ascending order.
     #[must_use]
     pub fn releases(&self) -> &[Release] {
         &self.releases
+    }
+
+    /// Returns the release of the base to agents that the stack has gained.
+    #[must_use]
+    pub fn widening(&self) -> Option<&Widening> {
+        self.widening.as_deref()
+    }
+
+    /// Returns whether a rollout decides what agents get. If not, every agent gets the base.
+    #[must_use]
+    pub fn has_rollout(&self) -> bool {
+        !self.releases.is_empty() || self.widening.is_some()
     }
 
     /// Returns the newest version, whether or not any agent gets it.
@@ -140,6 +165,12 @@ impl StackFacts {
         staged.chain(&self.base).find(|object| object.sequence_id == sequence_id)
     }
 
+    /// Returns whether both have the same base, which is no deletion.
+    #[must_use]
+    pub fn has_base_of(&self, other: &Self) -> bool {
+        self.base == other.base && self.base.is_none_or(|base| !base.is_deletion_marker)
+    }
+
     /// Returns whether anything was ever submitted to the stack.
     #[must_use]
     pub fn has_object(&self) -> bool {
@@ -150,6 +181,7 @@ impl StackFacts {
     pub fn release_as(&mut self, other: &Self) {
         (self.deleted, self.base) = (other.deleted, other.base);
         self.releases.clone_from(&other.releases);
+        self.widening.clone_from(&other.widening);
     }
 }
 
@@ -188,6 +220,8 @@ pub struct ObjectFacts {
     pub is_deletion_marker: bool,
     /// For a deletion: the resources stay in the clusters.
     pub keeps_resources: bool,
+    /// Begins at any time, whatever the windows say.
+    pub is_urgent: bool,
     pub resources: i32,
     pub published_at: Timestamp,
 }

@@ -62,7 +62,9 @@ pub fn stack_line(stack: &StackFacts) -> String {
     let releases = stack.releases.iter();
     let releases: Vec<String> =
         releases.map(|release| format!("{}@{}", release.object.sequence_id, release.revision)).collect();
-    let mut line = format!("{}|{}|{}|{base}|{}|", stack.id, stack.project, stack.name, releases.join(","));
+    let widening = stack.widening().map(|widening| format!("{}@{}", widening.key, widening.release.revision));
+    let (releases, widening) = (releases.join(","), widening.unwrap_or_default());
+    let mut line = format!("{}|{}|{}|{base}|{releases}|{widening}|", stack.id, stack.project, stack.name);
     let targets = stack.targets.iter().map(|target| format!("{}@{}", target.agent, micros(target.since)));
     let mut selectors: Vec<(String, i64)> =
         stack.selectors.iter().map(|target| (target.selector.to_string(), micros(target.since))).collect();

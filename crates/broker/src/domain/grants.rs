@@ -12,6 +12,7 @@ use brokkr_api::envelope::Grant;
 use brokkr_api::{GrantId, Selector};
 
 use super::facts::AgentFacts;
+use super::windows::Windows;
 
 /// One grant of a project on a set of agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +24,11 @@ pub struct GrantFacts {
     pub allows: Arc<Grant>,
 }
 
-/// All grants of the installation.
+/// The rules of the installation: all grants, and when agents may begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllGrants {
+pub struct Rules {
     pub grants: Vec<GrantFacts>,
+    pub windows: Windows,
     /// Projects that are not restricted to their grants. A project that is missing here may do less, never more.
     pub unrestricted: BTreeSet<String>,
 }

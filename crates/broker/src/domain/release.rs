@@ -4,9 +4,13 @@
 //! others the version that everybody gets (the base). So nothing is stored for a single agent, every replica gives the same
 //! answer, and an agent that joins is on the right side of the mark.
 
+mod widening;
+
 use brokkr_api::{AgentId, Selector, SequenceId, StackId};
 
 use super::facts::{AgentFacts, ObjectFacts, StackFacts};
+use super::windows::{Lane, Lanes, Windows};
+pub use widening::{EarlierTargets, Widening};
 
 /// A version that not every agent gets: it is being rolled out, or its rollout was stopped or superseded.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -21,6 +25,10 @@ pub struct Release {
     pub clauses: Vec<Clause>,
     /// The number of changes of the rollout, to compare this with the database.
     pub revision: i64,
+    /// The windows when the rollout began: they decide the lanes. If others did later, a window that is deleted would release the
+    /// version to all of its agents at once. Empty if the rollout is urgent.
+    #[serde(default)]
+    pub windows: Windows,
 }
 
 /// Releases a version to the agents up to a mark.
@@ -29,26 +37,76 @@ pub struct Clause {
     /// Only agents with these labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
+    /// Only agents of this lane; absent: only agents that may begin at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Lane>,
     /// The last place to which the version is released; it only grows. Zero releases it to no agent.
     pub upto: u64,
 }
 
 impl Release {
-    /// Returns whether the version is or was released to the agent.
+    /// Returns the mark up to which every agent gets the version, if nothing but their places decides that.
+    #[must_use]
+    pub fn only_mark(&self) -> Option<u64> {
+        match &self.clauses[..] {
+            [] => Some(0),
+            [Clause { selector: None, lane: None, upto }] => Some(*upto),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the version is or was released to the agent, or to agents in its place of other lanes.
     #[must_use]
     pub fn includes(&self, agent: &AgentFacts) -> bool {
+        self.clauses_for(agent).next().is_some()
+    }
+
+    /// Returns whether the agent gets the version.
+    fn reaches(&self, agent: &AgentFacts, stack: &StackFacts) -> bool {
+        if !self.open || !self.includes(agent) {
+            return false;
+        }
+        let is_released = |lane| self.clauses_for(agent).any(|clause| clause.lane == lane);
+        self.lanes(agent, stack).both().all(is_released)
+    }
+
+    /// Returns the lanes of the agent.
+    #[must_use]
+    pub fn lanes(&self, agent: &AgentFacts, stack: &StackFacts) -> Lanes {
+        let begun = self.windows.lane(agent, &stack.project);
+        let now = if self.object.is_urgent { begun } else { stack.windows.lane(agent, &stack.project) };
+        Lanes { begun, now }
+    }
+
+    fn clauses_for(&self, agent: &AgentFacts) -> impl Iterator<Item = &Clause> {
         let place = place(agent.id, self.seed);
-        self.clauses.iter().any(|clause| {
-            place <= clause.upto && clause.selector.as_ref().is_none_or(|selector| agent.matches(selector))
-        })
+        self.clauses.iter().filter(move |clause| clause.includes(agent, place))
+    }
+}
+
+impl Clause {
+    /// Returns whether the agent, which has this place, is up to the mark, in this lane or another.
+    fn includes(&self, agent: &AgentFacts, place: u64) -> bool {
+        place <= self.upto && self.selector.as_ref().is_none_or(|selector| agent.matches(selector))
     }
 }
 
 /// Returns the place of an agent in the order of a rollout; never zero.
 #[must_use]
 pub fn place(agent: AgentId, seed: u64) -> u64 {
+    place_of(random_bits(agent), seed)
+}
+
+/// Returns the part of an agent's id that determines its place.
+#[must_use]
+pub fn random_bits(agent: AgentId) -> u64 {
     // The first half of an id is mostly a time; the second half is random.
-    let (_, random) = agent.0.as_u64_pair();
+    agent.0.as_u64_pair().1
+}
+
+/// Returns the place of an agent with these random bits.
+#[must_use]
+pub fn place_of(random: u64, seed: u64) -> u64 {
     mix(random ^ seed).max(1)
 }
 
@@ -62,7 +120,7 @@ pub fn seed(stack: StackId, base: Option<SequenceId>) -> u64 {
 }
 
 /// The finalizer of SplitMix64.
-fn mix(bits: u64) -> u64 {
+pub(super) fn mix(bits: u64) -> u64 {
     let mut mixed = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -74,43 +132,52 @@ fn mix(bits: u64) -> u64 {
 /// No other function decides which version an agent gets.
 #[must_use]
 pub fn released_to<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> Option<&'a ObjectFacts> {
-    let release = stack.releases.last().filter(|release| release.open && release.includes(agent));
-    release.map(|release| &release.object).or(stack.base.as_ref())
+    if let Some(release) = stack.releases.last().filter(|release| release.reaches(agent, stack)) {
+        return Some(&release.object);
+    }
+    stack.base.as_ref().filter(|_| stack.widening().is_none_or(|widening| widening.reaches(agent, stack)))
+}
+
+/// Returns the base, if it is or was released to the agent.
+fn base_released_to<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> Option<&'a ObjectFacts> {
+    stack.base.as_ref().filter(|_| stack.widening().is_none_or(|widening| widening.includes(agent)))
 }
 
 /// Returns whether this version is or was ever released to the agent, if the stack targets or targeted it. It stays true when
 /// the version is withdrawn: an agent that has begun it goes on.
 #[must_use]
 pub fn was_released_to(agent: &AgentFacts, stack: &StackFacts, version: SequenceId) -> bool {
-    stack.base.as_ref().is_some_and(|base| version <= base.sequence_id)
+    stack.base.as_ref().is_some_and(|base| version < base.sequence_id)
+        || base_released_to(agent, stack).is_some_and(|base| base.sequence_id == version)
         || stack
             .releases
             .iter()
             .any(|release| release.object.sequence_id == version && release.includes(agent))
 }
 
+/// Returns what was released to the agent, newest first, whether or not it is withdrawn.
+fn releases_to<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> impl Iterator<Item = &'a ObjectFacts> {
+    stack.releases.iter().rev().filter(|release| release.includes(agent)).map(|release| &release.object)
+}
+
 /// Returns whether the last thing that was released to the agent is a deletion. If that is withdrawn, an agent that has removed the
 /// stack does not get it back before there is a newer version.
 #[must_use]
 pub fn was_deleted_from(agent: &AgentFacts, stack: &StackFacts) -> bool {
-    let last = stack.releases.iter().rev().find(|release| release.includes(agent));
-    last.is_some_and(|release| release.object.is_deletion_marker)
+    releases_to(agent, stack).next().is_some_and(|object| object.is_deletion_marker)
 }
 
 /// Returns the newest version that is or was released to the agent.
 #[must_use]
 pub fn last_released_to<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> Option<&'a ObjectFacts> {
-    let released = stack.releases.iter().rev().find(|release| release.includes(agent));
-    released.map(|release| &release.object).or(stack.base.as_ref())
+    releases_to(agent, stack).next().or_else(|| base_released_to(agent, stack))
 }
 
-/// Returns the newest version with content that is or was released to the agent: what it keeps if nothing is released to it now. A
-/// deletion that was withdrawn is not carried out.
+/// Returns the newest version with content that an agent that holds the stack keeps, if nothing is released to it now. A deletion
+/// that was withdrawn is not carried out.
 #[must_use]
 pub fn kept_by<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> Option<&'a ObjectFacts> {
-    let versions = stack.releases.iter().rev().filter(|release| !release.object.is_deletion_marker);
-    let released = versions.into_iter().find(|release| release.includes(agent));
-    released.map(|release| &release.object).or(stack.base.as_ref())
+    releases_to(agent, stack).find(|object| !object.is_deletion_marker).or(stack.base.as_ref())
 }
 
 #[cfg(test)]

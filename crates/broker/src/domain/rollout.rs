@@ -1,11 +1,12 @@
 //! How a rollout goes on: a pure function of its policy, of where it stands, and of what the agents report.
 //!
-//! | module    | contents                                                                  |
-//! |-----------|---------------------------------------------------------------------------|
-//! | `policy`  | the built-in policy, and how the policies of several scopes add up        |
-//! | `verdict` | what an agent counts as, by its reports and its presence                  |
-//! | `survey`  | counts of the agents, and which of them come next                         |
-//! | `command` | what a person can do                                                      |
+//! | module     | contents                                                                 |
+//! |------------|--------------------------------------------------------------------------|
+//! | `policy`   | the built-in policy, and how the policies of several scopes add up       |
+//! | `verdict`  | what an agent counts as, by its reports and its presence                 |
+//! | `survey`   | counts of the agents, and which of them come next                        |
+//! | `command`  | what a person can do                                                     |
+//! | `widening` | when agents that a stack gains get its version in waves                  |
 
 pub mod command;
 #[cfg(test)]
@@ -15,18 +16,23 @@ pub mod survey;
 #[cfg(test)]
 mod tests;
 pub mod verdict;
+#[cfg(test)]
+mod waiting;
+pub mod widening;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use brokkr_api::rollouts::{Pending, RolloutFigures, RolloutState, StopReason};
+use brokkr_api::rollouts::{Gate, Pending, RolloutFigures, RolloutState, StopReason};
 use brokkr_api::{Selector, rollouts::Wave};
 use jiff::Timestamp;
 
 use super::release::Clause;
+use super::windows::Lane;
 use policy::Policy;
-use survey::{Survey, WaveFigures, mark};
+use survey::{Survey, mark};
 
-/// So many agents that were bad before are tolerated without a healthy one.
+/// This many agents that were bad before are tolerated without a healthy one.
 const EXCUSED: u64 = 10;
 
 /// The longest time between two looks that counts as watched.
@@ -63,6 +69,22 @@ pub struct Rollout {
     pub accepted_bad: u64,
     /// Agents that were bad before, which a person has accepted in the same way.
     pub accepted_excused: u64,
+    /// How far the gate of the current wave is.
+    pub gate: GateProgress,
+}
+
+/// How far the gate of a wave is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GateProgress {
+    /// The tokens that have approved.
+    #[serde(default)]
+    pub approved_by: BTreeSet<String>,
+    /// How long it has waited, while the agents were watched.
+    #[serde(default)]
+    pub waited: Duration,
+    /// A person has skipped it.
+    #[serde(default)]
+    pub is_skipped: bool,
 }
 
 /// What happens next.
@@ -89,6 +111,7 @@ impl Rollout {
             soaked: Duration::ZERO,
             accepted_bad: 0,
             accepted_excused: 0,
+            gate: GateProgress::default(),
         }
     }
 
@@ -100,23 +123,24 @@ impl Rollout {
 
     /// Goes on, if it is running. `watched` is the time since the agents were last looked at. Returns the decision.
     pub fn step(&mut self, survey: &mut Survey, watched: Duration) -> Option<Decision> {
-        if !matches!(self.state, RolloutState::Running | RolloutState::Soaking) {
-            return None;
+        match self.state {
+            RolloutState::Running => {}
+            RolloutState::Soaking => self.soaked += watched,
+            RolloutState::Gated => self.gate.waited += watched,
+            _ => return None,
         }
-        if self.state == RolloutState::Soaking {
-            self.soaked += watched;
-        }
-        let mut decision = self.decide(&survey.figures, &survey.wave);
+        let mut decision = self.decide(survey);
         self.state = RolloutState::Running;
         // The next wave begins at once, if it is known who belongs to it. The time is kept, so that a wave without further agents
         // does not soak again.
         while decision == Decision::BeginWave {
             let before = self.selector().cloned();
-            self.wave += 1;
-            if self.selector() != before.as_ref() {
+            (self.wave, self.gate) = (self.wave + 1, GateProgress::default());
+            // Who has to approve it is known.
+            if self.selector() != before.as_ref() && self.open_gate().is_none() {
                 break;
             }
-            decision = self.decide(&survey.figures, &survey.wave);
+            decision = self.decide(survey);
         }
         match &decision {
             Decision::Stop(reason) => {
@@ -124,11 +148,12 @@ impl Rollout {
             }
             Decision::Release(count) => {
                 if let Some(upto) = mark(&mut survey.candidates, *count) {
-                    self.raise(upto);
+                    self.raise(upto, &survey.lanes);
                 }
                 self.soaked = Duration::ZERO;
             }
             Decision::Wait(Pending::Soak { .. }) => self.state = RolloutState::Soaking,
+            Decision::Wait(Pending::Gate { .. }) => self.state = RolloutState::Gated,
             Decision::Wait(_) => self.soaked = Duration::ZERO,
             Decision::BeginWave => {}
             Decision::Complete => self.state = RolloutState::Completed,
@@ -137,7 +162,7 @@ impl Rollout {
     }
 
     /// Decides what happens next. The rules are tried in this order.
-    fn decide(&self, figures: &RolloutFigures, wave: &WaveFigures) -> Decision {
+    fn decide(&self, Survey { figures, wave, opens_at, .. }: &Survey) -> Decision {
         // Without agents there is nothing to learn. If there were some, they may come back.
         if figures.members == 0 && self.clauses.is_empty() {
             return Decision::Complete;
@@ -148,16 +173,30 @@ impl Rollout {
         if figures.bad > allowed && (!is_everywhere || figures.owed > 0) {
             return Decision::Stop(StopReason::TooManyBad { bad: figures.bad, allowed });
         }
+        // If every agent has the version, there is nothing left to approve.
+        if let Some((gate, given)) = self.open_gate().filter(|_| !is_everywhere) {
+            let is_late = |seconds: u32| self.gate.waited >= Duration::from_secs(seconds.into());
+            if gate.timeout_seconds.is_some_and(is_late) {
+                let wave = u32::try_from(self.wave + 1).unwrap_or(u32::MAX);
+                return Decision::Stop(StopReason::GateTimedOut { wave });
+            }
+            return Decision::Wait(Pending::Gate { given, needed: gate.approvals });
+        }
         // Waves that add no agent fall together.
         let is_last = self.wave + 1 >= self.policy.waves.len() || is_everywhere;
         let size = self.policy.waves.get(self.wave).map_or(wave.members, |here| here.size.of(wave.members));
-        // Another agent proves the version in the place of one whose failure a person has accepted.
+        // Another agent proves the version in the place of a bad one that a user has accepted.
         let replaced = wave.bad.min(self.accepted_bad);
         let short = (size + replaced).saturating_sub(wave.released);
         let missing = short.min(wave.candidates);
         // It is known soon whether they are back or gone: until then, a wave without them would prove too little.
         if missing == 0 && short > 0 && wave.late > 0 {
             return Decision::Wait(Pending::Late { agents: wave.late });
+        }
+        // The other agents of the wave have the version: those that may not begin yet keep no one from it. A wave that selects
+        // agents goes on without those of them that may not begin, unless it has proven nothing.
+        if missing == 0 && short > 0 && wave.shut > 0 && (self.selector().is_none() || wave.released == 0) {
+            return Decision::Wait(Pending::Window { agents: wave.shut, opens_at: *opens_at });
         }
         if missing > 0 {
             let limit = self.in_flight_limit(figures);
@@ -191,13 +230,24 @@ impl Rollout {
         }
     }
 
-    /// Raises the mark of the current wave. A mark never falls.
-    fn raise(&mut self, upto: u64) {
+    /// Raises the mark of the current wave, for agents that may begin at any time, and in the lanes of those that may now. A mark
+    /// never falls.
+    fn raise(&mut self, upto: u64, lanes: &BTreeSet<Lane>) {
         let selector = self.selector().cloned();
-        match self.clauses.iter_mut().find(|clause| clause.selector == selector) {
-            Some(clause) => clause.upto = clause.upto.max(upto),
-            None => self.clauses.push(Clause { selector, upto }),
+        for lane in [None].into_iter().chain(lanes.iter().copied().map(Some)) {
+            match self.clauses.iter_mut().find(|clause| clause.selector == selector && clause.lane == lane) {
+                Some(clause) => clause.upto = clause.upto.max(upto),
+                None => self.clauses.push(Clause { selector: selector.clone(), lane, upto }),
+            }
         }
+    }
+
+    /// Returns the gate of the current wave, if it lacks approvals, and how many it has.
+    #[must_use]
+    pub fn open_gate(&self) -> Option<(&Gate, u32)> {
+        let gate = self.policy.waves.get(self.wave)?.gate.as_ref().filter(|_| !self.gate.is_skipped)?;
+        let given = u32::try_from(self.gate.approved_by.len()).unwrap_or(u32::MAX);
+        (given < gate.approvals).then_some((gate, given))
     }
 
     /// Returns how many agents may be bad before the rollout stops.
@@ -209,7 +259,7 @@ impl Rollout {
     /// Returns how many agents may have the version without a verdict.
     #[must_use]
     pub fn in_flight_limit(&self, figures: &RolloutFigures) -> u64 {
-        let limit = self.policy.max_in_flight.of(figures.members).min(policy::MOST_IN_FLIGHT);
+        let limit = self.policy.in_flight_limit(figures.members);
         // Each healthy agent lets one more begin, so the number doubles.
         let limit = if self.policy.grows { limit.min(figures.healthy) } else { limit };
         limit.max(1)

@@ -24,9 +24,10 @@ use brokkr_api::why::{Broken, Cause, Hop, Presence};
 use self::advice::advised;
 pub use self::advice::widened_grant;
 pub use self::agent::{AgentContact, Refused, agent_trouble};
+pub use self::rollouts::awaited_rollout;
 use brokkr_api::rollouts::Rollout;
 
-use super::envelope::desired;
+use super::envelope::{awaited, desired};
 use super::facts::{AgentFacts, StackFacts};
 use super::status::{LastReport, state};
 use super::targeting::reaches;
@@ -39,7 +40,7 @@ pub struct Case<'a> {
     pub report: Option<&'a LastReport>,
     pub seen: &'a AgentContact,
     pub past: Past,
-    /// The rollout of the stack's newest version, if not every agent gets that.
+    /// The rollout that the agent waits for: see [`awaited_rollout`].
     pub rollout: Option<&'a Rollout>,
 }
 
@@ -68,12 +69,18 @@ pub struct Verdict {
 /// Explains the state of a stack on an agent.
 #[must_use]
 pub fn why(case: &Case<'_>) -> Verdict {
+    // An agent does not begin a version that is withdrawn.
+    let has_begun = |version: SequenceId| {
+        let is_begun = |report: &LastReport| report.transition != Transition::Removed;
+        case.report.is_some_and(|report| report.sequence_id == version && is_begun(report))
+    };
     let wanted = desired(case.agent, case.stack);
+    let wanted = wanted.filter(|wanted| !wanted.withdrawn || has_begun(wanted.sequence_id()));
     let goal = wanted.as_ref().map(|wanted| match wanted.removal {
         None => (rollouts::kept(case, wanted.sequence_id()).unwrap_or(wanted.sequence_id()), None),
         removal => (wanted.sequence_id(), removal),
     });
-    let shown = goal.or_else(|| rollouts::awaited(case).map(|awaited| (awaited, None)));
+    let shown = goal.or_else(|| awaited(case.agent, case.stack).map(|awaited| (awaited, None)));
     let state = state(shown, case.report.map(|report| (report.sequence_id, &report.transition)));
     let about = case
         .report
@@ -94,6 +101,9 @@ pub fn why(case: &Case<'_>) -> Verdict {
     let held_back = rollouts::held_back(&current, goal.map(|(sequence, _)| sequence));
     // A version is released only to agents that are connected.
     let trouble = held_back.as_ref().and_then(|_| agent_trouble(case.agent, case.seen));
+    let not_begun = wanted.as_ref().and_then(|wanted| rollouts::not_begun(&current, wanted));
+    let not_begun = not_begun.map(|waits| agent_trouble(case.agent, case.seen).unwrap_or(waits));
+    let trouble = trouble.or(not_begun);
     let broken = match goal {
         None => nothing_wanted(&current, &mut evidence).or(trouble),
         Some((sequence, removal)) => restored(&current, sequence).or(trouble).or_else(|| match removal {

@@ -15,12 +15,14 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
 use brokkr_api::protocol::{YAML_MEDIA_TYPE, header};
+use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{AgentId, ErrorCode, SequenceId};
 use brokkr_manifest::{Budget, ManifestErrors, redacted};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::Timestamp;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
@@ -130,17 +132,24 @@ pub async fn submit_deployment_object(
         precondition::stack(&mut write, &change, &locked).await?;
         refuse_if_deleting(&mut write, &locked).await?;
         namespaces::refuse(&broker, locked.id, &agents)?;
+        let is_frozen = || broker.index.snapshot().is_frozen(locked.id, Timestamp::now());
+        if rollout.now && !token.role.includes(Role::Owner) && is_frozen() {
+            let detail =
+                "a freeze is in force; only an owner of the project may submit a version that ignores it";
+            return Err(ApiError::new(ErrorCode::BRK1002, detail));
+        }
         let new = NewObject {
             checksum: reading.checksum,
             parsed_digest: reading.parsed_digest,
             is_deletion_marker: false,
             keeps_resources: false,
+            is_urgent: rollout.now,
             resources: reading.resources,
             content: &change.body,
             submitted_by: &token.name,
             provenance: provenance.clone(),
         };
-        let begun = rollout.begin(&locked, Kind::Version)?;
+        let begun = rollout.begin(&locked, Kind::Version, token.role)?;
         write.audit_reason(&rollout.reason);
         let Some(published) = write.publish(&locked, &new, begun.as_ref(), true).await? else {
             let bar = barred_content_find_on_conn(write.conn(), &locked, reading.checksum).await?;

@@ -38,7 +38,7 @@ pub fn tagged(shown: &Stack) -> Response {
     response
 }
 
-/// Returns what the tag of a stack depends on: not how far its rollout is, because nobody changes that.
+/// Returns what the tag of a stack depends on: not how far its rollout is, because no request changes that.
 fn tagged_part(stack: Stack) -> Stack {
     Stack { base_sequence_id: None, ..stack }
 }

@@ -2,12 +2,14 @@
 
 pub mod begin;
 pub mod policies;
+pub mod widen;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::page::Page;
 use brokkr_api::reason::Message;
 use brokkr_api::rollouts::{CommandRollout, Rollout, RolloutFigures, RolloutState};
+use brokkr_api::tokens::WhoAmI;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
@@ -15,6 +17,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
+use crate::domain::rollout;
 use crate::domain::rollout::command::Command;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::{ApiError, ApiResult};
@@ -81,17 +84,19 @@ fn missing() -> ApiError {
     ApiError::not_found("rollout")
 }
 
-/// Pause, resume, promote, skip, stop or abort a rollout.
+/// Pause, resume, promote, skip, approve, deny, stop or abort a rollout.
 ///
 /// - `pause`: agents that have the version keep it, and no other agent gets it.
 /// - `resume`: go on. After a stop, the bad agents so far are accepted.
 /// - `promote`: begin the next wave now.
-/// - `skip`: do not wait for the rest of the soak time.
+/// - `skip`: do not wait for the rest of the soak time, or for approvals; that needs the role of the gate.
+/// - `approve`: approve the wave that waits for approvals. Needs the role of the gate.
+/// - `deny`: stop the rollout at its gate. Needs the role of the gate.
 /// - `stop`: withdraw the version. Agents that have begun it keep it; no other agent begins it.
 /// - `abort`: like `stop`, but the rollout cannot be resumed.
 #[utoipa::path(post, path = "/api/v1/rollouts/{sequence_id}/{command}", tag = "rollouts", request_body = CommandRollout,
     params(("sequence_id" = i64, Path, description = "Sequence id"),
-           ("command" = String, Path, description = "`pause`, `resume`, `promote`, `skip`, `stop` or `abort`")),
+           ("command" = String, Path, description = "`pause`, `resume`, `promote`, `skip`, `approve`, `deny`, `stop` or `abort`")),
     responses((status = 200, body = Rollout)))]
 pub async fn command_rollout(
     State(broker): BrokerState,
@@ -100,7 +105,8 @@ pub async fn command_rollout(
 ) -> ApiResult {
     let CommandRollout { reason } = change.json_or_default()?;
     let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
-    let command = read_command(&command, &reason)?;
+    let token = change.caller()?.token()?;
+    let command = read_command(&command, &reason, &token.name)?;
     let project = change.caller()?.project();
     let shown = rollout_fetch(&broker.pool, project, sequence_id).await?.ok_or_else(missing)?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
@@ -110,6 +116,7 @@ pub async fn command_rollout(
             let ended = rollout_fetch(write.conn(), project, sequence_id).await?.ok_or_else(missing)?;
             return Err(not_possible(&ended.state.to_string()));
         };
+        check_gate(&before.rollout, &command, token, &shown.created_by)?;
         let mut after = before.rollout.clone();
         let mut figures = figures(&broker, &mut write, &before).await?;
         if before.rollout.state == RolloutState::Stopped {
@@ -124,7 +131,13 @@ pub async fn command_rollout(
         let look = RolloutUpdate { at: before.now, figures, pending: None, watched_since };
         rollout_store_on_conn(write.conn(), &before, &after, &look).await?;
         write.notify(project, OutboxNotification::Stack(stack.id)).await?;
-        if let Some(event) = event(&command) {
+        let was_gated = before.rollout.state == RolloutState::Gated;
+        let event = if was_gated && after.state == RolloutState::Running {
+            Some(WebhookEvent::RolloutAdvanced)
+        } else {
+            event(&command)
+        };
+        if let Some(event) = event {
             let named = NamedStack { id: stack.id, name: stack.name.clone() };
             let happening = Happening::of_stack(event, before.now, named, sequence_id);
             let happening = Happening { message: Message::new(reason.trim()), ..happening };
@@ -141,9 +154,29 @@ pub async fn command_rollout(
 fn event(command: &Command) -> Option<WebhookEvent> {
     match command {
         Command::Promote => Some(WebhookEvent::RolloutAdvanced),
-        Command::Stop { .. } | Command::Abort { .. } => Some(WebhookEvent::RolloutStopped),
-        Command::Pause | Command::Resume | Command::Skip => None,
+        Command::Stop { .. } | Command::Abort { .. } | Command::Deny { .. } => {
+            Some(WebhookEvent::RolloutStopped)
+        }
+        Command::Pause | Command::Resume | Command::Skip | Command::Approve { .. } => None,
     }
+}
+
+/// Refuses what the gate of the wave does not allow this token.
+fn check_gate(rollout: &rollout::Rollout, command: &Command, token: &WhoAmI, author: &str) -> ApiResult<()> {
+    let is_about_gate = matches!(command, Command::Approve { .. } | Command::Deny { .. } | Command::Skip);
+    let Some((gate, _)) = rollout.open_gate().filter(|_| is_about_gate) else { return Ok(()) };
+    if !token.role.includes(gate.role) {
+        return Err(forbidden(format!("this wave needs the approval of the role {}", gate.role)));
+    }
+    let is_passing = matches!(command, Command::Approve { .. } | Command::Skip);
+    if gate.not_author && token.name == author && is_passing {
+        return Err(forbidden("the token that submitted the version may not approve it".to_owned()));
+    }
+    Ok(())
+}
+
+fn forbidden(detail: String) -> ApiError {
+    ApiError::new(ErrorCode::BRK1002, detail)
 }
 
 /// Returns what the agents count as now; if this replica is behind, what they counted as at the last look.
@@ -161,7 +194,7 @@ fn not_possible(state: &str) -> ApiError {
     ApiError::new(ErrorCode::BRK2023, format!("the rollout is {state}"))
 }
 
-fn read_command(command: &str, reason: &str) -> ApiResult<Command> {
+fn read_command(command: &str, reason: &str, by: &str) -> ApiResult<Command> {
     if !reason.is_empty() {
         check_reason(reason)?;
     }
@@ -172,6 +205,8 @@ fn read_command(command: &str, reason: &str) -> ApiResult<Command> {
         // What leaves out a safeguard needs a reason.
         "promote" => because().map(|_| Command::Promote),
         "skip" => because().map(|_| Command::Skip),
+        "approve" => Ok(Command::Approve { by: by.to_owned() }),
+        "deny" => Ok(Command::Deny { by: by.to_owned(), reason: because()? }),
         "stop" => Ok(Command::Stop { reason: because()? }),
         "abort" => Ok(Command::Abort { reason: because()? }),
         _ => Err(ApiError::not_found("command")),

@@ -11,6 +11,7 @@ use axum::extract::{Path, State};
 use brokkr_api::names::BadName;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack};
+use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, Name, StackId};
 use http::StatusCode;
@@ -130,7 +131,7 @@ pub struct DeleteStackQuery {
 
 impl DeleteStackQuery {
     /// Returns the rollout of the deletion; none if every agent removes the stack at once.
-    fn rollout(&self, broker: &Broker, stack: &LockedStack) -> ApiResult<Option<NewRollout>> {
+    fn rollout(&self, broker: &Broker, stack: &LockedStack, role: Role) -> ApiResult<Option<NewRollout>> {
         let is_large = || {
             let snapshot = broker.index.snapshot();
             let holders = snapshot.holders(stack.id).count();
@@ -140,7 +141,7 @@ impl DeleteStackQuery {
             return Ok(None);
         }
         let (waves, soak_seconds) = (self.waves.clone(), self.soak_seconds);
-        RolloutQuery { waves, soak_seconds, ..RolloutQuery::default() }.begin(stack, Kind::Deletion)
+        RolloutQuery { waves, soak_seconds, ..RolloutQuery::default() }.begin(stack, Kind::Deletion, role)
     }
 }
 
@@ -169,7 +170,7 @@ pub async fn delete_stack(
         if let Some(marker) = deletion_under_way(&mut write, &locked).await? {
             return write.finish(StatusCode::OK, &marker).await;
         }
-        let rollout = query.rollout(&broker, &locked)?;
+        let rollout = query.rollout(&broker, &locked, token.role)?;
         let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
         let published = publish(&mut write, &locked, &marker, rollout.as_ref()).await?;
         let marker = &published.object;

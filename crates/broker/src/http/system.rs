@@ -193,6 +193,7 @@ async fn publish_restored(write: &mut Write, project: &str, id: StackId, by: &st
         parsed_digest: stored.object.parsed_digest,
         is_deletion_marker: stored.object.is_deletion_marker,
         keeps_resources: stored.object.keeps_resources,
+        is_urgent: false,
         resources: stored.object.resources,
         content: &stored.content,
         submitted_by: by,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Grant;
 use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, GrantId, InstallationId, Selector, SequenceId, StackId};
+use brokkr_api::windows::{Freeze, Weekly, WindowRule};
+use brokkr_api::{AgentId, GrantId, InstallationId, Selector, SequenceId, StackId, WindowId};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -17,10 +18,11 @@ use crate::domain::envelope::{encode, envelope};
 use crate::domain::facts::{
     AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
-use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
+use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
 use crate::domain::labels::{Label, LabelSet};
-use crate::domain::release::{Clause, Release};
+use crate::domain::release::{Clause, EarlierTargets, Release, Widening};
 use crate::domain::targeting::reaches;
+use crate::domain::windows::{WindowFacts, Windows};
 
 /// Few enough that changes overlap.
 const AGENTS: u128 = 4;
@@ -47,9 +49,21 @@ fn a_selector() -> impl Strategy<Value = Selector> {
 
 fn releases() -> impl Strategy<Value = Vec<Clause>> {
     let upto = prop_oneof![Just(0), any::<u64>(), Just(u64::MAX)];
-    let clause =
-        (prop::option::of(a_selector()), upto).prop_map(|(selector, upto)| Clause { selector, upto });
+    let clause = (prop::option::of(a_selector()), upto).prop_map(|(selector, upto)| Clause {
+        selector,
+        lane: None,
+        upto,
+    });
     prop::collection::vec(clause, 0..3)
+}
+
+fn had() -> impl Strategy<Value = EarlierTargets> {
+    let agents = prop::collection::btree_set(0..AGENTS, 0..3);
+    let selectors = prop::collection::vec(a_selector(), 0..2);
+    (agents, selectors).prop_map(|(agents, selectors)| EarlierTargets {
+        agents: agents.into_iter().map(agent_id).collect(),
+        selectors,
+    })
 }
 
 fn labels() -> impl Strategy<Value = LabelSet> {
@@ -94,34 +108,46 @@ prop_compose! {
         deleted in prop::bool::weighted(0.3),
         targets in prop::collection::btree_map(0..AGENTS, time(), 0..3),
         selectors in prop::collection::btree_map(a_selector(), time(), 0..3),
-        newest in prop::option::weighted(0.8, (0i64..3, time())),
+        newest in prop::option::weighted(0.8, 0i64..3),
         staged in prop::option::weighted(0.5, (3i64..5, any::<bool>(), releases(), prop::bool::weighted(0.3))),
+        widened in prop::option::weighted(0.4, (any::<bool>(), releases(), releases(), had())),
     ) -> StackFacts {
         let number_of = i64::try_from(number).expect("few");
-        let object = |version: i64, marker: bool, published_at| ObjectFacts {
+        let object = |version: i64, marker: bool| ObjectFacts {
             // No two stacks share an id, and a deletion marker has its own.
             sequence_id: SequenceId(number_of * 1000 + version + if marker { 500 } else { 0 }),
             checksum: Checksum([1; 32]),
             parsed_digest: Checksum([2; 32]),
             is_deletion_marker: marker,
             keeps_resources: false,
+            is_urgent: version == 2,
             resources: 1,
             // As in the database, an object never changes.
-            published_at: if marker { Timestamp::UNIX_EPOCH } else { published_at },
+            published_at: Timestamp::from_second(version).expect("a time"),
         };
-        let base = newest.map(|(version, published_at)| object(version, deleted, published_at));
+        let base = newest.map(|version| object(version, deleted));
         // A deleted stack has nothing to roll out.
         let releases = staged.filter(|_| !deleted).map(|(version, open, clauses, marker)| Release {
-            object: object(version, marker, Timestamp::UNIX_EPOCH),
+            object: object(version, marker),
             seed: 1,
             open,
             clauses,
             revision: 1,
+            windows: Windows::default(),
+        });
+        // Only a version that agents have is widened.
+        let widening = widened.zip(base).filter(|_| !deleted);
+        let widening = widening.map(|((open, clauses, earlier, had), base)| Widening {
+            key: SequenceId(number_of * 1000 + 400),
+            release: Release { object: base, seed: 1, open, clauses, revision: 1, windows: Windows::default() },
+            had,
+            earlier,
         });
         let project = PROJECTS[usize::try_from(number % 2).expect("two")];
         let mut facts = StackFacts::new(project.into(), stack_id(number), format!("stack-{number}"))
             .with_base(base)
-            .with_releases(releases.into_iter().collect());
+            .with_releases(releases.into_iter().collect())
+            .with_widening(widening);
         facts.deleted = deleted;
         facts.targets = targets
             .into_iter()
@@ -148,13 +174,44 @@ prop_compose! {
     }
 }
 
-fn grants() -> impl Strategy<Value = AllGrants> {
-    (prop::collection::vec(a_grant(), 0..4), any::<bool>()).prop_map(|(grants, restricted)| {
-        let by_id: BTreeMap<GrantId, GrantFacts> =
-            grants.into_iter().map(|grant| (grant.id, grant)).collect();
-        let unrestricted = if restricted { None } else { Some(PROJECTS[0].to_owned()) };
-        AllGrants { grants: by_id.into_values().collect(), unrestricted: unrestricted.into_iter().collect() }
-    })
+fn grants() -> impl Strategy<Value = Rules> {
+    let by_name = |windows: Vec<WindowFacts>| -> BTreeMap<String, WindowFacts> {
+        windows.into_iter().map(|window| (window.name.clone(), window)).collect()
+    };
+    let windows = prop::collection::vec(a_window(), 0..3).prop_map(by_name);
+    (prop::collection::vec(a_grant(), 0..4), any::<bool>(), windows).prop_map(
+        |(grants, restricted, windows)| {
+            let by_id: BTreeMap<GrantId, GrantFacts> =
+                grants.into_iter().map(|grant| (grant.id, grant)).collect();
+            let unrestricted = if restricted { None } else { Some(PROJECTS[0].to_owned()) };
+            let windows = Windows::new(windows.into_values().collect());
+            Rules {
+                grants: by_id.into_values().collect(),
+                unrestricted: unrestricted.into_iter().collect(),
+                windows,
+            }
+        },
+    )
+}
+
+prop_compose! {
+    fn a_window()(
+        number in 0u128..4,
+        project in prop::option::of(prop::sample::select(&PROJECTS[..])),
+        selector in a_selector(),
+        minutes in 1u32..3,
+        freezes in any::<bool>(),
+    ) -> WindowFacts {
+        let rule = if freezes {
+            let (from, until) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
+            WindowRule::Freeze(Freeze { from, until, reason: minutes.to_string() })
+        } else {
+            let start = "22:00".parse().expect("a time");
+            WindowRule::Weekly(Weekly { timezone: "UTC".into(), days: Vec::new(), start, minutes })
+        };
+        let (id, project) = (WindowId(Uuid::from_u128(number)), project.map(ToOwned::to_owned));
+        WindowFacts::new(id, format!("window-{number}"), project, selector, rule)
+    }
 }
 
 /// The changes between two reads of the tail.
@@ -163,7 +220,7 @@ struct Batch {
     agents: Vec<AgentFacts>,
     deleted: Vec<AgentId>,
     stacks: Vec<StackFacts>,
-    grants: Option<AllGrants>,
+    grants: Option<Rules>,
 }
 
 fn one_change() -> impl Strategy<Value = Batch> {
@@ -194,14 +251,14 @@ fn several() -> impl Strategy<Value = Batch> {
 struct Truth {
     agents: BTreeMap<AgentId, AgentFacts>,
     stacks: BTreeMap<StackId, StackFacts>,
-    grants: AllGrants,
+    grants: Rules,
 }
 
 impl Truth {
     /// Returns a new installation, in which the project `default` is not restricted.
     fn new() -> Self {
         let unrestricted = [PROJECTS[0].to_owned()].into();
-        Self { grants: AllGrants { grants: Vec::new(), unrestricted }, ..Self::default() }
+        Self { grants: Rules { unrestricted, ..Rules::default() }, ..Self::default() }
     }
 
     /// Stores a batch and returns the changes as the tail reads them: changed rows, and held stacks that are
@@ -220,7 +277,7 @@ impl Truth {
         reread.sort_unstable();
         reread.dedup();
         let stacks = reread.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
-        Changes { agents: agents.into_values().collect(), deleted_agents, stacks, grants: batch.grants }
+        Changes { agents: agents.into_values().collect(), deleted_agents, stacks, rules: batch.grants }
     }
 
     /// Returns the snapshot that a replica loads at its start.
@@ -228,7 +285,7 @@ impl Truth {
         let held = |stack: &StackFacts| self.agents.values().any(|agent| agent.holds(stack.id));
         let stacks = self.stacks.values().filter(|stack| !stack.deleted || held(stack)).cloned().collect();
         let agents = self.agents.values().cloned().collect();
-        Snapshot::new(Changes { agents, stacks, grants: Some(self.grants.clone()), ..Changes::default() })
+        Snapshot::new(Changes { agents, stacks, rules: Some(self.grants.clone()), ..Changes::default() })
     }
 
     /// Returns the grants of a project, computed from the plain list.
@@ -240,7 +297,10 @@ impl Truth {
     /// Returns every stack with the grants of its project.
     fn stacks(&self) -> Vec<StackFacts> {
         let mut stacks: Vec<StackFacts> = self.stacks.values().cloned().collect();
-        stacks.iter_mut().for_each(|stack| stack.grants = self.grants_of(&stack.project));
+        let windows = Arc::new(self.grants.windows.clone());
+        for stack in &mut stacks {
+            (stack.grants, stack.windows) = (self.grants_of(&stack.project), Arc::clone(&windows));
+        }
         stacks
     }
 

@@ -33,7 +33,9 @@ pub use pages::AgentCursor;
 
 use super::labels::{AgentsByLabel, Slot, StacksBySelector};
 use crate::domain::facts::{AgentFacts, StackFacts};
-use crate::domain::grants::{AllGrants, GrantFacts, ProjectGrants};
+use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
+use crate::domain::release::random_bits;
+use crate::domain::windows::Windows;
 
 /// The current state of everything that changed.
 #[derive(Debug, Default)]
@@ -41,14 +43,17 @@ pub struct Changes {
     pub agents: Vec<AgentFacts>,
     pub deleted_agents: Vec<AgentId>,
     pub stacks: Vec<StackFacts>,
-    /// All grants, if any of them changed.
-    pub grants: Option<AllGrants>,
+    /// All grants and windows, if any of them changed.
+    pub rules: Option<Rules>,
 }
 
 #[derive(Debug, Default)]
 pub struct Snapshot {
     /// By slot. The slot of a deleted agent has stale facts and is in no other field but `free`.
     agents: Vec<AgentFacts>,
+    /// By slot: the random part of the id, which determines the agent's place in rollouts. Beside the facts, because a step of a
+    /// rollout reads it for every agent.
+    random: Vec<u64>,
     /// Slots for new agents.
     free: Vec<Slot>,
     slots: HashMap<AgentId, Slot>,
@@ -62,11 +67,12 @@ pub struct Snapshot {
     by_selector: StacksBySelector,
     explicit: HashMap<AgentId, BTreeSet<StackId>>,
     holders: HashMap<StackId, RoaringBitmap>,
-    /// Stacks with a version that not every agent gets.
+    /// Stacks with a version that not every agent gets, also if that is the base.
     rolling: BTreeSet<StackId>,
     grants: HashMap<String, Arc<ProjectGrants>>,
     /// Projects that are not restricted to their grants.
     unrestricted: BTreeSet<String>,
+    windows: Arc<Windows>,
 }
 
 impl Snapshot {
@@ -83,8 +89,9 @@ impl Snapshot {
             snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
         by_name.sort_unstable();
         snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
-        let AllGrants { grants, unrestricted } = changes.grants.unwrap_or_default();
+        let Rules { grants, unrestricted, windows } = changes.rules.unwrap_or_default();
         (snapshot.grants, snapshot.unrestricted) = (by_project(grants), unrestricted);
+        snapshot.windows = Arc::new(windows);
         changes.stacks.into_iter().for_each(|stack| snapshot.put_stack(stack));
         snapshot
     }
@@ -143,12 +150,14 @@ impl Snapshot {
                 affected.insert(slot);
             }
         }
-        if let Some(grants) = changes.grants {
-            affected |= self.put_grants(grants);
+        if let Some(Rules { grants, unrestricted, windows }) = changes.rules {
+            affected |= self.put_grants(grants, unrestricted);
+            affected |= self.put_windows(windows);
         }
         for mut stack in changes.stacks {
             released.insert(stack.id);
             stack.grants = self.grants_of(&stack.project);
+            stack.windows = Arc::clone(&self.windows);
             affected |= self.affected_by_stack(self.stacks.get(&stack.id), &stack);
             self.put_stack(stack);
         }
@@ -230,6 +239,8 @@ impl Snapshot {
     fn register_agent(&mut self, slot: Slot) {
         let id = self.at(slot).id;
         self.slots.insert(id, slot);
+        self.random.resize(self.agents.len(), 0);
+        self.random[slot as usize] = random_bits(id);
         self.slices.resize_with(256, RoaringBitmap::new);
         self.slices[usize::from(fingerprints::slice(&id.0))].insert(slot);
     }
@@ -251,13 +262,14 @@ impl Snapshot {
     fn put_stack(&mut self, mut stack: StackFacts) {
         self.remove_stack(stack.id);
         stack.grants = self.grants_of(&stack.project);
+        stack.windows = Arc::clone(&self.windows);
         if !stack.deleted {
             self.by_selector.insert(stack.id, stack.selectors.iter().map(|target| &target.selector));
             for target in &stack.targets {
                 self.explicit.entry(target.agent).or_default().insert(stack.id);
             }
         }
-        if !stack.releases().is_empty() {
+        if stack.has_rollout() {
             self.rolling.insert(stack.id);
         }
         self.stacks.insert(stack.id, stack);
@@ -282,9 +294,9 @@ impl Snapshot {
     }
 
     /// Replaces all grants and returns the affected agents.
-    fn put_grants(&mut self, all: AllGrants) -> RoaringBitmap {
-        let before = std::mem::replace(&mut self.grants, by_project(all.grants));
-        let unrestricted_before = std::mem::replace(&mut self.unrestricted, all.unrestricted);
+    fn put_grants(&mut self, grants: Vec<GrantFacts>, unrestricted: BTreeSet<String>) -> RoaringBitmap {
+        let before = std::mem::replace(&mut self.grants, by_project(grants));
+        let unrestricted_before = std::mem::replace(&mut self.unrestricted, unrestricted);
         let projects: BTreeSet<String> = before.keys().chain(self.grants.keys()).cloned().collect();
         let mut affected = RoaringBitmap::new();
         for project in projects {
@@ -297,6 +309,18 @@ impl Snapshot {
                 stacks.for_each(|stack| stack.grants = Arc::clone(&after));
             }
         }
+        affected
+    }
+
+    /// Replaces all windows and returns the affected agents.
+    fn put_windows(&mut self, windows: Windows) -> RoaringBitmap {
+        if *self.windows == windows {
+            return RoaringBitmap::new();
+        }
+        let after = Arc::new(windows);
+        let affected = self.affected_by_windows(&after);
+        self.stacks.values_mut().for_each(|stack| stack.windows = Arc::clone(&after));
+        self.windows = after;
         affected
     }
 

@@ -88,19 +88,18 @@ fn show(registry: &mut Registry, figures: &FleetFigures, age: Duration) {
     let states = Transition::KNOWN.into_iter().filter(|transition| *transition != Transition::Repaired);
     let placements = by_state(figures, "placements", states.map(|state| state.to_string()));
     registry.register("placements", "Stacks on agents, by last report", placements);
-    let states = ["running", "soaking", "paused", "stopped"];
+    let states = ["running", "soaking", "gated", "paused", "stopped"];
     let rollouts = by_state(figures, "rollouts", states.map(str::to_owned));
     registry.register("rollouts", "Rollouts that have not ended, by state", rollouts);
-    let oldest = Family::<State, Gauge<f64, AtomicU64>>::default();
+    // An age grows after counting.
+    let aged = |oldest: f64| if oldest > 0.0 { oldest + age.as_secs_f64() } else { 0.0 };
+    let since = Family::<State, Gauge<f64, AtomicU64>>::default();
     for state in states.map(str::to_owned) {
-        let seconds = figures.of("rollouts", &state, "oldest");
-        oldest.get_or_create(&State { state }).set(seconds);
+        let seconds = aged(figures.of("rollouts", &state, "oldest"));
+        since.get_or_create(&State { state }).set(seconds);
     }
-    registry.register(
-        "rollout_state_seconds",
-        "Time since the oldest rollout in each state entered it",
-        oldest,
-    );
+    let help = "Time since the oldest rollout in each state entered it";
+    registry.register("rollout_state_seconds", help, since);
     let agents = by_state(figures, "rollout_agents", ["bad", "owed", "in_flight"].map(str::to_owned));
     registry.register(
         "rollout_agents",
@@ -120,10 +119,7 @@ fn show(registry: &mut Registry, figures: &FleetFigures, age: Duration) {
     count("approvals_waiting", "Prunes that need an approval", "approvals");
     count("webhook_messages_waiting", "Pending webhook messages", "messages");
     let mut oldest = |name: &str, help: &str, what: &str| {
-        // The age grows after counting.
-        let oldest = figures.of(what, "oldest", "");
-        let now = if oldest > 0.0 { oldest + age.as_secs_f64() } else { 0.0 };
-        seconds(registry, name, help, now);
+        seconds(registry, name, help, aged(figures.of(what, "oldest", "")));
     };
     oldest(
         "placements_behind_seconds",

@@ -23,6 +23,8 @@ pub struct NewObject<'a> {
     pub parsed_digest: Checksum,
     pub is_deletion_marker: bool,
     pub keeps_resources: bool,
+    /// Begins at any time, whatever the windows say.
+    pub is_urgent: bool,
     pub resources: i32,
     pub content: &'a [u8],
     pub submitted_by: &'a str,
@@ -39,6 +41,7 @@ impl<'a> NewObject<'a> {
             parsed_digest: empty,
             is_deletion_marker: true,
             keeps_resources,
+            is_urgent: false,
             resources: 0,
             content: b"",
             submitted_by,
@@ -101,15 +104,15 @@ pub async fn deployment_object_publish_on_conn(
     rollout: Option<&NewRollout>,
     respect_bars: bool,
 ) -> Result<Option<PublishedObject>> {
-    if stack.staged.is_some() {
+    if stack.staged.is_some() || stack.widening.is_some() {
         rollout_supersede_on_conn(conn, stack).await?;
     }
     sqlx::query(
         "WITH object AS (
             INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker,
                                             keeps_resources, resources, content, submitted_by, message, git_commit,
-                                            created_at)
-            SELECT $1, $2, next_sequence_id(), $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp()
+                                            created_at, is_urgent)
+            SELECT $1, $2, next_sequence_id(), $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $16
             WHERE NOT $12 OR NOT EXISTS (
                 SELECT FROM barred_contents WHERE project = $1 AND stack_id = $2 AND checksum = $3)
             RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources,
@@ -117,11 +120,13 @@ pub async fn deployment_object_publish_on_conn(
          advanced AS (
             UPDATE stacks SET newest_sequence_id = CASE WHEN $13::bigint IS NULL THEN object.sequence_id ELSE newest_sequence_id END,
                               staged_sequence_id = CASE WHEN $13 IS NULL THEN NULL ELSE object.sequence_id END,
+                              -- Until every agent gets the object, gained agents do not get the version before it.
+                              widening_sequence_id = CASE WHEN $13 IS NULL THEN NULL ELSE widening_sequence_id END,
                               deleted_at = CASE WHEN $13 IS NULL AND object.is_deletion_marker THEN now() ELSE deleted_at END
             FROM object WHERE stacks.project = $1 AND stacks.id = $2),
          begun AS (
-            INSERT INTO rollouts (project, stack_id, sequence_id, base_sequence_id, seed, policy, created_by)
-            SELECT $1, $2, object.sequence_id, $14, $13, $15, $9 FROM object WHERE $13 IS NOT NULL),
+            INSERT INTO rollouts (project, stack_id, sequence_id, base_sequence_id, seed, policy, created_by, windows)
+            SELECT $1, $2, object.sequence_id, $14, $13, $15, $9, CASE WHEN $16 THEN '[]' ELSE windows_of($1) END FROM object WHERE $13 IS NOT NULL),
          noticed AS (INSERT INTO outbox (project, kind, key) SELECT $1, 'stack', $2 FROM object)
          SELECT object.*, EXISTS (SELECT FROM webhooks w WHERE w.project = $1 AND w.enabled) AS has_webhooks
          FROM object",
@@ -141,6 +146,7 @@ pub async fn deployment_object_publish_on_conn(
     .bind(rollout.map(|rollout| rollout.seed.cast_signed()))
     .bind(stack.newest.map(|base| base.0))
     .bind(rollout.map(|rollout| Json(&rollout.policy)))
+    .bind(new.is_urgent)
     .try_map(|row| {
         let has_webhooks = row.field("has_webhooks")?;
         Ok(PublishedObject { object: read_object(row)?, has_webhooks })

@@ -9,6 +9,7 @@ use brokkr_api::{AgentId, InstanceId, Labels, SequenceId, StackId};
 use futures::TryStreamExt as _;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::{Columns as _, Doing as _, Result, checksum, known};
@@ -16,7 +17,8 @@ use crate::domain::facts::{
     AgentFacts, ApprovalFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
 };
 use crate::domain::labels::LabelSet;
-use crate::domain::release::Release;
+use crate::domain::release::{Clause, EarlierTargets, Release, Widening};
+use crate::domain::windows::Windows;
 
 pub use all::{
     AllHolds, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
@@ -55,14 +57,26 @@ macro_rules! stacks_where {
                                        'sequence_id', v.sequence_id, 'checksum', encode(v.checksum, 'hex'),
                                        'parsed_digest', encode(v.parsed_digest, 'hex'),
                                        'is_deletion_marker', v.is_deletion_marker, 'keeps_resources', v.keeps_resources,
+                                       'is_urgent', v.is_urgent,
                                        'resources', v.resources, 'published_at', v.created_at),
-                                   'seed', r.seed, 'open', r.is_open, 'clauses', r.clauses, 'revision', r.revision)
+                                   'seed', r.seed, 'open', r.is_open, 'clauses', r.clauses, 'revision', r.revision,
+                                   'windows', r.windows)
                                ORDER BY r.sequence_id)
                         FROM rollouts r JOIN deployment_objects v
                           ON v.project = r.project AND v.stack_id = r.stack_id AND v.sequence_id = r.sequence_id
-                        WHERE r.project = s.project AND r.stack_id = s.id
+                        WHERE r.project = s.project AND r.stack_id = s.id AND r.widens IS NULL
                           AND r.sequence_id > coalesce(s.newest_sequence_id, 0)) END, '[]') AS releases,
-                    o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.keeps_resources, o.resources,
+                    CASE WHEN s.widening_sequence_id IS NOT NULL THEN (
+                        SELECT jsonb_build_object(
+                                   'key', w.sequence_id, 'seed', w.seed, 'open', w.is_open, 'clauses', w.clauses,
+                                   'revision', w.revision, 'windows', w.windows, 'had', w.had,
+                                   'earlier', coalesce((
+                                       SELECT jsonb_agg(c.clause) FROM rollouts e, jsonb_array_elements(e.clauses) AS c (clause)
+                                       WHERE e.project = w.project AND e.stack_id = w.stack_id AND e.widens = w.widens
+                                         AND e.sequence_id BETWEEN w.widens AND w.sequence_id - 1 AND e.had = w.had), '[]'))
+                        FROM rollouts w WHERE w.project = s.project AND w.stack_id = s.id
+                                          AND w.sequence_id = s.widening_sequence_id) END AS widening,
+                    o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.keeps_resources, o.is_urgent, o.resources,
                     o.created_at AS published_at
              FROM stacks s
              -- With the limit, the object is always read by its key. Without, PostgreSQL may read the whole table.
@@ -141,10 +155,33 @@ impl ApprovalRow {
     }
 }
 
+#[derive(serde::Deserialize)]
+struct WideningRow {
+    key: SequenceId,
+    seed: u64,
+    open: bool,
+    clauses: Vec<Clause>,
+    revision: i64,
+    windows: Windows,
+    had: EarlierTargets,
+    earlier: Vec<Clause>,
+}
+
+impl WideningRow {
+    fn facts(self, base: ObjectFacts) -> Widening {
+        let Self { key, seed, open, clauses, revision, windows, had, earlier } = self;
+        let release = Release { object: base, seed, open, clauses, revision, windows };
+        Widening { key, release, had, earlier }
+    }
+}
+
 fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
+    let base = read_base(&row)?;
+    let widening = row.field::<Option<Json<WideningRow>>>("widening")?;
     let mut facts = StackFacts::new(row.field("project")?, StackId(row.field("id")?), row.field("name")?)
-        .with_base(read_base(&row)?)
-        .with_releases(row.json::<Vec<Release>>("releases")?);
+        .with_base(base)
+        .with_releases(row.json::<Vec<Release>>("releases")?)
+        .with_widening(base.zip(widening).map(|(base, Json(widening))| widening.facts(base)));
     facts.deleted = row.field("deleted")?;
     facts.approvals =
         row.json::<Vec<ApprovalRow>>("approvals")?.into_iter().map(ApprovalRow::facts).collect();
@@ -168,6 +205,7 @@ fn read_base(row: &PgRow) -> Result<Option<ObjectFacts>, sqlx::Error> {
         parsed_digest: checksum(row.field("parsed_digest")?),
         is_deletion_marker: row.field("is_deletion_marker")?,
         keeps_resources: row.field("keeps_resources")?,
+        is_urgent: row.field("is_urgent")?,
         resources: row.field("resources")?,
         published_at: row.time("published_at")?,
     }))

@@ -38,9 +38,11 @@ pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures> {
             SELECT t.at FROM reasons r JOIN stack_status t ON t.project = r.project AND t.reason_key = r.key
             WHERE r.reason = $3 AND t.transition = 'blocked'),
          active AS (
-            SELECT r.*, now() - first_value(r.created_at) OVER (PARTITION BY r.project, r.stack_id ORDER BY r.sequence_id) AS age
+            SELECT r.*, now() - first_value(r.created_at) OVER (
+                       PARTITION BY r.project, r.stack_id, r.widens ORDER BY r.sequence_id) AS age
             FROM rollouts r JOIN stacks s ON s.project = r.project AND s.id = r.stack_id
-            WHERE s.staged_sequence_id IS NOT NULL AND r.sequence_id > coalesce(s.newest_sequence_id, 0)),
+            WHERE s.staged_sequence_id IS NOT NULL AND r.sequence_id > coalesce(s.newest_sequence_id, 0) AND r.widens IS NULL
+               OR r.sequence_id = s.widening_sequence_id),
          messages AS (
             SELECT project, webhook_id, created_at, last_attempt_at FROM webhook_deliveries WHERE state = 'pending')
          SELECT 'agents', status, presence, count(*)::float8 FROM (
@@ -62,7 +64,7 @@ pub async fn fleet_count(pool: &PgPool) -> Result<FleetFigures> {
          UNION ALL SELECT 'rollout_agents', class, '', coalesce(sum((figures ->> class)::float8), 0)
             FROM active, unnest(ARRAY['bad', 'owed', 'in_flight']) AS class WHERE ended_at IS NULL GROUP BY class
          UNION ALL SELECT 'base', 'oldest', '', coalesce(extract(epoch FROM max(age)), 0)::float8 FROM active
-            WHERE ended_at IS NULL
+            WHERE ended_at IS NULL AND widens IS NULL
          UNION ALL SELECT 'look', 'oldest', '', coalesce(extract(epoch FROM now() - min(coalesce(looked_at, created_at))), 0)::float8
             FROM active WHERE is_open
          UNION ALL SELECT 'webhooks', CASE WHEN failing THEN 'failing' WHEN enabled THEN 'working' ELSE 'off' END, '',

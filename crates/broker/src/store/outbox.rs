@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use brokkr_api::{AgentId, GrantId, HistoryMark, StackId};
+use brokkr_api::{AgentId, GrantId, HistoryMark, StackId, WindowId};
 use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
@@ -27,6 +27,7 @@ pub enum OutboxNotification {
     Agent(AgentId),
     Stack(StackId),
     Grant(GrantId),
+    Window(WindowId),
 }
 
 impl OutboxNotification {
@@ -36,6 +37,7 @@ impl OutboxNotification {
             "agent" => Some(Self::Agent(AgentId(key))),
             "stack" => Some(Self::Stack(StackId(key))),
             "grant" => Some(Self::Grant(GrantId(key))),
+            "window" => Some(Self::Window(WindowId(key))),
             _ => None,
         }
     }
@@ -46,6 +48,7 @@ impl OutboxNotification {
             Self::Agent(id) => id.0,
             Self::Stack(id) => id.0,
             Self::Grant(id) => id.0,
+            Self::Window(id) => id.0,
         }
     }
 }
@@ -74,6 +77,7 @@ pub async fn outbox_insert_on_conn(
         OutboxNotification::Agent(_) => "agent",
         OutboxNotification::Stack(_) => "stack",
         OutboxNotification::Grant(_) => "grant",
+        OutboxNotification::Window(_) => "window",
     };
     sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ($1, $2, $3)")
         .bind(project)
@@ -181,7 +185,7 @@ pub async fn outbox_highest_on_conn(
 ) -> Result<Option<u64>> {
     sqlx::query_scalar(
         "SELECT xid::text::bigint FROM outbox
-         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind = 'grant'))
+         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind IN ('grant', 'window')))
          ORDER BY xid DESC LIMIT 1",
     )
     .bind(horizon.cast_signed())

@@ -72,6 +72,7 @@ const TABLES: &[(&[&str], &[&str])] = &[
             "webhook_deliveries",
             "webhook_secrets",
             "webhooks",
+            "windows",
         ],
     ),
 ];

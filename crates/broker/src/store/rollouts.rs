@@ -1,4 +1,4 @@
-//! Rollouts: one row for each version that is rolled out, and one for each raise of a mark.
+//! Rollouts: one row for each version that is rolled out or widened, and one for each raise of a mark.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,12 +16,14 @@ use uuid::Uuid;
 
 use super::fleet::NEEDS_APPROVAL;
 use super::stacks::LockedStack;
+use super::widenings::widening_forget_on_conn;
 use super::{Columns as _, Fetch as _, Result, Run as _, known};
 use crate::domain::presence::LATE_AFTER;
 use crate::domain::release::Clause;
 use crate::domain::rollout::survey::{Contacts, Evidence, Raises};
 use crate::domain::rollout::verdict::{Contact, VersionReport};
 use crate::domain::rollout::{Rollout, watched};
+use crate::domain::windows::Lane;
 
 /// A rollout that is under way.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct ActiveRollout {
     pub project: String,
     pub stack: StackId,
     pub sequence_id: SequenceId,
+    /// The version that is released to agents that the stack has gained; none if the rollout is that of a version.
+    pub widens: Option<SequenceId>,
     pub revision: i64,
     pub rollout: Rollout,
     /// What the agents counted as when they were last looked at.
@@ -60,9 +64,14 @@ impl ActiveRollout {
     pub fn watched(&self) -> (Duration, Timestamp) {
         watched(self.looked_at, self.watched_since, self.now)
     }
+
+    /// Returns the version that is released.
+    fn version(&self) -> SequenceId {
+        self.widens.unwrap_or(self.sequence_id)
+    }
 }
 
-/// Ends the rollout of the stack that is under way, because a newer version is published.
+/// Ends the rollout of the stack that is under way, because a newer version or other targets take its place.
 pub async fn rollout_supersede_on_conn(conn: &mut PgConnection, stack: &LockedStack) -> Result<()> {
     sqlx::query(
         "UPDATE rollouts SET state = 'superseded', ended_at = now(), revision = revision + 1
@@ -92,7 +101,7 @@ pub async fn rollouts_abort_all_on_conn(conn: &mut PgConnection, reason: &StopRe
 macro_rules! rollout_under_way {
     ($lock:literal) => {
         concat!(
-            "SELECT project, stack_id, sequence_id, policy, state, stop_reason, wave, clauses, soaked, accepted_bad, accepted_excused,
+            "SELECT project, stack_id, sequence_id, widens, policy, state, stop_reason, wave, clauses, soaked, accepted_bad, accepted_excused, gate,
                     revision, figures, looked_at, watched_since, created_at, clock_timestamp() AS now, xid::text AS xid
              FROM rollouts WHERE project = $1 AND stack_id = $2 AND ended_at IS NULL",
             $lock
@@ -145,6 +154,7 @@ fn read_rollout(row: PgRow) -> Result<ActiveRollout, sqlx::Error> {
         project: row.field("project")?,
         stack: StackId(row.field("stack_id")?),
         sequence_id: SequenceId(row.field("sequence_id")?),
+        widens: row.field::<Option<i64>>("widens")?.map(SequenceId),
         revision: row.field("revision")?,
         rollout: Rollout {
             policy: row.json("policy")?,
@@ -155,6 +165,7 @@ fn read_rollout(row: PgRow) -> Result<ActiveRollout, sqlx::Error> {
             soaked: duration(&row.field("soaked")?),
             accepted_bad: row.field::<i64>("accepted_bad")?.cast_unsigned(),
             accepted_excused: row.field::<i64>("accepted_excused")?.cast_unsigned(),
+            gate: row.json("gate")?,
         },
         figures: row.json("figures")?,
         looked_at: row.time_opt("looked_at")?,
@@ -172,11 +183,12 @@ fn duration(interval: &PgInterval) -> Duration {
 macro_rules! rollouts_where {
     ($where:literal) => {
         concat!(
-            "SELECT r.project, r.stack_id, s.name AS stack_name, r.sequence_id, r.base_sequence_id, r.state, r.stop_reason,
+            "SELECT r.project, r.stack_id, s.name AS stack_name, r.sequence_id, r.widens, r.base_sequence_id, r.state, r.stop_reason,
                     r.wave, r.policy, r.figures, r.pending, r.soaked, r.created_by, r.created_at, r.ended_at,
                     r.accepted_bad, o.is_deletion_marker
              FROM rollouts r JOIN stacks s ON s.project = r.project AND s.id = r.stack_id
-             JOIN deployment_objects o ON o.project = r.project AND o.stack_id = r.stack_id AND o.sequence_id = r.sequence_id
+             JOIN deployment_objects o
+               ON o.project = r.project AND o.stack_id = r.stack_id AND o.sequence_id = r.object_sequence_id
              WHERE r.project = $1 AND ",
             $where
         )
@@ -193,6 +205,7 @@ fn read_shown(row: PgRow) -> Result<Shown, sqlx::Error> {
         stack_id: StackId(row.field("stack_id")?),
         stack_name: row.field("stack_name")?,
         sequence_id: SequenceId(row.field("sequence_id")?),
+        widens: row.field::<Option<i64>>("widens")?.map(SequenceId),
         is_deletion: row.field("is_deletion_marker")?,
         base_sequence_id: row.field::<Option<i64>>("base_sequence_id")?.map(SequenceId),
         state: row.known("state")?,
@@ -211,7 +224,7 @@ fn read_shown(row: PgRow) -> Result<Shown, sqlx::Error> {
     })
 }
 
-/// Returns the rollout of this version.
+/// Returns the rollout with this sequence id.
 pub async fn rollout_fetch(
     executor: impl PgExecutor<'_>,
     project: &str,
@@ -225,7 +238,21 @@ pub async fn rollout_fetch(
         .await
 }
 
-/// Returns up to `limit` rollouts, newest first, plus one if there are more.
+/// Returns the rollouts with these sequence ids.
+pub async fn rollouts_fetch(pool: &PgPool, project: &str, ids: &[SequenceId]) -> Result<Vec<Shown>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query(rollouts_where!("r.sequence_id = ANY($2)"))
+        .bind(project)
+        .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>())
+        .try_map(read_shown)
+        .all(pool, "read the rollouts")
+        .await
+}
+
+/// Returns up to `limit` rollouts, newest first, plus one if there are more. A widening that was never open only holds agents back:
+/// it is not listed.
 pub async fn rollout_list(
     pool: &PgPool,
     project: &str,
@@ -236,7 +263,7 @@ pub async fn rollout_list(
 ) -> Result<Vec<Shown>> {
     sqlx::query(rollouts_where!(
         "($2::uuid IS NULL OR r.stack_id = $2) AND (NOT $3 OR r.ended_at IS NULL)
-           AND ($4::bigint IS NULL OR r.sequence_id < $4)
+           AND ($4::bigint IS NULL OR r.sequence_id < $4) AND r.ended_at IS DISTINCT FROM r.created_at
          ORDER BY r.sequence_id DESC LIMIT $5"
     ))
     .bind(project)
@@ -266,7 +293,7 @@ pub async fn rollout_store_on_conn(
     sqlx::query(
         "UPDATE rollouts SET state = $4, stop_reason = $5, wave = $6, clauses = $7, soaked = $8, accepted_bad = $9,
                              figures = $10, looked_at = $11, revision = revision + $12::int,
-                             ended_at = CASE WHEN $13 THEN now() END, pending = $14, watched_since = $15, accepted_excused = $16,
+                             ended_at = CASE WHEN $13 THEN now() END, pending = $14, watched_since = $15, accepted_excused = $16, gate = $17,
                              state_changed_at = CASE WHEN state = $4 THEN state_changed_at ELSE now() END
          WHERE project = $1 AND stack_id = $2 AND sequence_id = $3",
     )
@@ -286,6 +313,7 @@ pub async fn rollout_store_on_conn(
     .bind(look.pending.map(Json))
     .bind(look.watched_since.to_sqlx())
     .bind(after.accepted_excused.cast_signed())
+    .bind(Json(&after.gate))
     .run(&mut *conn, "store the rollout")
     .await?;
     let is_raised = |clause: &&Clause| !locked.rollout.clauses.contains(clause);
@@ -301,8 +329,8 @@ async fn raise_insert_on_conn(
     clause: &Clause,
 ) -> Result<()> {
     sqlx::query(
-        "INSERT INTO rollout_raises (project, stack_id, sequence_id, number, selector, upto, at)
-         SELECT $1, $2, $3, count(*), $4, $5::numeric, $6 FROM rollout_raises
+        "INSERT INTO rollout_raises (project, stack_id, sequence_id, number, selector, upto, at, lane)
+         SELECT $1, $2, $3, count(*), $4, $5::numeric, $6, $7 FROM rollout_raises
          WHERE project = $1 AND stack_id = $2 AND sequence_id = $3",
     )
     .bind(&rollout.project)
@@ -311,14 +339,19 @@ async fn raise_insert_on_conn(
     .bind(clause.selector.as_ref().map(ToString::to_string))
     .bind(clause.upto.to_string())
     .bind(rollout.now.to_sqlx())
+    .bind(clause.lane.map(|lane| lane.0.cast_signed()))
     .run(conn, "store a step of the rollout")
     .await
 }
 
 /// Makes the version of a completed rollout the one that every agent gets. Returns whether that deletes the stack.
 pub async fn rollout_complete_on_conn(conn: &mut PgConnection, rollout: &ActiveRollout) -> Result<bool> {
+    if rollout.widens.is_some() {
+        widening_forget_on_conn(conn, &rollout.project, rollout.stack).await?;
+        return Ok(false);
+    }
     sqlx::query_scalar(
-        "UPDATE stacks s SET newest_sequence_id = o.sequence_id, staged_sequence_id = NULL,
+        "UPDATE stacks s SET newest_sequence_id = o.sequence_id, staged_sequence_id = NULL, widening_sequence_id = NULL,
                              deleted_at = CASE WHEN o.is_deletion_marker THEN now() ELSE s.deleted_at END
          FROM deployment_objects o
          WHERE s.project = $1 AND s.id = $2 AND o.project = $1 AND o.stack_id = $2 AND o.sequence_id = $3
@@ -333,7 +366,7 @@ pub async fn rollout_complete_on_conn(conn: &mut PgConnection, rollout: &ActiveR
 
 async fn raises_on_conn(conn: &mut PgConnection, rollout: &ActiveRollout) -> Result<Raises> {
     let rows = sqlx::query(
-        "SELECT selector, upto::text AS upto, at FROM rollout_raises
+        "SELECT selector, lane, upto::text AS upto, at FROM rollout_raises
          WHERE project = $1 AND stack_id = $2 AND sequence_id = $3 ORDER BY number",
     )
     .bind(&rollout.project)
@@ -342,28 +375,30 @@ async fn raises_on_conn(conn: &mut PgConnection, rollout: &ActiveRollout) -> Res
     .try_map(|row| {
         let selector: Option<String> = row.field("selector")?;
         let selector = selector.map(|selector| known::<Selector>(&selector)).transpose()?;
-        Ok((selector, known(&row.field::<String>("upto")?)?, row.time("at")?))
+        let lane = row.field::<Option<i64>>("lane")?.map(|lane| Lane(lane.cast_unsigned()));
+        Ok((Clause { selector, lane, upto: known(&row.field::<String>("upto")?)? }, row.time("at")?))
     });
     let mut raises = Raises::default();
-    for (selector, upto, at) in rows.all(conn, "read the steps of the rollout").await? {
-        raises.push(selector, upto, at);
+    for (clause, at) in rows.all(conn, "read the steps of the rollout").await? {
+        raises.push(clause, at);
     }
     Ok(raises)
 }
 
-/// Returns the last reports about exactly this version.
+/// Returns the last reports about exactly this version. In a widening, an agent may have begun a newer one, which was aborted since.
 async fn reports_on_conn(
     conn: &mut PgConnection,
     rollout: &ActiveRollout,
 ) -> Result<HashMap<AgentId, VersionReport>> {
     let reports = sqlx::query(
         "SELECT agent_id, transition, since, bad_before, transition = 'blocked' AND reason = $4 AS awaits_approval
-         FROM stack_status WHERE project = $1 AND stack_id = $2 AND sequence_id = $3",
+         FROM stack_status WHERE project = $1 AND stack_id = $2 AND (sequence_id = $3 OR $5 AND sequence_id > $3)",
     )
     .bind(&rollout.project)
     .bind(rollout.stack.0)
-    .bind(rollout.sequence_id.0)
+    .bind(rollout.version().0)
     .bind(NEEDS_APPROVAL)
+    .bind(rollout.widens.is_some())
     .try_map(|row| {
         let report = VersionReport {
             transition: row.known::<Transition>("transition")?,

@@ -37,6 +37,8 @@ pub struct LockedStack {
     pub newest: Option<SequenceId>,
     /// The last submitted version, if not every agent gets it.
     pub staged: Option<SequenceId>,
+    /// The rollout of `newest` to agents that the stack has gained, if not all of these get it.
+    pub widening: Option<SequenceId>,
     pub deleted_at: Option<Timestamp>,
     /// The policies for its rollouts, the narrowest scope first.
     pub policies: Vec<RolloutPolicy>,
@@ -195,7 +197,7 @@ pub async fn stack_labels(
 macro_rules! locked_stack {
     ($columns:literal, $where:literal, $stack:literal) => {
         concat!(
-            "SELECT s.project, s.id, s.name, s.newest_sequence_id, s.staged_sequence_id, s.deleted_at,
+            "SELECT s.project, s.id, s.name, s.newest_sequence_id, s.staged_sequence_id, s.widening_sequence_id, s.deleted_at,
                     coalesce((SELECT jsonb_agg(p.policy ORDER BY p.stack_id NULLS LAST, p.project NULLS LAST)
                               FROM rollout_policies p
                               WHERE (p.project IS NULL OR p.project = s.project)
@@ -234,6 +236,7 @@ fn read_locked(row: PgRow) -> Result<LockedStack, sqlx::Error> {
         name: row.field("name")?,
         newest: row.field::<Option<i64>>("newest_sequence_id")?.map(SequenceId),
         staged: row.field::<Option<i64>>("staged_sequence_id")?.map(SequenceId),
+        widening: row.field::<Option<i64>>("widening_sequence_id")?.map(SequenceId),
         deleted_at: row.time_opt("deleted_at")?,
         policies: row.json("policies")?,
     })

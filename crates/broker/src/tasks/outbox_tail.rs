@@ -20,13 +20,13 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::domain::grants::AllGrants;
+use crate::domain::grants::Rules;
 use crate::index::{Changes, Freshness, Index};
 use crate::state::history::{History, RecentMarks};
 use crate::state::restore::RestoreState;
 use crate::state::tail_notifier::TailNotifier;
 use crate::store::facts::{facts_of_agents_on_conn, facts_of_stacks_on_conn};
-use crate::store::grants::facts_of_all_grants_on_conn;
+use crate::store::grants::facts_of_rules_on_conn;
 use crate::store::outbox::{
     OutboxNotification, OutboxSnapshot, READ_ONLY_SNAPSHOT, outbox_highest_on_conn, outbox_read_on_conn,
     outbox_snapshot_on_conn, outbox_terminate_abandoned,
@@ -257,11 +257,13 @@ impl OutboxTail {
             match notification {
                 OutboxNotification::Agent(agent) => agents.push(*agent),
                 OutboxNotification::Stack(stack) => stacks.push(*stack),
-                OutboxNotification::Grant(_) => changes.grants = Some(AllGrants::default()),
+                OutboxNotification::Grant(_) | OutboxNotification::Window(_) => {
+                    changes.rules = Some(Rules::default());
+                }
             }
         }
-        if let Some(grants) = &mut changes.grants {
-            *grants = facts_of_all_grants_on_conn(connection).await?;
+        if let Some(rules) = &mut changes.rules {
+            *rules = facts_of_rules_on_conn(connection).await?;
         }
         if !agents.is_empty() {
             changes.agents = facts_of_agents_on_conn(connection, &agents).await?;
@@ -278,7 +280,7 @@ impl OutboxTail {
         let keys: Vec<Uuid> =
             agents.iter().map(|agent| agent.0).chain(stacks.iter().map(|stack| stack.0)).collect();
         let highest =
-            outbox_highest_on_conn(connection, horizon, Some(&keys), changes.grants.is_some()).await?;
+            outbox_highest_on_conn(connection, horizon, Some(&keys), changes.rules.is_some()).await?;
         Ok((changes, highest))
     }
 }

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use brokkr_api::StackId;
 use brokkr_api::reason::Message;
+use brokkr_api::rollouts::{Pending, RolloutState};
 use brokkr_api::webhooks::WebhookEvent;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::domain::rollout::Decision;
 use crate::domain::rollout::survey::Contacts;
 use crate::domain::rollout::verdict::Contact;
+use crate::domain::rollout::{Decision, Rollout};
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::state::Broker;
 use crate::store::leases::{Lease, lease_hold_on_conn, lease_release_on_conn, lease_take_on_conn};
@@ -29,7 +30,8 @@ use crate::store::stacks::{StackRef, stack_lock_on_conn};
 use crate::store::webhook_notices::webhook_notify_on_conn;
 use crate::store::{Doing as _, StoreError};
 
-const LEASE: &str = "rollouts";
+/// The name of the lease. Its holder is the only one that takes steps.
+pub const LEASE: &str = "rollouts";
 const LEASE_SECONDS: f64 = 10.0;
 const EVERY: Duration = Duration::from_secs(1);
 /// After looks that take long, the pause is longer, so that they take only a part of the time.
@@ -150,9 +152,10 @@ pub async fn look(
     }
     let is_deleted = decision == Decision::Complete && rollout_complete_on_conn(conn, &before).await?;
     let mut notified = false;
-    let has_advanced = after.wave > before.rollout.wave;
-    let event = event(&decision, has_advanced);
-    for event in event.into_iter().chain(is_deleted.then_some(WebhookEvent::StackDeleted)) {
+    for event in event(&decision, &before.rollout, &after)
+        .into_iter()
+        .chain(is_deleted.then_some(WebhookEvent::StackDeleted))
+    {
         let named = NamedStack { id: stack, name: locked.name.clone() };
         let happening = Happening::of_stack(event, before.now, named, before.sequence_id);
         let message = after.stop_reason.as_ref().map(|reason| Message::new(reason.to_string()));
@@ -172,10 +175,13 @@ pub async fn look(
 }
 
 /// Returns the event that webhooks receive for a step.
-fn event(decision: &Decision, has_advanced: bool) -> Option<WebhookEvent> {
+fn event(decision: &Decision, before: &Rollout, after: &Rollout) -> Option<WebhookEvent> {
     match decision {
         Decision::Stop(_) => Some(WebhookEvent::RolloutStopped),
         Decision::Complete => Some(WebhookEvent::RolloutCompleted),
-        _ => has_advanced.then_some(WebhookEvent::RolloutAdvanced),
+        Decision::Wait(Pending::Gate { .. }) => {
+            (before.state != RolloutState::Gated).then_some(WebhookEvent::RolloutGateOpened)
+        }
+        _ => (after.wave > before.wave).then_some(WebhookEvent::RolloutAdvanced),
     }
 }

@@ -310,6 +310,11 @@ impl Caller {
     }
 
     /// Returns the same caller at another replica.
+    /// Returns a caller with another token.
+    pub fn with_token(&self, token: String) -> Self {
+        Self { credential: Some(token), ..self.clone() }
+    }
+
     pub fn at(&self, address: SocketAddr) -> Self {
         Self { base: format!("http://{address}"), ..self.without_waiting() }
     }

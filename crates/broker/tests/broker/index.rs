@@ -123,7 +123,7 @@ async fn an_index_that_differs_from_the_database_is_noticed_and_reloaded() -> Re
                 wrong_stack.selectors.pop();
                 changes.stacks.push(wrong_stack);
             }
-            _ => changes.grants = Some(brokkr_broker::domain::grants::AllGrants::default()),
+            _ => changes.rules = Some(brokkr_broker::domain::grants::Rules::default()),
         }
         changes
     };

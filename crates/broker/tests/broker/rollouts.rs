@@ -4,6 +4,8 @@ mod deletion;
 mod lease;
 mod policies;
 mod rolling_back;
+mod widening;
+mod windows;
 
 use std::time::Duration;
 
@@ -61,24 +63,24 @@ impl Fleet {
         Ok(Self { harness, agents, stack, first, second })
     }
 
-    /// Returns the agents that are told the second version.
-    async fn told_second(&self) -> Result<Vec<usize>> {
-        let mut told = Vec::new();
+    /// Returns the agents that get the second version.
+    async fn with_second(&self) -> Result<Vec<usize>> {
+        let mut agents = Vec::new();
         for (number, agent) in self.agents.iter().enumerate() {
             let envelope = agent.poll().await?.envelope()?;
             match envelope.stacks.first().map(|stack| stack.sequence_id) {
-                Some(version) if version == self.second => told.push(number),
+                Some(version) if version == self.second => agents.push(number),
                 version => assert_eq!(version, Some(self.first)),
             }
         }
-        Ok(told)
+        Ok(agents)
     }
 
-    /// Waits until this many agents are told the second version.
+    /// Waits until this many agents get the second version.
     async fn wait_for(&self, count: usize) -> Result<Vec<usize>> {
-        eventually(DEADLINE, &format!("{count} agents to be told the new version"), async || {
-            match self.told_second().await {
-                Ok(told) if told.len() == count => Attempt::Done(told),
+        eventually(DEADLINE, &format!("{count} agents to get the new version"), async || {
+            match self.with_second().await {
+                Ok(agents) if agents.len() == count => Attempt::Done(agents),
                 other => Attempt::NotYet(format!("{other:?}")),
             }
         })
@@ -147,9 +149,9 @@ impl Fleet {
         .await
     }
 
-    /// Returns an agent that is not told the version that is rolled out.
-    fn other_than(told: &[usize]) -> usize {
-        (0..AGENTS.len()).find(|agent| !told.contains(agent)).unwrap_or_default()
+    /// Returns an agent that does not get the version that is rolled out.
+    fn other_than(agents: &[usize]) -> usize {
+        (0..AGENTS.len()).find(|agent| !agents.contains(agent)).unwrap_or_default()
     }
 }
 
@@ -158,12 +160,12 @@ async fn the_second_wave_begins_when_the_first_is_healthy_and_completion_changes
     let fleet = Fleet::new().await?;
     let canary = fleet.wait_for(1).await?;
     fleet.report(canary[0], Transition::Applied).await?;
-    assert_eq!(fleet.told_second().await?, canary, "applied is not healthy");
+    assert_eq!(fleet.with_second().await?, canary, "applied is not healthy");
     fleet.heal_until_all(&[]).await?;
     fleet.wait_for_state(RolloutState::Completed).await?;
     let stack: Stack = fleet.harness.admin.get_json("stacks/web").await?;
     assert_eq!(stack.sequence_id, Some(fleet.second));
-    assert_eq!(fleet.told_second().await?.len(), 4);
+    assert_eq!(fleet.with_second().await?.len(), 4);
     Ok(())
 }
 
@@ -173,10 +175,10 @@ async fn h3_a_version_that_fails_on_the_first_agent_reaches_no_other() -> Result
     let canary = fleet.wait_for(1).await?;
     fleet.report(canary[0], Transition::Failed).await?;
     fleet.wait_for_state(RolloutState::Stopped).await?;
-    assert_eq!(fleet.wait_for(0).await?, Vec::<usize>::new(), "the canary is told the version before, too");
+    assert_eq!(fleet.wait_for(0).await?, Vec::<usize>::new(), "the canary gets the version before, too");
     // It has begun the version: its reports count.
     fleet.report(canary[0], Transition::Degraded).await?;
-    // Another agent does not: it was never told the version (J1).
+    // Another agent does not: it never got the version (J1).
     let other = Fleet::other_than(&canary);
     let lie = fleet.agents[other].report(fleet.stack, fleet.second, Transition::Healthy, 1_760_000_000);
     let receipt: ReportReceipt = fleet.agents[other].send_reports(&[lie]).await?.json().await?;
@@ -207,7 +209,7 @@ async fn h3_a_paused_rollout_reaches_no_further_agent_until_it_is_resumed() -> R
     assert_eq!(fleet.command("pause").await?.status(), StatusCode::CONFLICT);
     fleet.complete_another().await?;
     // The first agent has begun the version, and goes on. An agent that has not must not begin it.
-    assert_eq!(fleet.told_second().await?, Vec::<usize>::new());
+    assert_eq!(fleet.with_second().await?, Vec::<usize>::new());
     fleet.command("resume").await?.error_for_status()?;
     fleet.wait_for(2).await?;
     Ok(())

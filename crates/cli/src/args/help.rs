@@ -8,7 +8,7 @@ use super::Args;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Everyday commands", &["apply", "status", "why", "diff", "rollback", "wait"]),
     ("Monitoring", &["events", "errors"]),
-    ("Resources", &["stack", "rollout", "agent", "webhook"]),
+    ("Resources", &["stack", "rollout", "window", "agent", "webhook"]),
     ("Access", &["project", "grant", "token", "audit"]),
     ("Administration", &["admin"]),
     ("Login", &["login", "logout", "whoami", "context"]),

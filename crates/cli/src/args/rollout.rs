@@ -1,5 +1,6 @@
 //! `brokkr rollout …`, and how `brokkr apply` rolls a version out.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use brokkr_api::Name;
@@ -47,14 +48,43 @@ pub enum RolloutCommand {
     Resume(OneRollout),
     /// Promote a rollout: begin its next wave now
     Promote(ReasonedRollout),
-    /// Skip the rest of the soak time of a wave
+    /// Skip the rest of the soak time of a wave, or the approvals that it waits for
     Skip(ReasonedRollout),
+    /// Approve the next wave of a rollout, which waits for that
+    Approve(OneRollout),
+    /// Deny the next wave of a rollout: stop it
+    Deny(ReasonedRollout),
     /// Stop a rollout: withdraw the version
     ///
     /// Agents that have begun the version keep it; no other agent begins it.
     Stop(ReasonedRollout),
     /// Abort a rollout: withdraw the version for good
     Abort(ReasonedRollout),
+    /// Show the policies for rollouts of the installation, the project and a stack
+    Policy {
+        /// Name of a stack
+        #[arg(value_parser = super::stack)]
+        stack: Option<Name>,
+    },
+    SetPolicy(SetRolloutPolicy),
+}
+
+/// Set the policy for rollouts of a stack, the project or the installation
+///
+/// The file has the fields of the policy as YAML or JSON. What it leaves out comes from the next wider scope; an empty policy
+/// removes the one that was set.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr rollout set-policy -f policy.yaml --stack web")]
+pub struct SetRolloutPolicy {
+    /// Read the policy from this file
+    #[arg(short, long = "filename", value_name = "FILE")]
+    pub file: PathBuf,
+    /// Only for this stack
+    #[arg(long, value_parser = super::stack, conflicts_with = "installation")]
+    pub stack: Option<Name>,
+    /// For all projects
+    #[arg(long)]
+    pub installation: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use brokkr_api::Name;
 use brokkr_api::rollouts::{CommandRollout, Rollout, RolloutState};
-use brokkr_client::{Client, PageQuery};
+use brokkr_client::{Client, ClientError, PageQuery};
 
+use super::rollout_policy;
 use crate::args::{OneRollout, ReasonedRollout, RolloutCommand};
 use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
@@ -27,17 +28,26 @@ pub async fn run(args: RolloutCommand, client: &Client, printer: Printer) -> Res
         RolloutCommand::Resume(args) => command("resume", &args.stack, "", client, printer).await,
         RolloutCommand::Promote(args) => reasoned("promote", &args, client, printer).await,
         RolloutCommand::Skip(args) => reasoned("skip", &args, client, printer).await,
+        RolloutCommand::Approve(args) => command("approve", &args.stack, "", client, printer).await,
+        RolloutCommand::Deny(args) => reasoned("deny", &args, client, printer).await,
+        RolloutCommand::Policy { stack } => rollout_policy::show(stack.as_ref(), client, printer).await,
+        RolloutCommand::SetPolicy(args) => rollout_policy::set(args, client, printer).await,
         RolloutCommand::Stop(args) => reasoned("stop", &args, client, printer).await,
         RolloutCommand::Abort(args) => reasoned("abort", &args, client, printer).await,
     }
 }
 
+/// Returns the newest rollout of the stack, or only if it has not ended.
+pub async fn newest(stack: &Name, active: bool, client: &Client) -> Result<Option<Rollout>, ClientError> {
+    let page = PageQuery { limit: Some(1), after: None };
+    Ok(client.rollouts(Some(stack.as_str()), active, &page).await?.items.into_iter().next())
+}
+
 /// Returns the last rollout of the stack.
 async fn last(stack: &Name, client: &Client) -> Result<Rollout> {
-    let newest = PageQuery { limit: Some(1), after: None };
-    let found = client.rollouts(Some(stack.as_str()), false, &newest).await;
+    let found = newest(stack, false, client).await;
     let found = found.while_trying("read the rollout").about(Noun::Stack, stack.as_str())?;
-    found.items.into_iter().next().ok_or_else(|| {
+    found.ok_or_else(|| {
         Failure::new(
             Exit::NotFound,
             format!("the stack {stack} has had no rollout: every agent got its versions at once"),
@@ -78,7 +88,7 @@ async fn watch(stack: &Name, client: &Client, printer: Printer) -> Result {
 
 /// Returns how the rollout has ended: success, or a failure with the exit code of its end.
 pub fn ended(stack: &Name, rollout: &Rollout) -> Result {
-    let version = rollout.sequence_id;
+    let version = rollout.widens.unwrap_or(rollout.sequence_id);
     let what = format!("the rollout of {stack} {version} is {}", state(rollout));
     let failure = |exit| Failure::new(exit, what.clone()).line(reached(rollout));
     match rollout.state {

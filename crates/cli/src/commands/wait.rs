@@ -8,10 +8,11 @@ use brokkr_api::stacks::Stack;
 use brokkr_api::status::StackStatus;
 use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, ErrorCode, Name, SequenceId, StackId};
-use brokkr_client::{AgentQuery, Client, PageQuery};
+use brokkr_client::{AgentQuery, Client};
 use tokio::time::Instant;
 
 use crate::args::{Wait, WaitGoal, WaitOptions, WaitTerms};
+use crate::commands::rollout::newest;
 use crate::commands::stack::nothing_submitted;
 use crate::commands::{delete, deliver};
 use crate::delivery::{AgentOutcome, Goal, Terms, Verdict};
@@ -55,12 +56,8 @@ pub async fn run(args: Wait, client: &Client, printer: Printer) -> Result {
 
 /// Returns the deletion marker, if the stack is being deleted in waves.
 async fn deletion_under_way(name: &Name, client: &Client) -> Result<Option<SequenceId>> {
-    let newest = PageQuery { limit: Some(1), after: None };
-    match client.rollouts(Some(name.as_str()), true, &newest).await {
-        Ok(found) => {
-            let deletion = found.items.into_iter().find(|rollout| rollout.is_deletion);
-            Ok(deletion.map(|rollout| rollout.sequence_id))
-        }
+    match newest(name, true, client).await {
+        Ok(found) => Ok(found.filter(|rollout| rollout.is_deletion).map(|rollout| rollout.sequence_id)),
         // A stack that is deleted has no rollout.
         Err(error) if error.code() == Some(ErrorCode::BRK2001) => Ok(None),
         Err(error) => Err(Failure::of_client(&format!("read the rollout of {name}"), error)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brokkr_api::rollouts::{Pending, Rollout, RolloutState, Share};
+use brokkr_api::rollouts::{Pending, Rollout, RolloutState, Wave};
 
 use super::table::Table;
 use super::text::{age, clean, count, fields, thousands, when};
@@ -61,6 +61,9 @@ impl Show for Rollout {
 /// `41 → 42`
 fn versions(rollout: &Rollout) -> String {
     let version = rollout.sequence_id;
+    if let Some(widened) = rollout.widens {
+        return format!("{widened} to more agents");
+    }
     match rollout.base_sequence_id {
         Some(base) if rollout.is_deletion => format!("{base} → deletion {version}"),
         Some(base) => format!("{base} → {version}"),
@@ -94,7 +97,7 @@ pub fn progress(rollout: &Rollout) -> Option<String> {
     let wave = format!("wave {} of {}", rollout.wave, rollout.waves);
     match rollout.state {
         state if state.has_ended() => None,
-        RolloutState::Running | RolloutState::Soaking => {
+        RolloutState::Running | RolloutState::Soaking | RolloutState::Gated => {
             Some(next(rollout).map_or(wave.clone(), |next| format!("{wave}, next: {next}")))
         }
         state => Some(format!("{wave}, {state}")),
@@ -155,15 +158,14 @@ fn bars(rollout: &Rollout) -> Vec<(String, String)> {
     let bars = waves.map(|(at, wave)| {
         let is_past = rollout.state == RolloutState::Completed || at + 1 < rollout.wave as usize;
         // How many agents have the labels of a wave is not known here.
-        if let Some(selector) = &wave.selector {
-            let size = format!("{} of {selector}", wave.size);
-            return (size, bar(if is_past { WIDTH } else { 0 }));
+        if wave.selector.is_some() {
+            return (size(wave), bar(if is_past { WIDTH } else { 0 }));
         }
         let end = wave.size.of(figures.members).max(before);
-        let (begun, size) = (figures.released.saturating_sub(before), end - before);
+        let (begun, agents) = (figures.released.saturating_sub(before), end - before);
         before = end;
-        let filled = if is_past { WIDTH } else { begun.min(size) * WIDTH / size.max(1) };
-        (wave.size.to_string(), if size == 0 { String::new() } else { bar(filled) })
+        let filled = if is_past { WIDTH } else { begun.min(agents) * WIDTH / agents.max(1) };
+        (size(wave), if agents == 0 { String::new() } else { bar(filled) })
     });
     bars.collect()
 }
@@ -176,13 +178,14 @@ fn bound(rollout: &Rollout) -> String {
 }
 
 fn waves(rollout: &Rollout) -> String {
-    let wave = |(size, selector): (Share, Option<String>)| match selector {
-        Some(selector) => format!("{size} of {selector}"),
-        None => size.to_string(),
-    };
-    let waves = rollout.policy.waves.iter().flatten();
-    let waves = waves.map(|one| (one.size, one.selector.as_ref().map(ToString::to_string)));
-    waves.map(wave).collect::<Vec<_>>().join(", ")
+    rollout.policy.waves.iter().flatten().map(size).collect::<Vec<_>>().join(", ")
+}
+
+/// `10%`, `10% of ring=0`, or `10% after approval`
+pub(super) fn size(wave: &Wave) -> String {
+    let of = wave.selector.as_ref().map_or_else(String::new, |selector| format!(" of {selector}"));
+    let gate = if wave.gate.is_some() { " after approval" } else { "" };
+    format!("{}{of}{gate}", wave.size)
 }
 
 fn of_these(rollout: &Rollout) -> String {
@@ -193,7 +196,7 @@ fn of_these(rollout: &Rollout) -> String {
         (figures.bad, "bad"),
         (figures.excused, "bad before, too"),
         (figures.waiting, "waiting for approval"),
-        (figures.owed, "offline"),
+        (figures.owed, "not able to begin"),
     ];
     let shown = counts.iter().filter(|(count, _)| *count > 0);
     let shown: Vec<String> = shown.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
@@ -201,7 +204,8 @@ fn of_these(rollout: &Rollout) -> String {
 }
 
 fn next(rollout: &Rollout) -> Option<String> {
-    if !matches!(rollout.state, RolloutState::Running | RolloutState::Soaking) {
+    use RolloutState::{Gated, Running, Soaking};
+    if !matches!(rollout.state, Running | Soaking | Gated) {
         return None;
     }
     let waves = rollout.policy.waves.as_ref();
@@ -223,13 +227,23 @@ fn next(rollout: &Rollout) -> Option<String> {
             let left = humantime::format_duration(Duration::from_secs(left_seconds));
             format!("{wave}, when the agents stay healthy for {left} more")
         }
+        Pending::Window { agents, opens_at } => {
+            let agents = count(usize::try_from(agents).unwrap_or(usize::MAX), "agent");
+            let at = opens_at.map_or_else(String::new, |at| format!(", at {at:.0}"));
+            format!("{agents}, when the maintenance window opens or the freeze ends{at}")
+        }
+        Pending::Gate { given, needed } => {
+            let here = waves.and_then(|waves| waves.get((rollout.wave as usize).checked_sub(1)?));
+            let wave = here.map_or("the next wave".to_owned(), |wave| format!("{} of the agents", wave.size));
+            format!("{wave}, when approved: {given} of {needed} approvals so far")
+        }
         Pending::Other => return None,
     })
 }
 
 #[cfg(test)]
 pub mod tests {
-    use brokkr_api::rollouts::{RolloutFigures, RolloutPolicy, StopReason, Wave};
+    use brokkr_api::rollouts::{RolloutFigures, RolloutPolicy, Share, StopReason};
     use brokkr_api::{SequenceId, StackId};
 
     use super::super::samples::{ago, rendered};
@@ -238,12 +252,13 @@ pub mod tests {
 
     pub fn rollout() -> Rollout {
         let sizes = ["1", "1%", "10%", "50%", "100%"];
-        let wave = |size: &str| Wave { selector: None, size: size.parse().unwrap() };
+        let wave = |size: &str| Wave::of(size.parse().unwrap());
         Rollout {
             project: "default".into(),
             stack_id: StackId::generate(),
             stack_name: "payments".into(),
             sequence_id: SequenceId(42),
+            widens: None,
             is_deletion: false,
             base_sequence_id: Some(SequenceId(41)),
             state: RolloutState::Running,
@@ -285,6 +300,13 @@ pub mod tests {
         insta::assert_snapshot!(
             [rendered(&whole(vec![rollout()])), rendered(&rollout()), rendered(&stopped)].join("\n\n")
         );
+    }
+
+    #[test]
+    fn h7_a_rollout_to_gained_agents_names_their_version() {
+        let widening = Rollout { widens: Some(SequenceId(41)), base_sequence_id: None, ..rollout() };
+        assert_eq!(versions(&widening), "41 to more agents");
+        assert!(!reached(&widening).contains("keep"), "the others have nothing yet");
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl Fixture {
             parsed_digest: Checksum::of(b""),
             removal: None,
             withdrawn: false,
+            schedule: None,
             grant: Some(Grant { account: Some(format!("{}/{account}", self.space)), ..Grant::default() }),
             approvals: Vec::new(),
             published_at: jiff::Timestamp::UNIX_EPOCH,

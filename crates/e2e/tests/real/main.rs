@@ -7,6 +7,7 @@ mod engine;
 mod installation;
 mod operators;
 mod ourselves;
+mod rollouts;
 mod screens;
 mod site;
 mod situations;

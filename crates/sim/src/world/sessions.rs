@@ -33,7 +33,8 @@ impl World {
         self.note(|| "— the agent dies —".to_owned());
         self.start();
         if self.broker.away {
-            self.run.state.continue_without_broker();
+            let now = self.agent_now();
+            self.run.state.continue_without_broker(now);
         } else {
             self.open_session();
         }

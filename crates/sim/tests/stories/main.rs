@@ -10,4 +10,5 @@ mod order;
 mod removal;
 mod suite;
 mod truth;
+mod windows;
 mod withdrawal;

@@ -149,11 +149,11 @@ fn e3_a_removal_that_is_cancelled_half_way_is_reversed() {
 fn e4_an_answer_that_mentions_nothing_deletes_nothing() {
     let mut scene = Scene::with(&items(&[SHOP, SETTINGS]));
     let before = scene.world.server.objects.clone();
-    scene.world.run.set_targets(Vec::new());
+    scene.set_targets(Vec::new());
     scene.settle();
     scene.world.crash();
     scene.world.broker.changed = false;
-    scene.world.run.set_targets(Vec::new());
+    scene.set_targets(Vec::new());
     scene.settle();
     assert_eq!(scene.world.server.objects, before);
 }
@@ -177,7 +177,7 @@ fn s2_a_target_older_than_the_record_is_refused() {
     let before = scene.world.server.objects.clone();
     scene.world.crash();
     scene.world.broker.changed = false;
-    scene.world.run.set_targets(older);
+    scene.set_targets(older);
     scene.settle();
     assert_eq!(scene.world.server.objects, before);
 }

@@ -79,7 +79,7 @@ fn a_removal_reaches_an_agent_that_has_a_withdrawn_version() {
 }
 
 /// The removal goes with the newest version, which is released to other agents only. Whenever the agent is targeted again, it
-/// ends with the version that it is told, and nothing is lost that need not be.
+/// ends with the version that it gets, and nothing is lost that need not be.
 #[test]
 fn an_agent_that_is_targeted_again_ends_with_the_version_that_it_is_told() {
     for turns in 0..TURNS {

@@ -118,6 +118,7 @@ impl Truth {
             parsed_digest,
             removal,
             withdrawn: false,
+            schedule: None,
             grant: None,
             approvals: Vec::new(),
             published_at: now,

@@ -2,6 +2,7 @@
 
 use brokkr_api::envelope::{Removal, TargetStack};
 use brokkr_api::ids::Checksum;
+use brokkr_api::windows::Opening;
 use jiff::Timestamp;
 
 use super::StackState;
@@ -9,8 +10,8 @@ use crate::model::{Goal, Record};
 
 impl StackState {
     /// Sets the target that the broker names.
-    pub fn set_target(&mut self, named: TargetStack) {
-        let pursued = self.pursued(&named);
+    pub fn set_target(&mut self, named: TargetStack, now: Timestamp) {
+        let pursued = self.pursued(&named, now);
         let differs = self.goal.as_ref().is_some_and(|goal| {
             pursued.as_ref().is_none_or(|target| {
                 goal.target.sequence_id != target.sequence_id
@@ -23,16 +24,14 @@ impl StackState {
             self.drop_queue();
         }
         self.next = Some(named);
-        self.adopt_next_target();
+        self.adopt_next_target(now);
     }
 
     /// Returns the target to pursue when the broker names this one; none if there is nothing to do.
     ///
     /// An agent never goes back. If the broker names an older version than it has begun, because that one was withdrawn or the
     /// broker's database was restored, it keeps what it has, under the grant that the broker names.
-    fn pursued(&self, named: &TargetStack) -> Option<TargetStack> {
-        // A record that only reports why the version cannot be applied has begun nothing.
-        let is_begun = |record: &Record| record.checksum.is_some() || record.removal.is_some();
+    fn pursued(&self, named: &TargetStack, now: Timestamp) -> Option<TargetStack> {
         let recorded = self.recorded_target().filter(|_| self.record.as_ref().is_some_and(is_begun));
         let recorded = recorded.map(|recorded| match recorded.removal {
             // Targeted again. The removal went with the newest version, which the agent need not have begun.
@@ -43,26 +42,59 @@ impl StackState {
             _ => recorded,
         });
         let begun = recorded.as_ref().map(|recorded| (recorded.sequence_id, recorded.removal));
-        if begun.is_some_and(|(begun, _)| named.sequence_id < begun) {
+        let is_behind = begun.is_some_and(|(begun, _)| named.sequence_id < begun);
+        let is_withdrawn = named.withdrawn && begun.is_none_or(|(begun, _)| begun != named.sequence_id);
+        if is_behind || is_withdrawn || self.is_shut(named, now) {
             let current = self.goal.as_ref().map(|goal| &goal.target);
             let current =
                 current.filter(|target| Some((target.sequence_id, target.removal)) == begun).cloned();
             return Some(TargetStack { grant: named.grant.clone(), ..current.or(recorded)? });
         }
-        if named.withdrawn && begun.is_none_or(|(begun, _)| begun != named.sequence_id) {
-            return recorded;
-        }
         Some(TargetStack { withdrawn: false, ..named.clone() })
+    }
+
+    /// H8: returns whether this target is not begun, and must not begin now.
+    fn is_shut(&self, target: &TargetStack, now: Timestamp) -> bool {
+        let Some(schedule) = &target.schedule else { return false };
+        let is_this = |record: &&Record| {
+            record.sequence == target.sequence_id && record.removal.is_some() == target.removal.is_some()
+        };
+        let is_begun = self.record.as_ref().filter(is_this).is_some_and(is_begun);
+        !is_begun && matches!(schedule.at(now), Opening::Shut { .. })
+    }
+
+    /// Begins the target that waited for its window, when that is open; holds back a target that was adopted, but not begun, before
+    /// its window closed. The caller updates the claims of the stack if it adopts another target then.
+    pub fn check_window(&mut self, now: Timestamp) {
+        if self.shut.as_ref().is_some_and(|target| !self.is_shut(target, now)) {
+            let opened = self.shut.take();
+            self.next = self.next.take().or(opened);
+        }
+        let goal = self.goal.as_ref().map(|goal| &goal.target);
+        if let Some(target) = goal.filter(|target| self.next.is_none() && self.is_shut(target, now)).cloned()
+        {
+            self.drop_queue();
+            self.next = Some(target);
+        }
+    }
+
+    /// Wakes the stack when the window of the target that waits for it opens.
+    pub fn wake_for_window(&mut self, now: Timestamp) {
+        let schedule = self.shut.as_ref().and_then(|target| target.schedule.as_ref());
+        if let Some(Opening::Shut { until: Some(until) }) = schedule.map(|schedule| schedule.at(now)) {
+            self.wake_at = Some(self.wake_at.map_or(until, |at| at.min(until)));
+        }
     }
 
     /// The broker does not name the stack. It is not deleted (E4): a removal goes on, and what was begun is kept. What was not begun
     /// was withdrawn.
-    pub fn set_no_target(&mut self) {
+    pub fn set_no_target(&mut self, now: Timestamp) {
+        self.shut = None;
         let goal = self.goal.as_ref().map(|goal| &goal.target).filter(|target| target.removal.is_none());
         if let Some(target) = self.next.as_ref().or(goal) {
-            self.set_target(TargetStack { withdrawn: true, ..target.clone() });
+            self.set_target(TargetStack { withdrawn: true, ..target.clone() }, now);
         } else if self.record.as_ref().is_some_and(|record| record.removal.is_some()) {
-            self.set_target_from_record();
+            self.set_target_from_record(now);
         }
     }
 
@@ -76,23 +108,23 @@ impl StackState {
     }
 
     /// Starts over with a record of an earlier run.
-    pub(super) fn resume_with_found_record(&mut self) {
+    pub(super) fn resume_with_found_record(&mut self, now: Timestamp) {
         tracing::info!("found a newer record of an earlier run; adopting it");
         self.drop_queue();
         self.forget_progress();
         self.retries.retry_now();
         self.stage = None;
         let target = self.goal.take().map(|goal| goal.target);
-        match self.next.take().or(target) {
-            Some(target) => self.set_target(target),
-            None => self.set_target_from_record(),
+        match self.next.take().or(self.shut.take()).or(target) {
+            Some(target) => self.set_target(target, now),
+            None => self.set_target_from_record(now),
         }
     }
 
     /// A9: without the broker, the record is the target.
-    pub fn set_target_from_record(&mut self) {
+    pub fn set_target_from_record(&mut self, now: Timestamp) {
         if let Some(target) = self.recorded_target().filter(|_| self.goal.is_none()) {
-            self.set_target(target);
+            self.set_target(target, now);
         }
     }
 
@@ -110,6 +142,7 @@ impl StackState {
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
             withdrawn: false,
+            schedule: None,
             grant: record.grant.clone(),
             approvals: Vec::new(),
             published_at: at,
@@ -118,20 +151,25 @@ impl StackState {
         })
     }
 
-    pub(super) fn adopt_next_target(&mut self) {
+    pub(super) fn adopt_next_target(&mut self, now: Timestamp) {
         if self.in_flight > 0 {
             return;
         }
         let Some(named) = self.next.take() else { return };
         // Only now, because the record may have changed while the target waited.
-        let Some(target) = self.pursued(&named) else {
+        let pursued = self.pursued(&named, now);
+        self.shut = self.is_shut(&named, now).then(|| named.clone());
+        let Some(target) = pursued else {
             if self.goal.take().is_some() {
-                tracing::info!(stack.id = %named.stack_id, version = %named.sequence_id, "a version was withdrawn; not beginning it");
+                tracing::info!(
+                    stack.id = %named.stack_id, version = %named.sequence_id,
+                    "a version was withdrawn, or its window is closed; not beginning it"
+                );
                 self.restart_cycle();
             }
             return;
         };
-        if target.sequence_id != named.sequence_id {
+        if target.sequence_id > named.sequence_id {
             tracing::info!(
                 stack.id = %named.stack_id, named = %named.sequence_id, kept = %target.sequence_id,
                 "the broker names an older version; keeping the one that was begun"
@@ -183,4 +221,10 @@ impl StackState {
         self.wake_at = None;
         self.stage = None;
     }
+}
+
+/// Returns whether the agent has begun the version of the record. One that only reports why the version cannot be applied has begun
+/// nothing.
+fn is_begun(record: &Record) -> bool {
+    record.checksum.is_some() || record.removal.is_some()
 }

@@ -3,63 +3,45 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use brokkr_api::agents::AgentStatus;
 use brokkr_api::audit::RefusalReason;
 use brokkr_api::envelope::{Removal, TargetStack};
-use brokkr_api::ids::Checksum;
 use brokkr_api::{InstallationId, StackId};
 use jiff::Timestamp;
 
 use super::super::claims::{reads_as_target, report};
 use super::super::envelope::envelope;
-use super::super::facts::{ExplicitTarget, SessionFacts};
+use super::super::facts::ExplicitTarget;
+use super::super::fixtures::{agent, object};
 use super::super::grants::ProjectGrants;
-use super::super::labels::LabelSet;
 use super::*;
 
-fn agent() -> AgentFacts {
-    AgentFacts {
-        id: AgentId::generate(),
-        name: "shop-1".into(),
-        status: AgentStatus::Active,
-        labels: LabelSet::default(),
-        labels_changed_at: Timestamp::UNIX_EPOCH,
-        public_key: [0; 32],
-        session: SessionFacts::default(),
-        new_key_wanted: false,
-        holds: Vec::new(),
-        holds_digest: Checksum::of(b""),
-        unconfirmed: Box::default(),
-    }
-}
-
-fn object(sequence: i64, is_deletion_marker: bool) -> ObjectFacts {
-    ObjectFacts {
-        sequence_id: SequenceId(sequence),
-        checksum: Checksum::of(&sequence.to_be_bytes()),
-        parsed_digest: Checksum::of(b"{}"),
-        is_deletion_marker,
-        keeps_resources: false,
-        resources: 1,
-        published_at: Timestamp::UNIX_EPOCH,
-    }
+fn marker(sequence: i64) -> ObjectFacts {
+    ObjectFacts { is_deletion_marker: true, ..object(sequence) }
 }
 
 fn release(sequence: i64, open: bool, upto: u64) -> Release {
-    let clauses = vec![Clause { selector: None, upto }];
-    Release { object: object(sequence, false), seed: 1, open, clauses, revision: 1 }
+    let clauses = vec![Clause { selector: None, lane: None, upto }];
+    Release { object: object(sequence), seed: 1, open, clauses, revision: 1, windows: Windows::default() }
 }
 
 /// A stack that targets these agents.
 fn stack(agents: &[&AgentFacts], base: Option<i64>, releases: Vec<Release>) -> StackFacts {
     let mut stack = StackFacts::new("default".into(), StackId::generate(), "web".into())
-        .with_base(base.map(|base| object(base, false)))
+        .with_base(base.map(object))
         .with_releases(releases);
     stack.grants = Arc::new(ProjectGrants::Unlimited);
     stack.targets =
         agents.iter().map(|agent| ExplicitTarget { agent: agent.id, since: Timestamp::UNIX_EPOCH }).collect();
     stack.targets.sort_unstable_by_key(|target| target.agent);
     stack
+}
+
+/// The release of the version 41 to agents up to a mark; these agents had the stack before.
+fn widening(had: &[&AgentFacts], open: bool, upto: u64) -> Widening {
+    let mut agents: Vec<AgentId> = had.iter().map(|agent| agent.id).collect();
+    agents.sort_unstable();
+    let had = EarlierTargets { agents, selectors: Vec::new() };
+    Widening { key: SequenceId(50), release: release(41, open, upto), had, earlier: Vec::new() }
 }
 
 fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
@@ -147,7 +129,7 @@ fn e3_a_removal_goes_with_the_newest_version_whatever_is_released() {
 fn a_deletion_reaches_only_holders_up_to_the_mark() {
     let agent = agent();
     let mut deleting = stack(&[&agent], Some(41), vec![release(42, true, ALL)]);
-    deleting.releases[0].object = object(42, true);
+    deleting.releases[0].object = marker(42);
     assert_eq!(target(&agent, &deleting), None, "it has nothing to delete");
     let holder = agent.holding(vec![deleting.id]);
     let removal = target(&holder, &deleting).expect("a removal");
@@ -157,4 +139,62 @@ fn a_deletion_reaches_only_holders_up_to_the_mark() {
         target(&holder, &deleting).map(|target| (target.sequence_id.0, target.removal)),
         Some((41, None))
     );
+}
+
+#[test]
+fn h7_gained_agents_get_the_base_up_to_the_mark_and_completion_changes_nothing() {
+    let (old, one, other) = (agent(), agent(), agent());
+    let (first, last) = if place(one.id, 1) < place(other.id, 1) { (&one, &other) } else { (&other, &one) };
+    let at_rest = stack(&[&old, first, last], Some(41), Vec::new());
+    let widened = |open, upto| at_rest.clone().with_widening(Some(widening(&[&old], open, upto)));
+    let begun = widened(true, 0);
+    assert_eq!([&old, first, last].map(|agent| version(agent, &begun)), [Some(41), None, None]);
+    assert_eq!(target(&old, &begun), target(&old, &at_rest), "it has the stack already");
+    let reached = widened(true, place(first.id, 1));
+    assert_eq!([&old, first, last].map(|agent| version(agent, &reached)), [Some(41), Some(41), None]);
+    assert_eq!(
+        target(first, &reached),
+        target(first, &at_rest),
+        "completion wakes no agent that was reached"
+    );
+    // J1: an agent that was not reached neither reads nor reports the base.
+    let holder = last.clone().holding(vec![reached.id]);
+    assert!(!reads_as_target(&holder, &reached, SequenceId(41)));
+    assert_eq!(report(Some(last), Some(&reached), SequenceId(41)), Err(RefusalReason::NotReleased));
+    assert_eq!(report(Some(first), Some(&reached), SequenceId(41)), Ok(()));
+}
+
+#[test]
+fn h7_a_stopped_widening_withdraws_the_base_only_from_gained_agents_that_have_not_begun_it() {
+    let (old, gained) = (agent(), agent());
+    let stopped = stack(&[&old, &gained], Some(41), Vec::new());
+    let mut stopped = stopped.with_widening(Some(widening(&[&old], false, ALL)));
+    let withdrawn =
+        |agent: &AgentFacts, stack: &StackFacts| target(agent, stack).map(|target| target.withdrawn);
+    assert_eq!((withdrawn(&old, &stopped), withdrawn(&gained, &stopped)), (Some(false), None));
+    let holder = gained.holding(vec![stopped.id]);
+    assert_eq!(withdrawn(&holder, &stopped), Some(true));
+    assert_eq!(report(Some(&holder), Some(&stopped), SequenceId(41)), Ok(()), "it may have begun the base");
+    // Another widening takes its place, and has not reached the agent yet.
+    let earlier = stopped.widening().map(|widening| widening.release.clauses.clone()).unwrap_or_default();
+    stopped = stopped.with_widening(Some(Widening { earlier, ..widening(&[&old], true, 0) }));
+    assert_eq!(withdrawn(&holder, &stopped), Some(true));
+    assert_eq!(report(Some(&holder), Some(&stopped), SequenceId(41)), Ok(()));
+}
+
+#[test]
+fn h7_while_a_version_is_rolled_out_gained_agents_get_only_that_version() {
+    let (old, one, other) = (agent(), agent(), agent());
+    let (first, last) = if place(one.id, 1) < place(other.id, 1) { (&one, &other) } else { (&other, &one) };
+    let releases = vec![release(42, true, place(first.id, 1))];
+    let rolling = stack(&[&old, first, last], Some(41), releases);
+    let rolling = rolling.with_widening(Some(widening(&[&old], false, 0)));
+    assert_eq!((version(first, &rolling), version(last, &rolling)), (Some(42), None));
+    let has_old = version(&old, &rolling);
+    assert!(has_old == Some(41) || has_old == Some(42), "by its place in the order: {has_old:?}");
+    // Labels that the earlier targets selected make an agent one of them.
+    let selectors = vec!["!gone".parse().unwrap()];
+    let had = EarlierTargets { agents: Vec::new(), selectors };
+    let selected = rolling.with_widening(Some(Widening { had, ..widening(&[], false, 0) }));
+    assert_eq!(version(last, &selected), Some(41));
 }

@@ -34,12 +34,24 @@ impl Policy {
         self.soak.unwrap_or(if members < SMALL_FLEET { SHORT_SOAK } else { SOAK })
     }
 
+    /// Returns how many agents of a fleet of this size may have the version without a verdict, however many are healthy.
+    #[must_use]
+    pub fn in_flight_limit(&self, members: u64) -> u64 {
+        self.max_in_flight.of(members).clamp(1, MOST_IN_FLIGHT)
+    }
+
     /// Begins with the agents that a rollout with these clauses has reached by their labels. Where the order of the agents decided,
     /// that is the same anyway.
     #[must_use]
     pub fn beginning_with(mut self, clauses: &[Clause]) -> Self {
-        let selectors = clauses.iter().filter_map(|clause| clause.selector.clone());
-        let waves = selectors.map(|selector| Wave { selector: Some(selector), size: Share::ALL });
+        let mut waves: Vec<Wave> = Vec::new();
+        for selector in clauses.iter().filter_map(|clause| clause.selector.clone()) {
+            let wave = Wave { selector: Some(selector), size: Share::ALL, gate: None };
+            // Each lane has a clause of its own.
+            if !waves.contains(&wave) {
+                waves.push(wave);
+            }
+        }
         self.waves.splice(0..0, waves);
         self
     }
@@ -61,7 +73,7 @@ impl Policy {
 /// What kind of change is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The first version of a stack: no agent can lose anything.
+    /// The first version that its agents get: none of them can lose anything.
     First,
     Version,
     /// The stack is deleted.
@@ -104,14 +116,14 @@ pub fn resolve(policies: &[RolloutPolicy], kind: Kind) -> Option<Policy> {
 
 fn built_in_waves() -> Vec<Wave> {
     let sizes = [Share::Count(1), Share::Percent(1), Share::Percent(10), Share::Percent(50), Share::ALL];
-    sizes.into_iter().map(|size| Wave { selector: None, size }).collect()
+    sizes.into_iter().map(Wave::of).collect()
 }
 
 /// The last wave is always every agent: a policy cannot leave agents out by mistake.
 fn ending_with_all(mut waves: Vec<Wave>) -> Vec<Wave> {
-    let all = Wave { selector: None, size: Share::ALL };
-    if waves.last() != Some(&all) {
-        waves.push(all);
+    let is_all = |wave: &Wave| wave.selector.is_none() && wave.size == Share::ALL;
+    if !waves.last().is_some_and(is_all) {
+        waves.push(Wave::of(Share::ALL));
     }
     waves
 }

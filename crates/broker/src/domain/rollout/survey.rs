@@ -1,12 +1,15 @@
 //! Counts of the agents, and which of them come next.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use brokkr_api::rollouts::RolloutFigures;
+use brokkr_api::windows::Opening;
 use brokkr_api::{AgentId, Selector};
 use jiff::Timestamp;
 
 use super::verdict::{Contact, Verdict, VersionReport, verdict};
+use crate::domain::release::Clause;
+use crate::domain::windows::{Lane, Lanes};
 
 /// An agent that the stack targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +17,9 @@ pub struct Member {
     pub place: u64,
     /// Whether the current wave selects it.
     pub in_wave: bool,
+    pub lanes: Lanes,
+    /// Whether it may begin the version now.
+    pub opening: Opening,
     /// When the version was released to it, if it was.
     pub released_at: Option<Timestamp>,
     pub contact: Contact,
@@ -47,6 +53,10 @@ pub struct Survey {
     pub wave: WaveFigures,
     /// The places of the candidates of the wave.
     pub candidates: Vec<u64>,
+    /// The lanes in which agents may begin the version now.
+    pub lanes: BTreeSet<Lane>,
+    /// When the next agents of the wave may begin that may not now.
+    pub opens_at: Option<Timestamp>,
 }
 
 /// The members that the current wave selects.
@@ -61,14 +71,38 @@ pub struct WaveFigures {
     pub candidates: u64,
     /// Members that it is not released to, and that have missed some polls.
     pub late: u64,
+    /// Members that it is not released to, because they may not begin it now.
+    pub shut: u64,
 }
 
 impl Survey {
+    /// Counts an agent of the wave that could begin the version now, and that it is not released to.
+    pub fn add_candidate(&mut self, place: u64) {
+        self.figures.members += 1;
+        self.wave.members += 1;
+        self.wave.candidates += 1;
+        self.candidates.push(place);
+    }
+
     /// Counts an agent.
     pub fn add(&mut self, member: &Member, now: Timestamp) {
         self.figures.members += 1;
         self.wave.members += u64::from(member.in_wave);
+        let is_shut = matches!(member.opening, Opening::Shut { .. });
+        let is_connected = matches!(member.contact, Contact::Present(_) | Contact::Late(_));
+        if !is_shut {
+            self.lanes.extend(member.lanes.both().flatten());
+        }
         let Some(released_at) = member.released_at else {
+            if let Opening::Shut { until } = member.opening {
+                if !is_connected {
+                    return;
+                }
+                self.wave.shut += u64::from(member.in_wave);
+                let known = [self.opens_at, until.filter(|_| member.in_wave)].into_iter().flatten();
+                self.opens_at = known.min();
+                return;
+            }
             match member.contact {
                 Contact::Present(_) if member.in_wave => {
                     self.wave.candidates += 1;
@@ -79,7 +113,11 @@ impl Survey {
             }
             return;
         };
-        let verdict = verdict(released_at, member.contact, member.report.as_ref(), now);
+        let verdict = match verdict(released_at, member.contact, member.report.as_ref(), now) {
+            // Its window has closed before it began. If it has begun just before, it reports soon.
+            Verdict::Bad if is_shut && member.report.is_none() && is_connected => Verdict::Owed,
+            verdict => verdict,
+        };
         let figures = &mut self.figures;
         figures.released += 1;
         *match verdict {
@@ -99,15 +137,29 @@ impl Survey {
 
 /// Returns the place up to which the mark has to be raised to include `count` of the candidates.
 #[must_use]
-pub fn mark(candidates: &mut [u64], count: u64) -> Option<u64> {
+pub fn mark(candidates: &mut Vec<u64>, count: u64) -> Option<u64> {
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(candidates.len());
     let last = count.checked_sub(1)?;
+    let near = near(candidates, count);
+    let candidates = if near.len() >= count { &mut { near } } else { candidates };
     Some(*candidates.select_nth_unstable(last).1)
+}
+
+/// Returns the candidates among which the first ones nearly always are: places are random, so that they are evenly spread. Selecting
+/// among all of a million takes most of the time of a step.
+fn near(candidates: &[u64], count: usize) -> Vec<u64> {
+    let first = candidates.iter().min().copied().unwrap_or_default();
+    let each = (u64::MAX - first) / u64::try_from(candidates.len()).unwrap_or(u64::MAX).max(1);
+    let far = first.saturating_add(each.saturating_mul(2 * u64::try_from(count).unwrap_or(u64::MAX / 2)));
+    candidates.iter().copied().filter(|place| *place <= far).collect()
 }
 
 /// The raises of the marks of a rollout: to which agents the version was released, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Raises(Vec<(Option<Selector>, Vec<Raise>)>);
+pub struct Raises(Vec<(Marked, Vec<Raise>)>);
+
+/// The agents that a mark is for.
+type Marked = (Option<Lane>, Option<Selector>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Raise {
@@ -116,21 +168,28 @@ struct Raise {
 }
 
 impl Raises {
-    /// Adds a raise. Those of one selector are added in the order in which they happened, so that their marks grow.
-    pub fn push(&mut self, selector: Option<Selector>, upto: u64, at: Timestamp) {
-        match self.0.iter_mut().find(|(known, _)| *known == selector) {
+    /// Adds a raise. Those of one mark are added in the order in which they happened, so that they grow.
+    pub fn push(&mut self, Clause { selector, lane, upto }: Clause, at: Timestamp) {
+        match self.0.iter_mut().find(|((lane_of, of), _)| *of == selector && *lane_of == lane) {
             Some((_, raises)) => raises.push(Raise { upto, at }),
-            None => self.0.push((selector, vec![Raise { upto, at }])),
+            None => self.0.push(((lane, selector), vec![Raise { upto, at }])),
         }
     }
 
-    /// Returns when the version was released to an agent at this place with these labels.
+    /// Returns when the version was released to an agent at this place, of these lanes and with these labels.
     #[must_use]
-    pub fn released_at(&self, place: u64, matches: impl Fn(&Selector) -> bool) -> Option<Timestamp> {
-        let of_selector = |(selector, raises): &(Option<Selector>, Vec<Raise>)| {
+    pub fn released_at(
+        &self,
+        place: u64,
+        lanes: Lanes,
+        matches: impl Fn(&Selector) -> bool,
+    ) -> Option<Timestamp> {
+        let of_mark = |lane: Option<Lane>, ((of, selector), raises): &(Marked, Vec<Raise>)| {
             let first = raises.get(raises.partition_point(|raise| raise.upto < place))?;
-            selector.as_ref().is_none_or(&matches).then_some(first.at)
+            (*of == lane && selector.as_ref().is_none_or(&matches)).then_some(first.at)
         };
-        self.0.iter().filter_map(of_selector).min()
+        let in_lane = |lane| self.0.iter().filter_map(|mark| of_mark(lane, mark)).min();
+        let begun = in_lane(lanes.begun)?;
+        if lanes.now == lanes.begun { Some(begun) } else { in_lane(lanes.now).map(|now| now.max(begun)) }
     }
 }

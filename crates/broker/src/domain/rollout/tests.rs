@@ -22,6 +22,7 @@ fn survey(members: u64, released: u64) -> Survey {
         figures: RolloutFigures { members, released, healthy: released, ..RolloutFigures::default() },
         wave: WaveFigures { members, released, candidates: members - released, ..WaveFigures::default() },
         candidates: (1..=members - released).collect(),
+        ..Survey::default()
     }
 }
 
@@ -54,7 +55,7 @@ fn the_built_in_waves_fit_any_size_of_the_fleet() {
 #[test]
 fn a_narrower_policy_wins_field_by_field_and_the_last_wave_is_everybody() {
     let of_stack = RolloutPolicy {
-        waves: Some(vec![Wave { selector: Some("ring=0".parse().unwrap()), size: Share::ALL }]),
+        waves: Some(vec![Wave { selector: Some("ring=0".parse().unwrap()), size: Share::ALL, gate: None }]),
         ..RolloutPolicy::default()
     };
     let of_installation = RolloutPolicy {
@@ -65,7 +66,7 @@ fn a_narrower_policy_wins_field_by_field_and_the_last_wave_is_everybody() {
     };
     let policy = resolve(&[of_stack.clone(), of_installation], Kind::Version).unwrap();
     assert_eq!((policy.soak, policy.max_bad_percent, policy.waves.len()), (Some(Duration::ZERO), 5, 2));
-    assert_eq!(policy.waves[1], Wave { selector: None, size: Share::ALL });
+    assert_eq!(policy.waves[1], Wave::of(Share::ALL));
     let at_once = RolloutPolicy { staged: Some(false), ..RolloutPolicy::default() };
     assert_eq!(resolve(&[at_once.clone(), of_stack.clone()], Kind::Version), None);
     assert!(resolve(&[of_stack, at_once], Kind::Version).is_some(), "waves that a narrower policy names");
@@ -215,17 +216,17 @@ fn agents_that_were_bad_before_are_replaced_by_others_but_not_without_end() {
 
 #[test]
 fn a_wave_without_an_agent_that_could_prove_the_version_blocks_no_other() {
-    let ring = Wave { selector: Some("ring=0".parse().unwrap()), size: Share::ALL };
+    let ring = Wave { selector: Some("ring=0".parse().unwrap()), size: Share::ALL, gate: None };
     let policy =
         resolve(&[RolloutPolicy { waves: Some(vec![ring]), ..RolloutPolicy::default() }], Kind::Version);
     let rollout = Rollout::new(policy.unwrap());
     // No agent has the label, or all that have it are silent.
-    let mut nobody = survey(10, 0);
-    nobody.wave = WaveFigures::default();
+    let mut unmatched = survey(10, 0);
+    unmatched.wave = WaveFigures::default();
     let mut owed = survey(10, 2);
     (owed.figures.healthy, owed.figures.owed) = (0, 2);
     owed.wave = WaveFigures { members: 2, ..WaveFigures::default() };
-    for mut survey in [nobody, owed] {
+    for mut survey in [unmatched, owed] {
         let mut rollout = rollout.clone();
         let soak = Decision::Wait(Pending::Soak { left_seconds: 120 });
         assert_eq!(rollout.step(&mut survey, Duration::ZERO), Some(soak), "they may come back at once");

@@ -29,7 +29,7 @@ pub enum Contact {
     Present(Option<Timestamp>),
     /// It has missed some polls, the first at this time: it may be gone.
     Late(Timestamp),
-    /// Never seen, or so many polls missed that it is gone, the first at this time.
+    /// Never seen, or gone: it has missed many polls, the first at this time.
     Silent(Option<Timestamp>),
 }
 

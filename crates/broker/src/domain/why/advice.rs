@@ -101,6 +101,8 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         Cause::Degraded => or_roll_back("check the messages of the objects"),
         Cause::NotReady => only("check the messages of the objects, or wait"),
         Cause::HeldBack => only("wait until the rollout reaches the agent"),
+        Cause::WindowClosed => only("wait until the agent may begin"),
+        Cause::GateClosed => only("approve the wave with `brokkr rollout approve`, or deny it"),
         Cause::RolloutPaused => only("resume the rollout"),
         Cause::RolloutStopped => or_roll_back("correct the version and submit it again, or resume the rollout"),
         Cause::NotReportedYet => only("wait; if no report arrives, check the agent's log"),

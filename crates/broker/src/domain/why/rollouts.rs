@@ -1,13 +1,19 @@
-//! Why an agent does not get the newest version: its rollout has not reached the agent.
+//! Why an agent does not get the newest version: its rollout, or that to agents that the stack has gained, has not reached the
+//! agent.
 
 use brokkr_api::SequenceId;
+use brokkr_api::report::Transition;
 use brokkr_api::rollouts::{Rollout, RolloutState};
 use brokkr_api::why::{Broken, Cause, Hop};
+use brokkr_api::windows::{Opening, Schedule, WindowRule};
 
 use super::Case;
 use super::advice::advised;
-use crate::domain::release::was_released_to;
-use crate::domain::targeting::reaches;
+use crate::domain::envelope::DesiredObject;
+use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::release::{Release, was_released_to};
+use crate::domain::targeting::{reaches, targeted_before};
+use crate::domain::windows::WindowFacts;
 
 /// Returns the version that the agent keeps although it is withdrawn, because it has begun it.
 pub(super) fn kept(case: &Case<'_>, gets: SequenceId) -> Option<SequenceId> {
@@ -16,15 +22,23 @@ pub(super) fn kept(case: &Case<'_>, gets: SequenceId) -> Option<SequenceId> {
     (is_staged && was_released_to(case.agent, case.stack, reported)).then_some(reported)
 }
 
-/// Returns the first version of the stack, if it is not released to the agent yet.
-pub(super) fn awaited(case: &Case<'_>) -> Option<SequenceId> {
-    let newest = case.stack.newest().filter(|_| reaches(case.agent, case.stack))?;
-    (case.stack.base.is_none() && !newest.is_deletion_marker).then_some(newest.sequence_id)
+/// Returns the release that the agent waits for, unless it has that version, and the sequence id of its rollout.
+fn awaited_release<'a>(agent: &AgentFacts, stack: &'a StackFacts) -> Option<(&'a Release, SequenceId)> {
+    let widening = stack.widening().filter(|widening| !widening.reaches(agent, stack));
+    let of_base = widening.map(|widening| (&widening.release, widening.key));
+    let of_version = stack.releases().last().map(|release| (release, release.object.sequence_id));
+    of_base.filter(|(release, _)| release.open).or(of_version).or(of_base)
+}
+
+/// Returns the sequence id of the rollout that decides when the agent gets another version, if there is one.
+#[must_use]
+pub fn awaited_rollout(agent: &AgentFacts, stack: &StackFacts) -> Option<SequenceId> {
+    awaited_release(agent, stack).map(|(_, rollout)| rollout)
 }
 
 /// Explains why the agent, which has this version, does not get the newest one.
 pub(super) fn held_back(case: &Case<'_>, has: Option<SequenceId>) -> Option<Broken> {
-    let release = case.stack.releases().last()?;
+    let (release, key) = awaited_release(case.agent, case.stack)?;
     let version = release.object.sequence_id;
     if has.is_some_and(|has| has >= version) || !reaches(case.agent, case.stack) {
         return None;
@@ -33,13 +47,23 @@ pub(super) fn held_back(case: &Case<'_>, has: Option<SequenceId>) -> Option<Brok
     if release.object.is_deletion_marker && !case.agent.holds(case.stack.id) {
         return None;
     }
-    let rollout = case.rollout.filter(|rollout| rollout.sequence_id == version);
+    let rollout = case.rollout.filter(|rollout| rollout.sequence_id == key);
     let state = rollout
         .map_or(if release.open { RolloutState::Running } else { RolloutState::Stopped }, |rollout| {
             rollout.state
         });
     let progress = rollout.map(progress).unwrap_or_default();
-    let (cause, message) = match state {
+    let schedule = case.stack.windows.schedule(case.agent, &case.stack.project);
+    let is_urgent =
+        release.object.is_urgent && targeted_before(case.agent, case.stack, release.object.published_at);
+    let schedule = schedule.filter(|_| release.open && !is_urgent);
+    let closed = schedule.and_then(|schedule| closed(case, &schedule));
+    let waits =
+        closed.map(|closed| (Cause::WindowClosed, format!("version {version} waits{closed}{progress}")));
+    let (cause, message) = waits.unwrap_or_else(|| match state {
+        RolloutState::Gated => {
+            (Cause::GateClosed, format!("the rollout of version {version} waits for approvals{progress}"))
+        }
         RolloutState::Paused => {
             (Cause::RolloutPaused, format!("the rollout of version {version} is paused{progress}"))
         }
@@ -52,9 +76,46 @@ pub(super) fn held_back(case: &Case<'_>, has: Option<SequenceId>) -> Option<Brok
             let reason = reason.unwrap_or_default();
             (Cause::RolloutStopped, format!("the rollout of version {version} was stopped{reason}{progress}"))
         }
-    };
+    });
     let has = has.map_or_else(String::new, |has| format!("; here {has} is in force"));
     Some(advised(case, Hop::Released, cause, format!("{message}{has}")))
+}
+
+/// Explains why an agent does not begin what it should do.
+pub(super) fn not_begun(case: &Case<'_>, wanted: &DesiredObject) -> Option<Broken> {
+    // Reports about a version that is to be removed are mostly from before the removal.
+    let is_begun = case.report.is_some_and(|report| {
+        use Transition::{Blocked, Failed, Removed};
+        wanted.removal.is_none() || matches!(report.transition, Removed | Blocked | Failed)
+    });
+    let schedule = wanted.schedule.as_ref().filter(|_| !is_begun)?;
+    let what = if wanted.removal.is_some() { "the removal" } else { "version" };
+    let message = format!("{what} {} waits{}", wanted.sequence_id(), closed(case, schedule)?);
+    Some(advised(case, Hop::Fetched, Cause::WindowClosed, message))
+}
+
+/// Returns a text such as ` for the maintenance window night, which opens at …`, if the agent may not begin the version now.
+fn closed(case: &Case<'_>, schedule: &Schedule) -> Option<String> {
+    let Case { agent, stack, seen, .. } = *case;
+    let Opening::Shut { until } = schedule.at(seen.now) else { return None };
+    let at = until.map_or_else(String::new, |until| format!("; the agent may begin at {until}"));
+    let mut windows = stack.windows.of(agent, &stack.project);
+    let frozen = windows.find_map(|window| match &window.rule {
+        WindowRule::Freeze(freeze) if freeze.from <= seen.now && seen.now < freeze.until => {
+            Some((&window.name, &freeze.reason))
+        }
+        _ => None,
+    });
+    let name =
+        |window: &WindowFacts| matches!(window.rule, WindowRule::Weekly(_)).then(|| window.name.clone());
+    Some(match frozen {
+        Some((name, reason)) if reason.is_empty() => format!(" for the end of the freeze {name}{at}"),
+        Some((name, reason)) => format!(" for the end of the freeze {name} ({reason}){at}"),
+        None => {
+            let name = stack.windows.of(agent, &stack.project).find_map(name).unwrap_or_default();
+            format!(" for the maintenance window {name}{at}")
+        }
+    })
 }
 
 fn progress(rollout: &Rollout) -> String {

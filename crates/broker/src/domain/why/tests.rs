@@ -12,8 +12,11 @@ use brokkr_api::{AgentId, StackId};
 use jiff::Timestamp;
 
 use super::super::facts::{ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts};
+use super::super::fixtures;
 use super::super::grants::ProjectGrants;
 use super::super::labels::Label;
+use super::super::release::{EarlierTargets, Release, Widening};
+use super::super::windows::Windows;
 use super::misses::NEAR_MISSES;
 use super::*;
 
@@ -22,19 +25,8 @@ fn second(second: i64) -> Timestamp {
 }
 
 fn agent() -> AgentFacts {
-    AgentFacts {
-        id: AgentId::generate(),
-        name: "shop-1".into(),
-        status: AgentStatus::Active,
-        labels: [Label::new("env", "prod"), Label::new("region", "us")].into_iter().collect(),
-        labels_changed_at: second(0),
-        public_key: [0; 32],
-        session: SessionFacts::default(),
-        new_key_wanted: false,
-        holds: Vec::new(),
-        holds_digest: Checksum::of(b""),
-        unconfirmed: Box::default(),
-    }
+    let labels = [Label::new("env", "prod"), Label::new("region", "us")].into_iter().collect();
+    AgentFacts { labels, labels_changed_at: second(0), ..fixtures::agent() }
 }
 
 fn stack(selectors: &[&str]) -> StackFacts {
@@ -44,6 +36,7 @@ fn stack(selectors: &[&str]) -> StackFacts {
         parsed_digest: Checksum::of(b""),
         is_deletion_marker: false,
         keeps_resources: false,
+        is_urgent: false,
         resources: 1,
         published_at: second(100),
     };
@@ -592,4 +585,31 @@ fn a_grant_is_extended_only_by_the_missing_part() {
     );
     assert!(widened(Uncovered::ClusterScoped).is_none());
     assert!(widened(Uncovered::Namespace("$(id)".into())).is_none());
+}
+
+#[test]
+fn h7_why_explains_an_agent_that_waits_for_a_widening() {
+    let (agent, at_rest) = (agent(), stack(&["env=prod"]));
+    let object = *at_rest.newest().expect("a version");
+    let widened = |open| {
+        let release =
+            Release { object, seed: 1, open, clauses: Vec::new(), revision: 1, windows: Windows::default() };
+        let (had, earlier) = (EarlierTargets::default(), Vec::new());
+        at_rest.clone().with_widening(Some(Widening { key: SequenceId(9), release, had, earlier }))
+    };
+    let fresh = seen(Presence::Fresh);
+    for (open, cause) in [(true, Cause::HeldBack), (false, Cause::RolloutStopped)] {
+        assert_eq!(awaited_rollout(&agent, &widened(open)), Some(SequenceId(9)));
+        // An agent that held the stack before, and has not begun this version, waits for it, too.
+        for waiting in [agent.clone(), agent.clone().holding(vec![at_rest.id])] {
+            let verdict = explain(&waiting, &widened(open), None, &fresh);
+            let broken = verdict.broken.expect("an explanation");
+            assert_eq!((broken.hop, broken.cause), (Hop::Released, cause), "{broken:?}");
+            assert_eq!((verdict.state, verdict.wanted), (State::Pending, Some(SequenceId(7))));
+        }
+    }
+    // One that has begun it keeps it.
+    let holder = agent.holding(vec![at_rest.id]);
+    let verdict = explain(&holder, &widened(false), Some(&report(7, Transition::Healthy)), &fresh);
+    assert_eq!((verdict.broken, verdict.state), (None, State::Healthy));
 }

@@ -144,7 +144,7 @@ fn applied_as_target(broker: &Broker, agent: AgentId, filed: &[Filed]) -> Vec<(S
     let Some(facts) = snapshot.agent(agent) else { return Vec::new() };
     let applied = filed.iter().map(|filed| &filed.report).filter(|report| {
         snapshot.stack(report.stack_id).is_some_and(|stack| {
-            let is_begun = report.transition == Transition::Applied || !stack.releases().is_empty();
+            let is_begun = report.transition == Transition::Applied || stack.has_rollout();
             is_begun && reads_as_target(facts, stack, report.sequence_id)
         })
     });

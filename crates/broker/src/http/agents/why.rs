@@ -4,22 +4,21 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use brokkr_api::StackId;
-use brokkr_api::rollouts::Rollout;
 use brokkr_api::why::AgentWhy;
+use brokkr_api::{SequenceId, StackId};
 use http::HeaderMap;
 
 use crate::access::Caller;
-use crate::domain::envelope::desired;
+use crate::domain::envelope::{awaited, desired};
 use crate::domain::facts::StackFacts;
-use crate::domain::why::{Case, agent_trouble};
+use crate::domain::why::{Case, agent_trouble, awaited_rollout};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
 use crate::http::stacks::why::{explain, pasts, seen};
 use crate::store::presence::presence_events;
-use crate::store::rollouts::rollout_fetch;
+use crate::store::rollouts::rollouts_fetch;
 use crate::store::stack_status::stack_status_of_agent;
 
 /// The maximum number of stacks in a response: for a silent agent, all of its stacks are stuck.
@@ -49,21 +48,19 @@ pub async fn agent_why(
     let stacks: BTreeMap<StackId, StackFacts> = {
         let snapshot = broker.index.snapshot();
         let own = snapshot.candidates(&agent).filter(|stack| stack.project == project);
-        own.filter(|stack| desired(&agent, stack).is_some()).map(|stack| (stack.id, stack.clone())).collect()
+        let concerns =
+            |stack: &&StackFacts| desired(&agent, stack).is_some() || awaited(&agent, stack).is_some();
+        own.filter(concerns).map(|stack| (stack.id, stack.clone())).collect()
     };
     let ids: Vec<StackId> = stacks.keys().copied().collect();
     let reports = stack_status_of_agent(&broker.pool, project, agent.id, &ids).await?;
     let past = pasts(&broker, project, agent.id, &ids).await?;
-    let mut rollouts: BTreeMap<StackId, Rollout> = BTreeMap::new();
-    for stack in stacks.values() {
-        if let Some(release) = stack.releases().last() {
-            let found = rollout_fetch(&broker.pool, project, release.object.sequence_id).await?;
-            rollouts.extend(found.map(|rollout| (stack.id, rollout)));
-        }
-    }
+    let rollouts: Vec<SequenceId> =
+        stacks.values().filter_map(|stack| awaited_rollout(&agent, stack)).collect();
+    let rollouts = rollouts_fetch(&broker.pool, project, &rollouts).await?;
     let case = |stack: &StackFacts| {
         let (report, past) = (reports.get(&stack.id), past.of(stack.id));
-        let rollout = rollouts.get(&stack.id);
+        let rollout = rollouts.iter().find(|rollout| rollout.stack_id == stack.id);
         explain(&Case { agent: &agent, stack, report, seen: &seen, past, rollout })
     };
     let mut stuck: Vec<_> =

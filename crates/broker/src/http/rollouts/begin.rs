@@ -2,7 +2,8 @@
 
 use brokkr_api::ErrorCode;
 use brokkr_api::objects::DeploymentObject;
-use brokkr_api::rollouts::{RolloutPolicy, RolloutState, Wave};
+use brokkr_api::rollouts::{Gate, RolloutPolicy, RolloutState, Wave};
+use brokkr_api::tokens::Role;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -40,7 +41,7 @@ impl RolloutQuery {
         let wave = |size: &str| -> ApiResult<Wave> {
             let size = size.trim().parse();
             let size = size.map_err(|error| ApiError::invalid_request(format!("waves: {error}")))?;
-            Ok(Wave { selector: None, size })
+            Ok(Wave::of(size))
         };
         let waves = self.waves.as_ref().map(|waves| waves.split(',').map(wave).collect::<ApiResult<_>>());
         Ok(RolloutPolicy {
@@ -52,10 +53,13 @@ impl RolloutQuery {
     }
 
     /// Returns the rollout of a version of this stack; none if every agent gets the version at once.
-    pub fn begin(&self, stack: &LockedStack, kind: Kind) -> ApiResult<Option<NewRollout>> {
+    pub fn begin(&self, stack: &LockedStack, kind: Kind, role: Role) -> ApiResult<Option<NewRollout>> {
         let kind = if stack.newest.is_none() && kind == Kind::Version { Kind::First } else { kind };
         let inline = self.policy()?;
         inline.check().map_err(ApiError::invalid_request)?;
+        if inline.waves.is_some() || self.now {
+            refuse_without_gates(stack, role, self.now)?;
+        }
         let policies: Vec<RolloutPolicy> =
             [inline].into_iter().chain(stack.policies.iter().cloned()).collect();
         let begun = resolve(&policies, kind);
@@ -63,11 +67,30 @@ impl RolloutQuery {
     }
 }
 
+/// Refuses a submission that would leave out a gate, unless its token could open that gate alone. In an emergency, an owner may.
+fn refuse_without_gates(stack: &LockedStack, role: Role, is_emergency: bool) -> ApiResult<()> {
+    let policy = resolve(&stack.policies, Kind::Version);
+    let mut gates = policy.iter().flat_map(|policy| &policy.waves).filter_map(|wave| wave.gate.as_ref());
+    let may_leave_out = |gate: &Gate| {
+        let is_alone = gate.approvals == 1 && !gate.not_author;
+        role.includes(gate.role) && (is_alone && !is_emergency || is_emergency && role.includes(Role::Owner))
+    };
+    let Some(gate) = gates.find(|gate| !may_leave_out(gate)) else { return Ok(()) };
+    let detail = format!(
+        "the policy of the stack has waves that need the approval of the role {}; submit without `waves` and `now`",
+        gate.role
+    );
+    Err(ApiError::new(ErrorCode::BRK1002, detail))
+}
+
 /// Returns the deletion marker, if the stack is being deleted in waves.
 pub async fn deletion_under_way(
     write: &mut Write,
     stack: &LockedStack,
 ) -> ApiResult<Option<DeploymentObject>> {
+    if stack.staged.is_none() {
+        return Ok(None);
+    }
     let Some(rollout) = rollout_lock_on_conn(write.conn(), stack).await? else { return Ok(None) };
     if rollout.rollout.state == RolloutState::Stopped {
         return Ok(None);
@@ -78,7 +101,7 @@ pub async fn deletion_under_way(
 
 /// Refuses new content for a stack that is being deleted in waves.
 pub async fn refuse_if_deleting(write: &mut Write, stack: &LockedStack) -> ApiResult<()> {
-    if stack.staged.is_none() || deletion_under_way(write, stack).await?.is_none() {
+    if deletion_under_way(write, stack).await?.is_none() {
         return Ok(());
     }
     let detail = "the stack is being deleted in waves; stop that rollout first to keep the stack";

@@ -88,6 +88,7 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
             parsed_digest: earlier.object.parsed_digest,
             is_deletion_marker: false,
             keeps_resources: false,
+            is_urgent: true,
             resources: earlier.object.resources,
             content: &earlier.content,
             submitted_by: &token.name,
@@ -96,7 +97,7 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
                 .unwrap_or_default(),
         };
         let clauses = rollout_clauses_on_conn(write.conn(), &locked).await?;
-        let rollout = RolloutQuery::default().begin(&locked, Kind::Rollback)?;
+        let rollout = RolloutQuery::default().begin(&locked, Kind::Rollback, token.role)?;
         let rollout = rollout.map(|new| NewRollout { policy: new.policy.beginning_with(&clauses), ..new });
         write.audit_digests(Some(newest.checksum), Some(earlier.object.checksum));
         let published = publish(&mut write, &locked, &new, rollout.as_ref()).await?;

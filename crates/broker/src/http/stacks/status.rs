@@ -18,9 +18,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::domain::envelope::{DesiredObject, desired};
+use crate::domain::envelope::{DesiredObject, awaited, desired};
 use crate::domain::status::{LastReport, by_sequence, state};
-use crate::domain::targeting::reaches;
 use crate::error::ApiResult;
 use crate::http::BrokerState;
 use crate::http::headers::position;
@@ -58,7 +57,7 @@ pub struct StackOnAgent {
     agent: AgentId,
     active: bool,
     wanted: Option<DesiredObject>,
-    /// The first version of the stack, which is not released to the agent yet.
+    /// The version that is wanted next, if none is.
     awaited: Option<SequenceId>,
     holds: bool,
 }
@@ -67,12 +66,11 @@ impl StackOnAgent {
     pub fn of(snapshot: &Snapshot, stack: StackId, agent: AgentId) -> Self {
         let facts = snapshot.agent(agent);
         let on = facts.zip(snapshot.stack(stack));
-        let awaited = on.filter(|(facts, stack)| reaches(facts, stack)).and_then(|(_, stack)| stack.newest());
         Self {
             agent,
             active: facts.is_none_or(|facts| facts.status == AgentStatus::Active),
             wanted: on.and_then(|(facts, stack)| desired(facts, stack)),
-            awaited: awaited.filter(|newest| !newest.is_deletion_marker).map(|newest| newest.sequence_id),
+            awaited: on.and_then(|(facts, stack)| awaited(facts, stack)),
             holds: facts.is_some_and(|facts| facts.holds(stack)),
         }
     }

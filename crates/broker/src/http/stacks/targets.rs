@@ -8,6 +8,7 @@ use brokkr_api::{AgentId, Selector, StackId};
 use http::StatusCode;
 
 use crate::access::Caller;
+use crate::domain::rollout::policy::{Kind, resolve};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::agents::can_see;
@@ -15,11 +16,13 @@ use crate::http::change::Change;
 use crate::http::expect::Expect;
 use crate::http::paging::QueryParams;
 use crate::http::precondition;
+use crate::http::rollouts::widen::widen;
 use crate::http::stacks::{changed_stack, lock_existing_stack};
 use crate::http::write::{self, ResultStorage};
 use crate::index::Losses;
 use crate::state::Broker;
 use crate::store::outbox::OutboxNotification;
+use crate::store::rollout_policies::rollout_policies_fetch;
 use crate::store::stack_targets::{stack_targets_replace_on_conn, stack_targets_resolve_on_conn};
 use crate::store::stacks::{StackRef, stack_fetch};
 
@@ -28,7 +31,8 @@ const MOST: usize = 10_000;
 
 /// Replace the targets of a stack: explicit agents, selectors, or both.
 ///
-/// A change of selectors that removes the stack from agents needs `expect`; removing explicit agents does not.
+/// A change of selectors that removes the stack from agents needs `expect`; removing explicit agents does not. If many agents are
+/// added, they get the stack in the waves of its rollout policy.
 #[utoipa::path(put, path = "/api/v1/stacks/{stack}/targets", tag = "stacks", request_body = StackTargets,
     params(("stack" = String, Path, description = "Name or id"), Expect, precondition::IfMatch), responses((status = 200, body = Stack)))]
 pub async fn put_targets(
@@ -43,14 +47,16 @@ pub async fn put_targets(
             "a stack can have at most {MOST} targets; use a selector"
         )));
     }
-    let project = change.caller()?.project();
+    let caller = change.caller()?;
+    let (project, token) = (caller.project(), caller.token()?);
     wait_for_count(&broker, project, &stack, &request.selectors).await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack_itself(&mut write, &change, &locked).await?;
         let found = stack_targets_resolve_on_conn(write.conn(), &request.agents).await?;
-        let agents = known(&broker, change.caller()?, locked.id, &request.agents, found)?;
+        let agents = known(&broker, caller, locked.id, &request.agents, found)?;
         expect.check(&lost(&broker, locked.id, &agents, &request.selectors))?;
+        widen(&broker, &mut write, &locked, &agents, &request.selectors, &token.name).await?;
         stack_targets_replace_on_conn(write.conn(), &locked, &agents, &request.selectors).await?;
         write.notify(project, OutboxNotification::Stack(locked.id)).await?;
         let stack = changed_stack(&mut write, &locked).await?;
@@ -59,19 +65,32 @@ pub async fn put_targets(
     .await
 }
 
-/// Waits until the index is current, if the stack loses a selector: only then are losses counted.
+/// Waits until the index is current, if the stack loses a selector, or if agents that it gains may get its version in waves: only
+/// then are agents counted.
 async fn wait_for_count(
     broker: &Broker,
     project: &str,
     stack: &str,
     selectors: &[Selector],
 ) -> ApiResult<()> {
-    let stack = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await?;
-    let before = stack.map(|stack| stack.targets.selectors).unwrap_or_default();
-    if before.iter().all(|selector| selectors.contains(selector)) {
+    let Some(stack) = stack_fetch(&broker.pool, project, &StackRef::read(stack)).await? else {
         return Ok(());
+    };
+    let loses = stack.targets.selectors.iter().any(|selector| !selectors.contains(selector));
+    if loses || is_staged(broker, &stack).await? {
+        broker.index_is_current().await?;
     }
-    broker.index_is_current().await
+    Ok(())
+}
+
+/// Returns whether agents that the stack gains may get its version in waves.
+async fn is_staged(broker: &Broker, stack: &Stack) -> ApiResult<bool> {
+    if stack.sequence_id.is_none() {
+        return Ok(false);
+    }
+    let policies = rollout_policies_fetch(&broker.pool, &stack.project, Some(stack.id)).await?;
+    let policies = [policies.stack, policies.project, policies.installation];
+    Ok(resolve(&policies, Kind::First).is_some())
 }
 
 /// Resolves the named agents. The caller has to see each of them, unless the stack named it before.

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use crate::access::Caller;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::presence::{POLL_SECONDS, presence};
-use crate::domain::why::{AgentContact, Case, Past, Refused, why, widened_grant};
+use crate::domain::why::{AgentContact, Case, Past, Refused, awaited_rollout, why, widened_grant};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::agents::{agent_facts, can_see};
@@ -57,8 +57,8 @@ pub async fn stack_why(
         snapshot.stack(stack.id).cloned().unwrap_or_else(|| deleted_facts(&snapshot, &stack))
     };
     let (report, past) = (reports.get(&agent.id), past.of(stack.id));
-    let rollout = match facts.releases().last() {
-        Some(release) => rollout_fetch(&broker.pool, &stack.project, release.object.sequence_id).await?,
+    let rollout = match awaited_rollout(&agent, &facts) {
+        Some(rollout) => rollout_fetch(&broker.pool, &stack.project, rollout).await?,
         None => None,
     };
     let case = Case { agent: &agent, stack: &facts, report, seen: &seen, past, rollout: rollout.as_ref() };

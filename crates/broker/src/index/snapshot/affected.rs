@@ -1,7 +1,7 @@
 //! Which agents have another target state after a change: found by bitmaps and, where these cannot tell, by comparing
 //! both envelopes. All other agents keep their cached envelope and are not woken.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use super::Snapshot;
 use crate::domain::envelope::{desired, envelope};
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::grants::ProjectGrants;
-use crate::domain::release::released_to;
+use crate::domain::release::{Release, place_of, released_to};
+use crate::domain::windows::Windows;
 use crate::index::labels::Slot;
 
 impl Snapshot {
@@ -58,7 +59,7 @@ impl Snapshot {
         let mut released = before.clone();
         released.release_as(after);
         if released == *after {
-            if before.releases().is_empty() && after.releases().is_empty() {
+            if !before.has_rollout() && !after.has_rollout() {
                 return self.recipients(before) | self.recipients(after);
             }
             return self.affected_by_release(before, after);
@@ -66,7 +67,7 @@ impl Snapshot {
         let mut retargeted = before.clone();
         retargeted.targets.clone_from(&after.targets);
         retargeted.selectors.clone_from(&after.selectors);
-        if retargeted != *after || !after.releases().is_empty() {
+        if retargeted != *after || after.has_rollout() {
             let mut recipients = self.recipients(before) | self.recipients(after);
             retargeted.release_as(after);
             if retargeted == *after {
@@ -103,17 +104,23 @@ impl Snapshot {
             others = (holders & &self.active) - &members;
         }
         others.retain(differs);
+        if let Some(raised) = raised(before, after) {
+            let is_reached =
+                |slot: &Slot| raised.contains(&place_of(self.random[*slot as usize], raised.seed));
+            return members.iter().filter(is_reached).collect::<RoaringBitmap>() | others;
+        }
+        let is_deletion = |release: &Release| release.object.is_deletion_marker;
+        let is_deleting = [before, after].iter().any(|stack| stack.releases().iter().any(is_deletion));
         members.retain(|slot| {
             let agent = self.at(slot);
             match (released_to(agent, before), released_to(agent, after)) {
-                (Some(old), Some(new)) if !old.is_deletion_marker && !new.is_deletion_marker => {
+                (Some(old), Some(new)) if !is_deleting && !new.is_deletion_marker => {
                     old.sequence_id != new.sequence_id
                 }
                 // An agent that holds the stack keeps a withdrawn version.
                 (None, None) => agent.holds(after.id) && differs(slot),
-                // What has to be removed depends on what an agent holds, too.
-                (Some(_), Some(_)) => differs(slot),
-                (Some(_), None) | (None, Some(_)) => true,
+                // What has to be removed or kept depends on what an agent holds, too.
+                _ => differs(slot),
             }
         });
         members | others
@@ -129,7 +136,7 @@ impl Snapshot {
             recipients |= holders;
         }
         recipients &= &self.active;
-        if !stack.releases().is_empty() {
+        if stack.has_rollout() {
             recipients.retain(|slot| desired(self.at(slot), stack).is_some());
         }
         recipients
@@ -175,7 +182,7 @@ impl Snapshot {
             if let Some(holders) = self.holders.get(&stack.id) {
                 have |= holders;
             }
-            if !stack.releases().is_empty() {
+            if stack.has_rollout() {
                 let (mut old, mut new) = (stack.clone(), stack.clone());
                 (old.grants, new.grants) = (Arc::new(before.clone()), Arc::new(after.clone()));
                 have &= &touched;
@@ -184,6 +191,70 @@ impl Snapshot {
             have_stacks |= have;
         }
         touched & have_stacks
+    }
+}
+
+/// The places between two marks of a rollout.
+struct Raised {
+    seed: u64,
+    above: u64,
+    upto: u64,
+}
+
+impl Raised {
+    fn contains(&self, place: &u64) -> bool {
+        (self.above + 1..=self.upto).contains(place)
+    }
+}
+
+/// Returns by how much a step has raised the mark, if it has done nothing else and only the places of the agents matter. Nearly every
+/// step is such a step.
+fn raised(before: &StackFacts, after: &StackFacts) -> Option<Raised> {
+    let ([earlier @ .., old], [same @ .., new]) = (before.releases(), after.releases()) else { return None };
+    let is_step = before.has_base_of(after)
+        && before.widening() == after.widening()
+        && earlier == same
+        && (old.object, old.seed) == (new.object, new.seed);
+    let deletes = after.releases().iter().any(|release| release.object.is_deletion_marker);
+    let has_lanes = !new.windows.is_empty() || !after.windows.is_empty();
+    if !is_step || !old.open || !new.open || deletes || has_lanes {
+        return None;
+    }
+    let (above, upto) = (old.only_mark()?, new.only_mark()?);
+    (above < upto).then_some(Raised { seed: new.seed, above, upto })
+}
+
+/// Which agents other windows concern.
+impl Snapshot {
+    /// Returns exactly the agents that may begin a version of one of their stacks at other times.
+    pub(super) fn affected_by_windows(&self, after: &Arc<Windows>) -> RoaringBitmap {
+        let mut selected = RoaringBitmap::new();
+        self.windows.changed(after).for_each(|window| selected |= self.select(&window.selector));
+        selected &= &self.active;
+        let mut of_project: HashMap<&str, RoaringBitmap> = HashMap::new();
+        let mut affected = RoaringBitmap::new();
+        for stack in self.stacks.values().filter(|stack| stack.has_object()) {
+            let project = &stack.project;
+            let touched = of_project.entry(project).or_insert_with(|| {
+                let differs = |slot: &Slot| {
+                    self.windows.lane(self.at(*slot), project) != after.lane(self.at(*slot), project)
+                };
+                selected.iter().filter(differs).collect()
+            });
+            let mut here = self.reach(stack);
+            if let Some(holders) = self.holders.get(&stack.id) {
+                here |= holders;
+            }
+            here &= &*touched;
+            // The windows do not apply to what is urgent, and decide to whom a version is released.
+            if stack.has_rollout() || stack.newest().is_some_and(|newest| newest.is_urgent) {
+                let mut changed = stack.clone();
+                changed.windows = Arc::clone(after);
+                here.retain(|slot| self.gets_other(slot, stack, &changed));
+            }
+            affected |= here;
+        }
+        affected
     }
 }
 

@@ -12,6 +12,7 @@ use super::Snapshot;
 use crate::domain::facts::{AgentFacts, ExplicitTarget, SelectorTarget, StackFacts};
 use crate::domain::grants::ProjectGrants;
 use crate::domain::labels::LabelSet;
+use crate::domain::rollout::widening::Gain;
 use crate::domain::targeting::reaches;
 
 /// The number of pairs shown.
@@ -81,6 +82,19 @@ impl Snapshot {
         let before = self.reach(stack);
         let after = self.reach(&with_targets(stack, agents, selectors));
         Retargeting { gained: &after - &before, kept: &before & &after, lost: before - after }
+    }
+
+    /// Returns how many agents the stack would gain.
+    #[must_use]
+    pub fn gain(&self, stack: &StackFacts, agents: &[AgentId], selectors: &[Selector]) -> Gain {
+        let after = self.reach(&with_targets(stack, agents, selectors));
+        let new = &after - self.reach(stack);
+        let waiting = stack.widening().map(|widening| {
+            let had = &widening.had;
+            &after - self.reach(&with_targets(stack, &had.agents, &had.selectors))
+        });
+        let waiting = waiting.as_ref().unwrap_or(&new);
+        Gain { members: after.len(), new: new.len(), waiting: waiting.len() }
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::{AgentId, Selector, StackId};
+use jiff::Timestamp;
 use roaring::RoaringBitmap;
 
 use super::{Snapshot, by_project, no_grants};
 use crate::domain::facts::{AgentFacts, StackFacts};
-use crate::domain::grants::{AllGrants, ProjectGrants};
+use crate::domain::grants::{ProjectGrants, Rules};
 
 impl Snapshot {
     /// Returns exactly the agents that the selector matches.
@@ -74,14 +75,27 @@ impl Snapshot {
         self.grants.get(project).cloned().unwrap_or_else(|| no_grants(project, &self.unrestricted))
     }
 
-    /// Returns whether the snapshot has exactly these grants.
+    /// Returns whether a freeze is in force for an agent that the stack reaches.
     #[must_use]
-    pub fn has_grants(&self, all: AllGrants) -> bool {
+    pub fn is_frozen(&self, stack: StackId, now: Timestamp) -> bool {
+        let Some(stack) = self.stacks.get(&stack) else { return false };
+        let mut frozen = self.windows.frozen(&stack.project, now).peekable();
+        if frozen.peek().is_none() {
+            return false;
+        }
+        let reached = self.reach(stack);
+        frozen.any(|selector| !self.select(selector).is_disjoint(&reached))
+    }
+
+    /// Returns whether the snapshot has exactly these rules.
+    #[must_use]
+    pub fn has_rules(&self, all: Rules) -> bool {
         let is_listed =
             |grants: &ProjectGrants| matches!(grants, ProjectGrants::Listed(list) if !list.is_empty());
         let expected = by_project(all.grants);
         let here = self.grants.iter().filter(|(_, grants)| is_listed(grants));
         self.unrestricted == all.unrestricted
+            && *self.windows == all.windows
             && here.clone().count() == expected.len()
             && here.into_iter().all(|(project, grants)| expected.get(project) == Some(grants))
     }

@@ -36,6 +36,7 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
         parsed_digest: Checksum([2; 32]),
         is_deletion_marker: false,
         keeps_resources: false,
+        is_urgent: false,
         resources: 1,
         published_at: Timestamp::UNIX_EPOCH,
     };
@@ -47,8 +48,8 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
 }
 
 /// The grants of a new installation.
-fn no_grants() -> AllGrants {
-    AllGrants { grants: Vec::new(), unrestricted: ["default".to_owned()].into() }
+fn no_grants() -> Rules {
+    Rules { unrestricted: ["default".to_owned()].into(), ..Rules::default() }
 }
 
 /// Changes `rounds` stacks one by one, and prints the average time of a change and of an affected envelope.
@@ -60,7 +61,7 @@ fn measure(agents: usize, stacks: usize, rounds: usize) {
     let mut snapshot = Snapshot::new(Changes {
         agents: fleet,
         stacks: facts,
-        grants: Some(no_grants()),
+        rules: Some(no_grants()),
         ..Changes::default()
     });
     let loaded = started.elapsed();
@@ -110,7 +111,7 @@ fn a_change_for_10_of_50_000_waiting_agents_wakes_10() {
     let mut newer = stack(17, 2);
     newer.id = stacks[0].id;
     index.replace(
-        Snapshot::new(Changes { agents, stacks, grants: Some(no_grants()), ..Changes::default() }),
+        Snapshot::new(Changes { agents, stacks, rules: Some(no_grants()), ..Changes::default() }),
         seen,
     );
     let waiting: Vec<Waiting> = ids.iter().map(|agent| index.wait(*agent)).collect();
@@ -135,7 +136,7 @@ fn a_deleted_agent_is_in_no_list_and_its_slot_is_used_again() {
     let (gone, name) = (agents[1].id, agents[1].name.clone());
     let stacks = vec![stack(1, 1)];
     index.replace(
-        Snapshot::new(Changes { agents, stacks, grants: Some(no_grants()), ..Changes::default() }),
+        Snapshot::new(Changes { agents, stacks, rules: Some(no_grants()), ..Changes::default() }),
         seen,
     );
     assert!(index.envelope(gone).is_some());

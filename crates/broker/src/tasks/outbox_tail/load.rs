@@ -11,7 +11,7 @@ use crate::index::{Changes, Snapshot};
 use crate::store::facts::{
     AllHolds, facts_of_all_agents_on_conn, facts_of_all_stacks_on_conn, holds_of_all_agents_on_conn,
 };
-use crate::store::grants::facts_of_all_grants_on_conn;
+use crate::store::grants::facts_of_rules_on_conn;
 use crate::store::outbox::{
     READ_ONLY_SNAPSHOT, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn,
     outbox_snapshot_on_conn,
@@ -35,15 +35,15 @@ impl OutboxTail {
             disable_statement_timeout(&mut second).await?;
             let holds = holds_of_all_agents_on_conn(&mut second).await?;
             let stacks = facts_of_all_stacks_on_conn(&mut second).await?;
-            let grants = facts_of_all_grants_on_conn(&mut second).await?;
+            let rules = facts_of_rules_on_conn(&mut second).await?;
             second.commit().await.doing("end loading the index")?;
-            Ok::<_, StoreError>((holds, stacks, grants))
+            Ok::<_, StoreError>((holds, stacks, rules))
         });
         disable_statement_timeout(&mut transaction).await?;
         let highest = outbox_highest_on_conn(&mut transaction, snapshot.horizon, None, true).await?;
         let agents = facts_of_all_agents_on_conn(&mut transaction).await?;
         transaction.commit().await.doing("end loading the index")?;
-        let (holds, stacks, grants) = finished(rest.await)?;
+        let (holds, stacks, rules) = finished(rest.await)?;
         let mark = self.mark(&mut conn).await?;
         self.record_marks(&mut conn, recent, mark.as_slice()).await?;
         let (agent_count, stack_count) = (agents.len(), stacks.len());
@@ -53,7 +53,7 @@ impl OutboxTail {
         off_thread(move || {
             let agents = with_holds(agents, holds);
             index.replace(
-                Snapshot::new(Changes { agents, stacks, grants: Some(grants), ..Changes::default() }),
+                Snapshot::new(Changes { agents, stacks, rules: Some(rules), ..Changes::default() }),
                 freshness,
             );
         })

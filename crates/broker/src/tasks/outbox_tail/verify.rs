@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Cursor, OutboxTail};
 use crate::store::fingerprints::fingerprints_on_conn;
-use crate::store::grants::facts_of_all_grants_on_conn;
+use crate::store::grants::facts_of_rules_on_conn;
 use crate::store::outbox::{OutboxNotification, READ_ONLY_SNAPSHOT, outbox_above_on_conn};
 use crate::store::{Doing as _, StoreError};
 
@@ -69,31 +69,33 @@ impl OutboxTail {
         let above = outbox_above_on_conn(&mut transaction, horizon).await?;
         let without: Vec<Uuid> = above.iter().map(|notification| notification.key()).collect();
         let there = fingerprints_on_conn(&mut transaction, &slices, &without).await?;
-        let grants = if above.iter().any(|notification| matches!(notification, OutboxNotification::Grant(_)))
-        {
+        let is_rule = |notification: &OutboxNotification| {
+            matches!(notification, OutboxNotification::Grant(_) | OutboxNotification::Window(_))
+        };
+        let rules = if above.iter().any(is_rule) {
             None
         } else {
-            Some(facts_of_all_grants_on_conn(&mut transaction).await?)
+            Some(facts_of_rules_on_conn(&mut transaction).await?)
         };
         transaction.commit().await.doing("end comparing the index")?;
         let next = self.show(&mut conn, cursor, reading).await?;
         if next.snapshot.horizon != horizon {
             return Ok(next);
         }
-        let (here, same_grants) = {
+        let (here, same_rules) = {
             let snapshot = self.index.snapshot();
             let without: HashSet<Uuid> = without.into_iter().collect();
-            let same = grants.is_none_or(|grants| snapshot.has_grants(grants));
+            let same = rules.is_none_or(|rules| snapshot.has_rules(rules));
             (snapshot.fingerprints(&slices, &without), same)
         };
-        if here == there && same_grants {
+        if here == there && same_rules {
             return Ok(next);
         }
         tracing::error!(
             ?slices,
             index = ?here,
             database = ?there,
-            same_grants,
+            same_rules,
             "the index differs from the database; this is a bug, or the database was changed manually"
         );
         if self.index.record_mismatch(RELOAD_EVERY) { self.load().await } else { Ok(next) }

@@ -50,7 +50,7 @@ async fn a_deletion_in_waves_is_stopped_half_way_and_the_stack_is_kept() -> Resu
     let mut fleet = Fleet::deleting(3600).await?;
     let canary = fleet.wait_for(1).await?;
     let removal = fleet.agents[canary[0]].poll().await?.envelope()?.stacks.remove(0).removal;
-    assert!(removal.is_some(), "the agent is told to remove the stack");
+    assert!(removal.is_some(), "the agent has to remove the stack");
     assert!(!fleet.deleted().await?, "most agents keep it");
     assert_eq!(fleet.delete(3600).await?.sequence_id, fleet.second, "it is being deleted already");
     assert_eq!(fleet.submitted("welcome").await?, StatusCode::CONFLICT);
@@ -82,11 +82,11 @@ async fn a_deletion_in_waves_is_complete_when_every_agent_has_removed_the_stack(
     // One more agent is targeted, but has nothing to remove.
     fleet.harness.agent("empty", serde_json::json!({ "env": "prod" })).await?;
     for _ in 0..fleet.agents.len() {
-        let told = fleet.wait_for(1).await?;
+        let next = fleet.wait_for(1).await?;
         assert!(!fleet.deleted().await?);
-        fleet.removed(told[0]).await?;
+        fleet.removed(next[0]).await?;
         // It gets nothing any more.
-        fleet.agents.remove(told[0]);
+        fleet.agents.remove(next[0]);
     }
     let rollout = fleet.wait_for_state(RolloutState::Completed).await?;
     assert_eq!((rollout.figures.members, rollout.figures.healthy), (4, 4));

@@ -27,7 +27,7 @@ async fn a_replica_that_has_lost_its_lease_takes_no_step() -> Result<()> {
         look(broker, &broker.pool, lease, &Contacts::default(), "default", fleet.stack).await
     };
     assert!(!look_with(token - 1).await?, "the lease is lost");
-    assert_eq!(fleet.told_second().await?, canary, "nothing was released");
+    assert_eq!(fleet.with_second().await?, canary, "nothing was released");
     assert!(look_with(token).await?);
     fleet.wait_for(2).await?;
     Ok(())

@@ -40,6 +40,18 @@ pub async fn walk(tour: &Tour, owner: &Caller) -> Result<(Agent, Agent)> {
     ops.send(Method::PUT, "grants/shop-again", &grant).await?.error_for_status()?;
     tour.delete(ops, "grants/shop-again").await?;
 
+    let rule = json!({
+        "kind": "weekly",
+        "timezone": "Europe/Berlin",
+        "days": ["mon", "tue", "wed", "thu"],
+        "start": "22:00",
+        "minutes": 360,
+    });
+    tour.put(ops, "windows/night", json!({ "selector": "site=shop", "rule": rule })).await?;
+    tour.get(ops, "windows").await?;
+    tour.get(ops, "windows/night").await?;
+    tour.delete(ops, "windows/night").await?;
+
     for agent in [&eu, &us] {
         agent.poll().await?.envelope()?;
     }
