@@ -78,12 +78,15 @@ impl Snapshot {
         if !after.has_object() {
             return RoaringBitmap::new();
         }
-        // Agents that gain or lose the stack are affected. Agents that keep it are affected only if the entry
-        // differs.
+        // Agents that gain or lose the stack are affected. Agents that keep it, and those that hold it although it does not reach
+        // them, are affected only if the entry differs.
         let (reached_before, reached_after) = (self.reach(before), self.reach(after));
+        let mut same = &reached_before & &reached_after;
+        if let Some(holders) = self.holders.get(&after.id) {
+            same |= holders - &reached_before - &reached_after;
+        }
         let mut kept = self.touched(before, after);
-        kept &= &reached_before;
-        kept &= &reached_after;
+        kept &= same;
         kept &= &self.active;
         kept.retain(|slot| self.gets_other(slot, before, after));
         ((reached_before ^ reached_after) & &self.active) | kept
