@@ -221,6 +221,16 @@ struct Batch {
     deleted: Vec<AgentId>,
     stacks: Vec<StackFacts>,
     grants: Option<Rules>,
+    changed: ChangedRules,
+}
+
+/// What of the new rules replaces the rules before.
+#[derive(Clone, Copy, Debug, Default)]
+enum ChangedRules {
+    #[default]
+    All,
+    Grants,
+    Windows,
 }
 
 fn one_change() -> impl Strategy<Value = Batch> {
@@ -228,7 +238,10 @@ fn one_change() -> impl Strategy<Value = Batch> {
         4 => an_agent().prop_map(|agent| Batch { agents: vec![agent], ..Batch::default() }),
         4 => a_stack().prop_map(|stack| Batch { stacks: vec![stack], ..Batch::default() }),
         1 => (0..AGENTS).prop_map(|number| Batch { deleted: vec![agent_id(number)], ..Batch::default() }),
-        1 => grants().prop_map(|grants| Batch { grants: Some(grants), ..Batch::default() }),
+        1 => (grants(), any::<bool>()).prop_map(|(grants, windows)| {
+            let changed = if windows { ChangedRules::Windows } else { ChangedRules::Grants };
+            Batch { grants: Some(grants), changed, ..Batch::default() }
+        }),
     ]
 }
 
@@ -242,6 +255,7 @@ fn several() -> impl Strategy<Value = Batch> {
             deleted: deleted.into_iter().collect(),
             stacks,
             grants,
+            changed: ChangedRules::All,
         },
     )
 }
@@ -272,12 +286,17 @@ impl Truth {
         deleted_agents.iter().for_each(|agent| drop(self.agents.remove(agent)));
         self.agents.extend(agents.clone());
         self.stacks.extend(batch.stacks.into_iter().map(|stack| (stack.id, stack)));
-        self.grants = batch.grants.clone().unwrap_or_else(|| self.grants.clone());
+        let rules = batch.grants.map(|new| match batch.changed {
+            ChangedRules::All => new,
+            ChangedRules::Grants => Rules { windows: self.grants.windows.clone(), ..new },
+            ChangedRules::Windows => Rules { windows: new.windows, ..self.grants.clone() },
+        });
+        self.grants = rules.clone().unwrap_or_else(|| self.grants.clone());
         reread.extend(snapshot.unknown_holds(agents.values()));
         reread.sort_unstable();
         reread.dedup();
         let stacks = reread.iter().filter_map(|stack| self.stacks.get(stack).cloned()).collect();
-        Changes { agents: agents.into_values().collect(), deleted_agents, stacks, rules: batch.grants }
+        Changes { agents: agents.into_values().collect(), deleted_agents, stacks, rules }
     }
 
     /// Returns the snapshot that a replica loads at its start.
