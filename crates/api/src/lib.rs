@@ -18,6 +18,7 @@
 //! | [`page`]      | keyset paging                                                            |
 //! | [`grants`]    | which agents a project may use, for what, and as which account           |
 //! | [`windows`]   | when agents may begin a new version                                      |
+//! | [`health_rules`] | rules for the health of custom kinds, as data                         |
 //! | [`system`]    | the installation: epoch, hold, and conflicts after a restore             |
 //! | others        | one file for each type of resource of the API                            |
 
@@ -29,6 +30,7 @@ pub mod envelope;
 pub mod events;
 pub mod grants;
 pub mod health;
+pub mod health_rules;
 pub mod ids;
 pub mod key_proof;
 pub mod names;
