@@ -34,7 +34,7 @@ pub use canonical::{Digest, checksum, from_hex, to_hex};
 pub use error::{Location, ManifestError, ManifestErrors, Problem};
 pub use identity::{Identity, Key, KeyError};
 pub use order::{Rank, Stage, deletion_stages, rank, stages};
-pub use parse::parse;
+pub use parse::{parse, parse_live};
 pub use redact::redacted;
 
 /// One Kubernetes object of a manifest.

@@ -14,7 +14,10 @@ use crate::identity::Key;
 use crate::parse::yaml::problem_of;
 use crate::{Manifest, Object, canonical, normal, order, refuse, shape, yields};
 
+mod live;
 mod yaml;
+
+pub use live::parse_live;
 
 /// Parses a manifest of one or more YAML documents (JSON is valid YAML). Lists are flattened, empty documents skipped.
 pub fn parse(bytes: &[u8], budget: &Budget) -> Result<Manifest, ManifestErrors> {

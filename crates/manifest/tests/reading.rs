@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use brokkr_manifest::{Budget, Manifest, ManifestErrors, Problem, parse};
+use brokkr_manifest::{Budget, Manifest, ManifestErrors, Problem, parse, parse_live};
 use serde_json::json;
 
 fn read(text: &str) -> Result<Manifest, ManifestErrors> {
@@ -271,4 +271,42 @@ fn ten_thousand_documents_are_read() {
         read(&more).unwrap_err().iter().next().unwrap().problem,
         Problem::TooManyObjects { limit: 10_000 }
     );
+}
+
+#[test]
+fn live_objects_keep_their_status_and_are_not_refused() {
+    let text = "
+apiVersion: v1
+kind: List
+items:
+- apiVersion: example.com/v1
+  kind: Widget
+  metadata: {name: one, namespace: shop, generation: 2}
+  status: {phase: Ready}
+- apiVersion: v1
+  kind: ServiceAccount
+  metadata: {name: default, namespace: kube-system}
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: one, namespace: shop}
+";
+    let objects = parse_live(text.as_bytes(), &Budget::default()).unwrap();
+    let names: Vec<_> = objects.iter().map(|(identity, _)| identity.to_string()).collect();
+    assert_eq!(names, ["Widget shop/one", "ServiceAccount kube-system/default", "Widget shop/one"]);
+    assert_eq!(objects[0].1["status"], json!({ "phase": "Ready" }));
+    assert_eq!(objects[0].1["metadata"]["generation"], 2);
+    assert!(parse_live(b"# nothing\n", &Budget::default()).unwrap().is_empty());
+}
+
+#[test]
+fn live_objects_that_cannot_be_read_are_located() {
+    let errors = |text: &str| -> Vec<String> {
+        let errors = parse_live(text.as_bytes(), &Budget::default()).unwrap_err();
+        errors.iter().map(ToString::to_string).collect()
+    };
+    let found = errors("kind: Pod\n---\n[1]\n");
+    assert!(found.iter().any(|error| error.starts_with("document 1 (line 1): Pod: apiVersion")), "{found:?}");
+    assert!(found.iter().any(|error| error.starts_with("document 2")), "{found:?}");
+    assert!(errors("a: [")[0].contains("not valid YAML"));
 }
