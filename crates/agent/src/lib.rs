@@ -18,7 +18,6 @@ pub mod execute;
 pub mod fence;
 pub mod forget_position;
 pub mod grant;
-pub mod health;
 pub mod install;
 pub mod intern;
 pub mod inventory;

@@ -85,6 +85,14 @@ impl Kind {
         self.path(key.namespace.as_deref(), Some(&key.name))
     }
 
+    /// Returns whether the health of its objects depends on more than their metadata. For all other kinds, the agent
+    /// reads and watches only metadata, so that the data of live Secrets never enters this process.
+    #[must_use]
+    pub fn is_observed_in_full(&self) -> bool {
+        // The agent wrote its own records, so it knows their content.
+        self.group != RECORD_GROUP && brokkr_health::reads_status(&self.group, &self.kind)
+    }
+
     /// Returns whether its objects keep Pods running, which are expected not to end.
     #[must_use]
     pub fn keeps_pods_running(&self) -> bool {
@@ -239,5 +247,23 @@ mod tests {
         assert_eq!(namespace.object_path(&key), "/api/v1/namespaces/shop");
         assert!(is_prerequisite(&key));
         assert!(deployment.has_pods());
+    }
+
+    #[test]
+    fn f6_only_metadata_is_read_of_secrets_and_of_the_agents_own_records() {
+        let is_observed_in_full = |group: &str, kind: &str| {
+            let served = Served {
+                group: group.into(),
+                version: "v1".into(),
+                kind: kind.into(),
+                plural: String::new(),
+                namespaced: true,
+            };
+            Kind::from(served).is_observed_in_full()
+        };
+        assert!(is_observed_in_full("apps", "Deployment"));
+        assert!(is_observed_in_full("example.com", "Widget"));
+        assert!(!is_observed_in_full("", "Secret"));
+        assert!(!is_observed_in_full(RECORD_GROUP, "Stack"));
     }
 }

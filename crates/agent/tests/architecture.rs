@@ -34,7 +34,6 @@ const LAYERS: &[&[&str]] = &[
         "model::progress",
         "model::situation",
     ],
-    &["health"],
     &["resource"],
     &["intern", "own_objects", "proxy", "args", "automatic", "backoff", "clock"],
 ];
@@ -61,7 +60,7 @@ fn the_plan_imports_only_data_and_the_grant() {
         let imports = modules.imports_of(module);
         assert!(!imports.is_empty(), "{module} is gone; name another one here");
         for imported in imports {
-            let pure = ["plan", "model", "resource", "ownership", "health", "grant"];
+            let pure = ["plan", "model", "resource", "ownership", "grant"];
             assert!(
                 pure.iter().any(|name| imported == *name || imported.starts_with(&format!("{name}::"))),
                 "{module} imports {imported}"

@@ -23,12 +23,12 @@ mod within;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use brokkr_agent::health::{Health, HealthState};
 use brokkr_agent::model::{Body, DesiredObject, Fingerprint, SeenObject, Uid};
 use brokkr_agent::resource::KindName;
 use brokkr_api::AgentId;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::{Message, Reason};
+use brokkr_health::{Health, HealthState};
 use brokkr_manifest::{Key, order};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

@@ -19,7 +19,6 @@ use super::classify;
 use super::pacing::{RequestSlots, ServerLoad};
 use crate::automatic::AutomaticObject;
 use crate::clock;
-use crate::health;
 use crate::metrics::Metrics;
 use crate::model::{Failure, FailureClass, SeenObject};
 use crate::observe::tracked;
@@ -196,7 +195,7 @@ impl Cluster {
 
     /// Returns the media type to request: metadata only where health needs no more.
     pub(super) fn accept(kind: &Kind) -> &'static str {
-        if health::reads_status(kind) { JSON } else { METADATA }
+        if kind.is_observed_in_full() { JSON } else { METADATA }
     }
 
     /// Returns the whole object at this path; none if there is none.

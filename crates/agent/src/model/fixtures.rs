@@ -1,9 +1,9 @@
 //! Values for tests.
 
 use brokkr_api::reason::{Message, Reason};
+use brokkr_health::{Health, HealthState};
 
 use super::SeenObject;
-use crate::health::{Health, HealthState};
 
 /// Returns a ready object without an owner.
 pub fn seen(uid: &str, version: u64) -> SeenObject {

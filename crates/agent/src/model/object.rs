@@ -6,14 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_health::{Health, HealthState};
 use brokkr_manifest::Key;
 use hex::FromHex as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
-
-use crate::health::{Health, HealthState};
 
 /// The hash of our managedFields entry. While it is unchanged, no other manager has changed our fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+use brokkr_health::{Health, ObjectView, health, is_completed, recheck_at};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -14,7 +15,6 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::digest::FieldsDigest;
-use crate::health::{Health, ObjectView, health, is_completed, recheck_at};
 use crate::intern::Interner;
 use crate::model::{Fingerprint, SeenObject};
 use crate::ownership;

@@ -16,7 +16,6 @@ use super::change::{Change, Part, Scope};
 use super::follow::{Consumer, Follower, Shared, WatchHistory};
 use super::request::Source;
 use super::timing::WatchTiming;
-use crate::health;
 use crate::model::{Prerequisite, prerequisite_kind};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::{Kind, KindIn};
@@ -83,7 +82,7 @@ impl Watches {
             }
             tracing::debug!(%kind, namespace = part.namespace.as_deref(), "watching");
             let after = self.ending.remove(&part).unwrap_or_default();
-            let metadata_only = !health::reads_status(&kind);
+            let metadata_only = !kind.is_observed_in_full();
             let source = self.source(kind, part.namespace.clone(), metadata_only, true);
             let running = self.start(source, Consumer::Index(Arc::new(part.clone())), after);
             self.running.insert(part, running);

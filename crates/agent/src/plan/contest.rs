@@ -115,10 +115,10 @@ pub fn fought(fight: Option<Fight>, now: Timestamp) -> Fight {
 mod tests {
     use std::sync::Arc;
 
+    use brokkr_health::HealthState;
     use serde_json::json;
 
     use super::*;
-    use crate::health::HealthState;
     use crate::model::Fingerprint;
     use crate::plan::fixtures::{Stack, desired, second};
 

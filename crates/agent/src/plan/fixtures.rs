@@ -8,11 +8,11 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::Transition;
 use brokkr_api::{AgentId, SequenceId, StackId};
+use brokkr_health::{Health, HealthState};
 use brokkr_manifest::Key;
 use brokkr_manifest::order::Rank;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::health::{Health, HealthState};
 use crate::model::fixtures::seen;
 use crate::model::{
     Body, Content, DesiredObject, Entry, FailedStep, Failure, FailureClass, Fight, Goal, Holder, Observed,

@@ -5,6 +5,7 @@
 
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, ConditionStatus, ObjectNote, Transition};
+use brokkr_health::HealthState;
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,7 +15,6 @@ use super::timing::{
     STABLE_AFTER_CRASH, due,
 };
 use super::{contest, retry};
-use crate::health::HealthState;
 use crate::model::{Content, Record, SeenObject, Situation};
 use crate::resource::{is_job, object_ref};
 

@@ -140,8 +140,9 @@ fn report_at(retry: &RetryState) -> jiff::Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use brokkr_health::HealthState;
+
     use super::*;
-    use crate::health::HealthState;
     use crate::plan::fixtures::{SEQUENCE, Stack, failed, second};
 
     /// Returns what is planned for the object of this stack.

@@ -132,8 +132,9 @@ fn fate(situation: &Situation<'_>, record: &Record, key: &Key) -> Fate {
 
 #[cfg(test)]
 mod tests {
+    use brokkr_health::HealthState;
+
     use super::*;
-    use crate::health::HealthState;
     use crate::plan::fixtures::{SEQUENCE, Stack, namespace, second};
 
     /// Returns a stopped delivery that has created its Namespace.

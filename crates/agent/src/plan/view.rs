@@ -90,9 +90,9 @@ mod tests {
     use brokkr_api::SequenceId;
     use brokkr_api::envelope::Grant;
     use brokkr_api::report::{ConditionKind, ConditionStatus};
+    use brokkr_health::HealthState;
 
     use super::*;
-    use crate::health::HealthState;
     use crate::plan::fixtures::{SEQUENCE, SESSION, Stack};
 
     #[test]

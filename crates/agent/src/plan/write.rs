@@ -133,9 +133,9 @@ fn stamp(situation: &Situation<'_>, content: &Content) -> Stamp {
 #[cfg(test)]
 mod tests {
     use brokkr_api::ids::Checksum;
+    use brokkr_health::HealthState;
 
     use super::*;
-    use crate::health::HealthState;
     use crate::plan::fixtures::{Stack, desired, key, second};
 
     /// Returns the names of the objects that are applied next.

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use brokkr_api::SequenceId;
+use brokkr_health::HealthState;
 
 use super::*;
-use crate::health::HealthState;
 use crate::model::fixtures::seen;
 use crate::model::{FailedStep, FailureClass, Fingerprint, RetryState, Rival};
 use crate::plan::fixtures::{SEQUENCE, Stack, failed, key, second};

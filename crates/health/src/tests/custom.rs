@@ -77,9 +77,17 @@ fn a_custom_resource_without_status_counts_as_ready_after_a_grace_period() {
         assert_eq!(judge_aged(-3600, "example.com/Widget", json!({}), status).state, Ready);
     }
     assert_eq!(
-        judge_aged(0, "gateway.networking.k8s.io/HTTPRoute", json!({}), json!(null)).state,
+        judge_aged(0, "gateway.networking.k8s.io/ReferenceGrant", json!({}), json!(null)).state,
         Progressing
     );
+}
+
+#[test]
+fn f6_a_custom_resource_with_a_rule_is_not_ready_before_it_has_a_status() {
+    for status in [json!(null), json!({})] {
+        let health = judge_aged(3600, "gateway.networking.k8s.io/HTTPRoute", json!({}), status);
+        assert_eq!((health.state, health.reason.code()), (Progressing, "WaitingForStatus"));
+    }
 }
 
 #[test]

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::HealthState::{Progressing, Ready, Terminating};
 use super::*;
-use crate::resource::{Kind, Served};
 
 mod cluster;
 mod custom;
+mod evaluate;
+mod fixtures;
 mod replicas;
 mod running;
 mod scaling;
@@ -99,9 +100,10 @@ fn a_recheck_is_scheduled_when_the_health_depends_on_time() {
     assert_eq!(again, created.checked_add(STATUS_GRACE).unwrap());
     assert_eq!((health(&object, NOW).state, health(&object, again).state), (Progressing, Ready));
     assert_eq!(recheck_at(&object, again), None);
-    object.group = "";
-    object.kind = "ConfigMap";
-    assert_eq!(recheck_at(&object, NOW), None);
+    for (group, kind) in [("", "ConfigMap"), ("cert-manager.io", "Certificate")] {
+        (object.group, object.kind) = (group, kind);
+        assert_eq!(recheck_at(&object, NOW), None, "{group}/{kind}");
+    }
 }
 
 #[test]
@@ -116,24 +118,15 @@ fn long_messages_are_truncated_and_states_are_serialised_in_lower_case() {
 /// become ready.
 #[test]
 fn f6_every_kind_with_a_rule_is_watched_in_full() {
-    let watched_in_full = |group: &str, kind: &str| {
-        reads_status(&Kind::from(Served {
-            group: group.into(),
-            version: "v1".into(),
-            kind: kind.into(),
-            plural: String::new(),
-            namespaced: true,
-        }))
-    };
     for (group, kind, _) in RULES {
-        assert!(watched_in_full(group, kind), "{group}/{kind}");
+        assert!(reads_status(group, kind), "{group}/{kind}");
     }
     for (group, kind) in [("example.com", "Widget"), ("gateway.networking.k8s.io", "HTTPRoute")] {
-        assert!(watched_in_full(group, kind), "{group}/{kind}");
+        assert!(reads_status(group, kind), "{group}/{kind}");
     }
     // The agent must not read the data of live Secrets.
     for (group, kind) in [("", "Secret"), ("", "ConfigMap"), ("rbac.authorization.k8s.io", "Role")] {
-        assert!(!watched_in_full(group, kind), "{group}/{kind}");
+        assert!(!reads_status(group, kind), "{group}/{kind}");
         assert_eq!(judge_aged(0, &format!("{group}/{kind}"), Value::Null, Value::Null).state, Ready);
     }
 }
