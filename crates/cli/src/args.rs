@@ -16,6 +16,7 @@ mod audit;
 mod context;
 mod deliver;
 mod grant;
+mod health;
 mod help;
 mod observe;
 mod project;
@@ -36,6 +37,7 @@ pub use deliver::{
     Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions, WaitTerms, WaitUntil,
 };
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
+pub use health::{HealthCommand, TestHealth};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas, SetProject};
@@ -127,6 +129,9 @@ pub enum Command {
     Wait(Wait),
     Events(Events),
     Errors(Errors),
+    /// Check rules for the health of objects
+    #[command(subcommand)]
+    Health(HealthCommand),
     /// Manage stacks and their versions
     #[command(subcommand)]
     Stack(StackCommand),

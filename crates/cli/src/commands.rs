@@ -19,6 +19,7 @@ mod deliver;
 mod diff;
 mod events;
 mod grant;
+mod health;
 mod join;
 mod login;
 mod man;
@@ -45,6 +46,7 @@ pub async fn run(args: Args, printer: Printer) -> Result<Outcome> {
         Command::Completion(completion) => completion::script(&completion, printer).map(success),
         Command::Complete(words) => Box::pin(completion::answer(words, &global, printer)).await.map(success),
         Command::Man(man) => man::run(&man, printer).map(success),
+        Command::Health(args) => health::run(args, printer),
         Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(success),
         // Errors in the manifests are shown before the broker is contacted.
         Command::Apply(apply) => Box::pin(apply::run(*apply, &global, printer)).await.map(success),
@@ -110,6 +112,7 @@ async fn with_client(command: Command, client: &Client, printer: Printer) -> Res
         | Command::Context(_)
         | Command::Completion(_)
         | Command::Complete(_)
+        | Command::Health(_)
         | Command::Man(_) => Ok(()),
     }
     .map(success)

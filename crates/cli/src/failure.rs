@@ -10,7 +10,7 @@ pub type Result<T = (), E = Failure> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// A negative result: a difference, a failed check.
+    /// A negative result: a difference, a failed check, an object that is not ready.
     Negative = 1,
     Usage = 2,
     Failed = 3,
@@ -28,7 +28,7 @@ pub enum Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Success,
-    /// A difference, or a failed check: exit status 1.
+    /// A difference, a failed check, or an object that is not ready: exit status 1.
     Negative,
 }
 

@@ -12,9 +12,9 @@ use crate::printer::Printer;
 use crate::render;
 
 /// Bytes that were read, with the name for error messages.
-struct Source {
-    name: String,
-    bytes: Vec<u8>,
+pub struct Source {
+    pub name: String,
+    pub bytes: Vec<u8>,
 }
 
 /// Reads or renders the manifests and returns the bytes to submit. A single file is submitted unchanged.
@@ -38,15 +38,18 @@ pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Ve
 fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<u8>> {
     let mut sources = Vec::new();
     for path in paths {
-        if path.as_os_str() == "-" {
-            sources.push(stdin()?);
-        } else if path.is_dir() {
+        if path.as_os_str() != "-" && path.is_dir() {
             sources.extend(folder(path, recursive)?);
         } else {
-            sources.push(file(path)?);
+            sources.push(read_source(path)?);
         }
     }
     check(sources)
+}
+
+/// Reads a file, or stdin for `-`.
+pub fn read_source(path: &Path) -> Result<Source> {
+    if path.as_os_str() == "-" { stdin() } else { file(path) }
 }
 
 fn stdin() -> Result<Source> {

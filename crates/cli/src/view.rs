@@ -21,6 +21,7 @@ pub mod diff;
 pub mod errors;
 pub mod events;
 pub mod grants;
+pub mod health;
 pub mod history;
 pub mod hold;
 pub mod job;

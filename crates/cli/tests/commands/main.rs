@@ -17,5 +17,6 @@ mod rolling_out;
 mod sample;
 mod suggesting;
 mod terminal;
+mod testing_health;
 mod waiting;
 mod watching;
