@@ -119,6 +119,7 @@ mod tests {
             removal: None,
             withdrawn: false,
             schedule: None,
+            suspensions: Vec::new(),
             grant,
             approvals: Vec::new(),
             published_at: Timestamp::UNIX_EPOCH,

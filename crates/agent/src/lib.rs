@@ -14,6 +14,7 @@ pub mod broker_link;
 pub mod clock;
 pub mod content_cache;
 pub mod diagnose;
+pub mod edits;
 pub mod execute;
 pub mod fence;
 pub mod forget_position;

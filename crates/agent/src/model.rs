@@ -8,6 +8,7 @@
 //! | `failure`   | failed requests, and causes of unready workloads                |
 //! | `step`      | the requests of a plan, and their results                       |
 //! | `progress`  | what this process has done for the current goal                 |
+//! | `suspension` | what the agent leaves alone, and for how much longer           |
 //! | `situation` | everything that a plan is a function of                         |
 //! | `fixtures`  | values for tests                                                |
 
@@ -20,6 +21,7 @@ pub mod progress;
 pub mod record;
 pub mod situation;
 pub mod step;
+pub mod suspension;
 
 pub use brokkr_api::reason::Prerequisite;
 pub use content::{Body, BoundRole, Content, DesiredObject, Goal, definitions};
@@ -29,3 +31,4 @@ pub use progress::{Fight, Progress, Rival, Stage};
 pub use record::{Entry, Made, Origin, Outcome, Record};
 pub use situation::{Holder, Intent, Observed, OtherStacks, Situation};
 pub use step::{ApplyReason, Plan, Step, StepResult, prerequisite_kind};
+pub use suspension::{RecordedSuspension, Suspensions};

@@ -8,6 +8,7 @@
 //!
 //! | file                 | contents                                                               |
 //! |----------------------|------------------------------------------------------------------------|
+//! | `suspend`            | what is left alone for some time, and what others change meanwhile     |
 //! | `deliver`            | the stages of a delivery, one after the other                          |
 //! | `remove`             | the removal of a stack, until all objects are gone                     |
 //! | `steady`             | repairs of drift, sweeps and health once everything is applied         |
@@ -44,6 +45,7 @@ pub mod report;
 pub mod retry;
 pub mod steady;
 mod stop;
+mod suspend;
 pub mod timing;
 mod view;
 mod write;
@@ -58,6 +60,9 @@ use crate::model::{Plan, Situation, Stage, Step};
 #[must_use]
 pub fn plan(situation: &Situation<'_>) -> Plan {
     let mut plan = decide(situation);
+    // What is suspended is left alone, whatever was decided.
+    plan.steps
+        .retain(|step| !step.is_write() || !step.key().is_some_and(|key| situation.suspensions.cover(key)));
     if plan.steps.is_empty() && situation.busy.is_empty() {
         plan.steps
             .extend(record::with_new_grant(situation).map(|record| Step::WriteRecord(Box::new(record))));
@@ -68,6 +73,10 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
 fn decide(situation: &Situation<'_>) -> Plan {
     if let Some(frozen) = freeze(situation) {
         frozen
+    } else if let Some(plan) = suspend::plan(situation) {
+        plan
+    } else if situation.suspensions.cover_stack() {
+        suspend::hold(situation)
     } else if situation.goal.target.removal.is_some() {
         remove::plan(situation)
     } else {

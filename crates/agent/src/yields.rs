@@ -59,7 +59,7 @@ fn owners(live: &Value, names: &[String]) -> (bool, bool) {
     (ours, theirs)
 }
 
-fn entries(live: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn entries(live: &Value) -> impl Iterator<Item = &Value> {
     live.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -74,12 +74,12 @@ fn find<'a>(fields: &'a Value, names: &[String]) -> Option<&'a Value> {
     names.iter().try_fold(fields, |fields, name| fields.get(format!("f:{name}")))
 }
 
-fn is_leaf(fields: &Value) -> bool {
+pub(crate) fn is_leaf(fields: &Value) -> bool {
     fields.as_object().is_some_and(Map::is_empty)
 }
 
 /// Removes the field, and the enclosing maps that become empty.
-fn take(value: &mut Value, names: &[String]) {
+pub(crate) fn take(value: &mut Value, names: &[String]) {
     let Some((last, above)) = names.split_last() else { return };
     let parent = above.iter().try_fold(&mut *value, |parent, name| parent.get_mut(name));
     let Some(fields) = parent.and_then(Value::as_object_mut) else { return };

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::agents::AgentStatus;
 use crate::ids::{AgentId, Checksum, InstallationId, SequenceId, StackId};
+use crate::suspensions::Suspended;
 use crate::windows::Schedule;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -45,6 +46,9 @@ pub struct TargetStack {
     /// When the agent may begin; absent: at any time. It goes on with what it has begun, and repairs drift, at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
+    /// What the agent leaves alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspensions: Vec<Suspended>,
     /// What the project may do on this agent. Absent without grants: then the agent's own permissions apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,

@@ -66,6 +66,8 @@ uuid_ids! {
     DeliveryId,
     /// A maintenance window, or a freeze.
     WindowId,
+    /// A suspension of a stack.
+    SuspensionId,
 }
 
 impl EventId {

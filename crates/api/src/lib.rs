@@ -18,6 +18,7 @@
 //! | [`page`]      | keyset paging                                                            |
 //! | [`grants`]    | which agents a project may use, for what, and as which account           |
 //! | [`windows`]   | when agents may begin a new version                                      |
+//! | [`suspensions`] | which stacks and objects agents leave alone for some time              |
 //! | [`health_rules`] | rules for the health of custom kinds, as data                         |
 //! | [`system`]    | the installation: epoch, hold, and conflicts after a restore             |
 //! | others        | one file for each type of resource of the API                            |
@@ -46,6 +47,7 @@ pub mod rollouts;
 pub mod selector;
 pub mod stacks;
 pub mod status;
+pub mod suspensions;
 pub mod system;
 pub mod tokens;
 pub mod webhooks;
@@ -53,8 +55,8 @@ pub mod why;
 pub mod windows;
 
 pub use ids::{
-    AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, StackId, TokenId,
-    WebhookId, WindowId,
+    AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, StackId, SuspensionId,
+    TokenId, WebhookId, WindowId,
 };
 pub use names::{Labels, Name};
 pub use position::{HistoryMark, Position, PositionToken};

@@ -110,6 +110,9 @@ pub struct RollBack {
     /// Shown to users who submit the barred content again.
     #[serde(default)]
     pub reason: String,
+    /// End the suspensions of the stack. Otherwise agents on which it is suspended keep what they have until they end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 
 /// A content that is refused on a stack.

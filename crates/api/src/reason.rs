@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::message::Message;
 pub use self::object::ObjectRef;
-use crate::ids::Checksum;
+use crate::ids::{Checksum, SuspensionId};
 use crate::why::Hop;
 
 /// Why a step failed, waits, or succeeded: one word and typed details.
@@ -167,6 +167,23 @@ pub enum Reason {
         repairs: u32,
     },
     ContestOver,
+
+    // ── Suspensions ──
+    /// A suspension covers the stack or an object of it.
+    Suspended,
+    NotSuspended,
+    /// A suspension is over; `id` names it.
+    SuspensionEnded {
+        id: SuspensionId,
+    },
+    /// Other clients changed the object while it was suspended.
+    Edited {
+        /// What they changed, as a strategic merge patch; absent if it is too large. Without the values of a Secret.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        patch: Option<serde_json::Value>,
+    },
+    /// Other clients deleted the object while it was suspended.
+    DeletedByOthers,
 
     // ── Prune and removal ──
     /// A prune is so large that it needs approval.

@@ -33,6 +33,10 @@ pub enum Transition {
     Failed,
     /// The agent repaired changes by other clients.
     Repaired,
+    /// From now on, the agent leaves the stack or an object of it alone.
+    Suspended,
+    /// A suspension is over. The objects say what other clients changed meanwhile.
+    Resumed,
     /// A removal or prune is blocked, for example by a finalizer; or the grant does not cover the stack.
     Blocked,
     /// All resources of the stack are gone, or were released.
@@ -45,15 +49,23 @@ pub enum Transition {
 
 impl Transition {
     /// All transitions that this program knows.
-    pub const KNOWN: [Self; 7] = [
+    pub const KNOWN: [Self; 9] = [
         Self::Applied,
         Self::Healthy,
         Self::Degraded,
         Self::Failed,
         Self::Repaired,
+        Self::Suspended,
+        Self::Resumed,
         Self::Blocked,
         Self::Removed,
     ];
+
+    /// Returns whether it says something about the state of the stack, which later reports change. The others only happen.
+    #[must_use]
+    pub fn is_state(&self) -> bool {
+        !matches!(self, Self::Repaired | Self::Suspended | Self::Resumed)
+    }
 }
 
 /// A string, because agents may be newer than the reader.
@@ -146,6 +158,8 @@ pub enum ConditionKind {
     Contested,
     /// A prune waits for an approval, or is blocked.
     PrunePending,
+    /// The agent leaves the stack or an object of it alone.
+    Suspended,
     /// A value from a newer agent: stored and shown, never interpreted.
     #[serde(untagged)]
     #[strum(to_string = "{0}")]
@@ -154,8 +168,15 @@ pub enum ConditionKind {
 
 impl ConditionKind {
     /// All conditions that this program knows, in the order in which they are shown.
-    pub const KNOWN: [Self; 6] =
-        [Self::Accepted, Self::Applied, Self::Ready, Self::Drifted, Self::Contested, Self::PrunePending];
+    pub const KNOWN: [Self; 7] = [
+        Self::Accepted,
+        Self::Applied,
+        Self::Ready,
+        Self::Drifted,
+        Self::Contested,
+        Self::PrunePending,
+        Self::Suspended,
+    ];
 }
 
 /// A string, because agents may be newer than the reader.

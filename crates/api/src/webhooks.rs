@@ -82,6 +82,14 @@ pub enum WebhookEvent {
     #[serde(rename = "stack.repaired")]
     #[strum(serialize = "stack.repaired")]
     Repaired,
+    /// An agent leaves the stack or an object of it alone.
+    #[serde(rename = "stack.suspended")]
+    #[strum(serialize = "stack.suspended")]
+    Suspended,
+    /// On an agent, a suspension is over.
+    #[serde(rename = "stack.resumed")]
+    #[strum(serialize = "stack.resumed")]
+    Resumed,
     /// On an agent, a removal or prune is blocked.
     #[serde(rename = "stack.blocked")]
     #[strum(serialize = "stack.blocked")]

@@ -102,6 +102,8 @@ pub enum Cause {
     HeldBack,
     /// The agent begins nothing outside of its maintenance window, or in a freeze.
     WindowClosed,
+    /// The stack, or an object of it, is suspended on the agent.
+    Suspended,
     /// The next wave of the rollout of the newest version needs approvals.
     GateClosed,
     /// The rollout of the newest version is paused.

@@ -498,6 +498,31 @@ CREATE TABLE prune_approvals (
     FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
 );
 
+-- What agents leave alone: a stack or one object of it, on one agent, on the agents with some labels, or on all. `left_seconds` is
+-- counted down while a broker runs; `counted_at` is when that was last done.
+CREATE TABLE suspensions (
+    id           uuid PRIMARY KEY,
+    project      text NOT NULL,
+    stack_id     uuid NOT NULL,
+    agent_id     uuid REFERENCES agents (id),
+    selector     text,
+    object       jsonb,
+    seconds      integer NOT NULL CHECK (seconds > 0),
+    left_seconds double precision NOT NULL,
+    counted_at   timestamptz NOT NULL DEFAULT now(),
+    reason       text NOT NULL,
+    created_by   text NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    ended_at     timestamptz,
+    end_cause    text CHECK ((end_cause IS NULL) = (ended_at IS NULL)),
+    ended_by     text,
+    CHECK (agent_id IS NULL OR selector IS NULL),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
+);
+CREATE INDEX suspensions_of_stack ON suspensions (project, stack_id, id);
+CREATE INDEX suspensions_of_agent ON suspensions (agent_id) WHERE agent_id IS NOT NULL;
+CREATE INDEX suspensions_in_force ON suspensions (id) WHERE ended_at IS NULL;
+
 -- Requests and the outbox --------------------------------------------------------------------------------------------
 
 -- The key is stored hashed: the response of some requests is encrypted with it.

@@ -42,6 +42,7 @@ pub mod selectors;
 pub mod signed_body;
 pub mod stacks;
 pub mod streams;
+pub mod suspensions;
 pub mod system;
 pub mod webhooks;
 pub mod windows;

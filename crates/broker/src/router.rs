@@ -28,8 +28,8 @@ use crate::http::body::BodyLimit;
 use crate::http::guard::{RouteRules, guard};
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants, health,
-    join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks, streams, system,
-    webhooks, windows,
+    join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks, streams, suspensions,
+    system, webhooks, windows,
 };
 use crate::state::Broker;
 use examples::Examples;
@@ -121,6 +121,9 @@ pub fn table() -> Vec<Route> {
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/roll-back",         routes!(stacks::rollback::roll_back)),
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/prune-approvals",   routes!(prune_approvals::approve_prune)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/prune-approvals",    routes!(prune_approvals::list_prune_approvals)),
+        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/suspensions",       routes!(suspensions::suspend_stack)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/suspensions",        routes!(suspensions::list_suspensions)),
+        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/resume",            routes!(suspensions::resume_stack)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/diff",               routes!(deployment_objects::diff::diff_deployment_objects)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/barred-contents",    routes!(barred_contents::list_barred_contents)),
         route(Token(Deployer),     "DELETE /api/v1/stacks/{stack}/barred-contents/{checksum}", routes!(barred_contents::delete_barred_content)),

@@ -38,7 +38,7 @@ use crate::store::StoreError;
 use crate::store::schema::SchemaError;
 use crate::tasks::{
     audit_chain, cleanup, event_tail, presence, refusals, report_writer, restore_state, retention, rollouts,
-    silent_agents, webhooks,
+    silent_agents, suspensions, webhooks,
 };
 use database::Database;
 
@@ -152,6 +152,7 @@ impl Server {
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));
         tasks.spawn(rollouts::run(Arc::clone(&broker), pool(), stop()));
         tasks.spawn(silent_agents::run(pool(), stop()));
+        tasks.spawn(suspensions::run(Arc::clone(&broker), pool(), stop()));
         tasks.spawn(cleanup::run(pool(), stop()));
         tasks.spawn(webhooks::run(Arc::clone(&broker.webhooks), database.webhook_pool, stop()));
         let certificates = certificates.map(|certificates| {

@@ -42,6 +42,7 @@ pub mod stack_targets;
 pub mod stacks;
 mod statement;
 pub mod status_counts;
+pub mod suspensions;
 pub mod task_claims;
 pub mod webhook_alarms;
 pub mod webhook_deliveries;

@@ -13,6 +13,7 @@
 //! | `restore_state` | refreshes whether the installation is on hold, and which agents have to report    |
 //! | `retention`     | creates partitions ahead, drops old ones, deletes old content                     |
 //! | `rollouts`      | goes on with rollouts, on one replica at a time                                   |
+//! | `suspensions`   | ends suspensions when their time is over                                          |
 //! | `silent_agents` | marks agents that no longer poll                                                  |
 //! | `webhooks`      | sends messages that are due: after local commits, and on time                     |
 
@@ -28,4 +29,5 @@ pub mod restore_state;
 pub mod retention;
 pub mod rollouts;
 pub mod silent_agents;
+pub mod suspensions;
 pub mod webhooks;

@@ -22,6 +22,7 @@ mod observe;
 mod project;
 mod rollout;
 mod stack;
+mod suspend;
 mod token;
 mod webhook;
 mod window;
@@ -43,6 +44,7 @@ pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas, SetProject};
 pub use rollout::{OneRollout, ReasonedRollout, RolloutArgs, RolloutCommand, SetRolloutPolicy};
 pub use stack::{Approve, DeleteStack, History, ListStacks, Manifest, Retarget, StackCommand, Unbar};
+pub use suspend::{ListSuspensions, Resume, Suspend};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};
 pub use window::{DeleteWindow, WindowCommand, WindowScope};
@@ -126,6 +128,8 @@ pub enum Command {
     Why(Why),
     Diff(Diff),
     Rollback(Rollback),
+    Suspend(Suspend),
+    Resume(Resume),
     Wait(Wait),
     Events(Events),
     Errors(Errors),
@@ -332,8 +336,8 @@ mod tests {
         "Abandon", "Abort", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete",
         "Deny", "Deploy", "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage",
         "Pause", "Preview", "Print", "Promote", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke",
-        "Roll", "Rotate", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Switch", "Unbar", "Verify",
-        "View", "Wait", "Watch", "Write",
+        "Roll", "Rotate", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Suspend", "Switch", "Unbar",
+        "Verify", "View", "Wait", "Watch", "Write",
     ];
 
     #[test]

@@ -30,6 +30,7 @@ mod rollout_policy;
 mod similar;
 mod stack;
 mod status;
+mod suspend;
 mod token;
 mod version;
 mod wait;
@@ -95,6 +96,8 @@ async fn with_client(command: Command, client: &Client, printer: Printer) -> Res
         Command::Errors(args) => events::errors(args, client, printer).await,
         Command::Events(args) => events::run(args, client, printer).await,
         Command::Rollback(args) => rollback::run(args, client, printer).await,
+        Command::Suspend(args) => suspend::suspend(args, client, printer).await,
+        Command::Resume(args) => suspend::resume(args, client, printer).await,
         Command::Stack(args) => manage_stack(args, client, printer).await,
         Command::Rollout(args) => rollout::run(args, client, printer).await,
         Command::Agent(args) => agent::run(args, client, printer).await,
@@ -125,6 +128,7 @@ async fn manage_stack(command: StackCommand, client: &Client, printer: Printer) 
         StackCommand::History(args) => stack::history(args, client, printer).await,
         StackCommand::Manifest(args) => stack::manifest(args, client, printer).await,
         StackCommand::Barred { stack } => stack::barred(&stack, client, printer).await,
+        StackCommand::Suspensions(args) => suspend::list(args, client, printer).await,
         StackCommand::Unbar(args) => stack::unbar(args, client, printer).await,
         StackCommand::Retarget(args) => stack::retarget(args, client, printer).await,
         StackCommand::Approve(args) => stack::approve(args, client, printer).await,

@@ -36,6 +36,7 @@ pub mod rollouts;
 pub mod samples;
 pub mod stacks;
 pub mod status;
+pub mod suspensions;
 pub mod table;
 pub mod targets;
 pub mod text;

@@ -52,6 +52,7 @@ pub mod sessions;
 pub mod stacks;
 pub mod streams;
 pub mod summaries;
+pub mod suspensions;
 pub mod system;
 pub mod target_state;
 pub mod tokens;

@@ -80,13 +80,18 @@ impl Client {
     }
 
     /// Deletes the stack in this way. With `keep_resources`, its resources stay in the clusters, no longer managed.
+    /// With `force`, its suspensions end.
     pub async fn delete_stack_as(
         &self,
         stack: &str,
         keep_resources: bool,
+        force: bool,
         rollout: &RolloutOptions,
     ) -> Result<DeploymentObject> {
         let mut pairs = rollout.pairs();
+        if force {
+            pairs.push(("force", "true".to_owned()));
+        }
         if keep_resources {
             pairs.push(("keep_resources", "true".to_owned()));
         }

@@ -231,6 +231,7 @@ fn record(session: i64, entries: u32) -> Record {
     Record {
         made: Default::default(),
         grant: None,
+        suspensions: Vec::new(),
         project: "default".into(),
         stack: StackId::generate(),
         stack_name: "shop".into(),

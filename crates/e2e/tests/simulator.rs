@@ -358,6 +358,7 @@ fn blank(stack: StackId) -> Record {
         applied: None,
         inventory: Default::default(),
         grant: None,
+        suspensions: Vec::new(),
         made: Default::default(),
         hops: Default::default(),
         outcome: None,

@@ -7,6 +7,7 @@ use brokkr_agent::model::{Content, definitions};
 use brokkr_api::envelope::{Approval, Grant, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
+use brokkr_api::suspensions::Suspended;
 use brokkr_api::windows::Schedule;
 use brokkr_api::{EventId, SequenceId, StackId};
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ struct Stack {
     base: Option<SequenceId>,
     withdrawn: bool,
     schedule: Option<Schedule>,
+    suspensions: Vec<Suspended>,
     deleted: bool,
     targeted: bool,
     grant: Option<Grant>,
@@ -81,6 +83,7 @@ impl Broker {
             base: None,
             withdrawn: false,
             schedule: None,
+            suspensions: Vec::new(),
             deleted,
             targeted: true,
             grant: None,
@@ -112,6 +115,14 @@ impl Broker {
     pub fn schedule(&mut self, stack: StackId, schedule: Option<Schedule>) {
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.schedule = schedule;
+            self.changed = true;
+        }
+    }
+
+    /// Changes what the agent leaves alone.
+    pub fn suspend(&mut self, stack: StackId, suspensions: Vec<Suspended>) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.suspensions = suspensions;
             self.changed = true;
         }
     }
@@ -192,6 +203,7 @@ impl Broker {
                     removal,
                     withdrawn,
                     schedule: stack.schedule.clone(),
+                    suspensions: stack.suspensions.clone(),
                     grant: stack.grant.clone(),
                     approvals: stack.approvals.clone(),
                     published_at: Timestamp::UNIX_EPOCH,
@@ -206,7 +218,7 @@ impl Broker {
 
     /// Stores a report; returns false if it was received before.
     pub fn receive(&mut self, report: Report) -> bool {
-        let is_state = !matches!(report.transition, Transition::Applied | Transition::Repaired);
+        let is_state = report.transition.is_state() && report.transition != Transition::Applied;
         let (id, stack, transition) = (report.id, report.stack_id, report.transition.clone());
         let is_new = self.reports.insert(id, report).is_none();
         if is_new && is_state {

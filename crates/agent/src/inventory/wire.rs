@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::pack::PackError;
 use super::shard::Header;
-use crate::model::{Made, Outcome, Record};
+use crate::model::{Made, Outcome, Record, RecordedSuspension};
 use crate::own_objects::{KEPT_BY, tail};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::{Kind, RECORD_GROUP as GROUP, Served};
@@ -55,6 +55,8 @@ struct Spec {
     session: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     grant: Option<Grant>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    suspensions: Vec<RecordedSuspension>,
     #[serde(default)]
     made: Made,
     inventory: Header,
@@ -170,10 +172,12 @@ pub fn to_object(
         stamp: record.stamp,
         session: record.session,
         grant: record.grant.clone(),
+        suspensions: record.suspensions.clone(),
         made: record.made.clone(),
         inventory,
     };
     let state = match (&record.outcome, record.removal) {
+        _ if !record.suspensions.is_empty() => "suspended".to_owned(),
         (Some(outcome), _) => outcome.transition.to_string(),
         (None, Some(_)) => "removing".to_owned(),
         (None, None) => "applying".to_owned(),
@@ -246,6 +250,7 @@ pub fn from_object(object: DynamicObject) -> Result<Record, PackError> {
         applied: status.applied,
         inventory: Default::default(),
         grant: spec.grant,
+        suspensions: spec.suspensions,
         made: spec.made,
         hops: status.hops,
         outcome: status.outcome,

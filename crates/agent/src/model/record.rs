@@ -13,6 +13,7 @@ use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
 use super::object::{Fingerprint, Uid};
+use super::suspension::RecordedSuspension;
 use crate::resource::Kind;
 
 /// Whether an object existed before Brokkr. A Namespace is deleted only if Brokkr created it.
@@ -69,6 +70,8 @@ pub struct Record {
     pub inventory: Arc<BTreeMap<Key, Entry>>,
     /// The grant under which the stack was last written: it applies while the broker is unreachable.
     pub grant: Option<Grant>,
+    /// What is left alone, also while the broker is unreachable.
+    pub suspensions: Vec<RecordedSuspension>,
     pub made: Made,
     /// When the delivery reached each of its steps.
     pub hops: Hops,
@@ -140,6 +143,7 @@ impl Record {
             applied: None,
             inventory: Arc::default(),
             grant: None,
+            suspensions: Vec::new(),
             made: Made::default(),
             hops: Hops::default(),
             outcome: None,

@@ -10,6 +10,7 @@ use super::content::Goal;
 use super::object::{SeenObject, Uid};
 use super::progress::Progress;
 use super::record::{Origin, Record};
+use super::suspension::Suspensions;
 use crate::resource::is_job;
 
 /// The live objects that the watches have observed.
@@ -63,6 +64,8 @@ pub struct Situation<'a> {
     pub progress: &'a Progress,
     pub observed: &'a dyn Observed,
     pub other_stacks: &'a dyn OtherStacks,
+    /// What is left alone.
+    pub suspensions: &'a Suspensions,
     /// Objects with a planned or running request.
     pub busy: &'a HashSet<Key>,
     /// How long workloads must be ready before the stack counts as healthy.

@@ -8,6 +8,7 @@ use brokkr_api::reason::{LeftBecause, Message, Prerequisite};
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::content::{Content, DesiredObject};
 use super::failure::{Cause, Failure};
@@ -71,6 +72,11 @@ pub enum Step {
         desired: Arc<DesiredObject>,
         stamp: Stamp,
     },
+    /// Read what other clients have changed since this time in an object that was left alone.
+    ReadEdits {
+        desired: Arc<DesiredObject>,
+        since: Timestamp,
+    },
     /// Read the Pods and events of a workload to find out why it is not ready.
     Diagnose {
         desired: Arc<DesiredObject>,
@@ -97,6 +103,12 @@ pub enum Step {
 }
 
 impl Step {
+    /// Returns whether the step changes an object of the stack.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Apply { .. } | Self::Delete { .. } | Self::Reclaim { .. } | Self::Release { .. })
+    }
+
     /// Returns the object that the step is about, if any.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
@@ -110,6 +122,7 @@ impl Step {
             Self::DryRun { desired, .. }
             | Self::Apply { desired, .. }
             | Self::FindRivals { desired, .. }
+            | Self::ReadEdits { desired, .. }
             | Self::Diagnose { desired } => Some(&desired.key),
             Self::Hold
             | Self::Fetch
@@ -169,6 +182,8 @@ pub enum StepResult {
         created: bool,
     },
     RivalsFound(Vec<Rival>),
+    /// What other clients have changed; none if it is too large.
+    EditsRead(Option<Value>),
     Diagnosed(Option<Cause>),
     DeleteAccepted,
     Gone,

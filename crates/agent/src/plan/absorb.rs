@@ -49,6 +49,13 @@ pub fn absorb(
                 let made = record.made.clone();
                 (record.sequence, record.applied, record.removal, record.checksum, made)
             };
+            let is_closed = |known: &Record| {
+                let mut before = known.suspensions.iter();
+                before.any(|one| written.suspensions.iter().all(|other| other.id != one.id))
+            };
+            if record.as_ref().is_some_and(is_closed) {
+                progress.lookups.edits.clear();
+            }
             progress.delivery.has_unrecorded_uid = false;
             if let Some(known) = record.take()
                 && what(&known) == what(&written)
@@ -176,6 +183,16 @@ pub fn absorb(
         }
         (Step::FindRivals { desired, .. }, StepResult::RivalsFound(rivals)) => {
             progress.repairs.rivals.insert(desired.key.clone(), rivals.clone());
+        }
+        (Step::ReadEdits { desired, .. }, StepResult::EditsRead(edits)) => {
+            progress.failures.objects.remove(&desired.key);
+            progress.lookups.edits.insert(desired.key.clone(), edits.clone());
+        }
+        // It will never be readable: the suspension ends without it.
+        (Step::ReadEdits { desired, .. }, StepResult::Failed(failure))
+            if failure.class == FailureClass::Permanent =>
+        {
+            progress.lookups.edits.insert(desired.key.clone(), None);
         }
         (Step::Diagnose { desired }, StepResult::Diagnosed(cause)) => {
             progress.readiness.causes.insert(desired.key.clone(), (now, cause.clone()));

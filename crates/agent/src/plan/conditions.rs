@@ -1,4 +1,4 @@
-//! The six conditions of a stack. All of them are always present, in the same order.
+//! The seven conditions of a stack. All of them are always present, in the same order.
 //!
 //! They are a pure function of [`ConditionInputs`]. The time of a condition changes only together with its
 //! status, so that "not ready for an hour" stays true even if the message changes during that hour.
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use super::contest::Contested;
 use super::report::{LONGEST_MESSAGE, and_more};
-use crate::model::Stage;
+use crate::model::{RecordedSuspension, Stage};
 
 /// The input of the conditions.
 #[derive(Clone, Debug)]
@@ -38,6 +38,7 @@ pub struct ConditionInputs<'a> {
     pub contested: Option<(&'a Contested<'a>, usize)>,
     /// What a prune or removal waits for.
     pub prune: Option<Problem<'a>>,
+    pub suspensions: &'a [RecordedSuspension],
     pub now: Timestamp,
 }
 
@@ -68,7 +69,7 @@ pub struct Problem<'a> {
 /// Status, reason and message of one condition.
 struct ConditionText(ConditionStatus, Reason, Message);
 
-/// Returns all six conditions, in the order of their kinds.
+/// Returns all seven conditions, in the order of their kinds.
 #[must_use]
 pub fn conditions(view: &ConditionInputs<'_>) -> Vec<Condition> {
     let texts = [
@@ -78,6 +79,7 @@ pub fn conditions(view: &ConditionInputs<'_>) -> Vec<Condition> {
         (ConditionKind::Drifted, drifted(view)),
         (ConditionKind::Contested, contested(view)),
         (ConditionKind::PrunePending, prune_pending(view)),
+        (ConditionKind::Suspended, suspended(view)),
     ];
     texts
         .into_iter()
@@ -144,6 +146,7 @@ fn in_progress(stage: Stage) -> Reason {
         Stage::Validate => Reason::Validating,
         Stage::Apply => Reason::Applying,
         Stage::Stopped => Reason::Stopped,
+        Stage::Suspended => Reason::Suspended,
         Stage::Prune | Stage::Finish | Stage::Steady | Stage::Remove | Stage::Done => Reason::Settling,
     }
 }
@@ -200,6 +203,20 @@ fn prune_pending(view: &ConditionInputs<'_>) -> ConditionText {
             let reason = problem.reason_or(Reason::PrunePending);
             ConditionText(ConditionStatus::True, reason, problem.message.clone())
         }
+    }
+}
+
+fn suspended(view: &ConditionInputs<'_>) -> ConditionText {
+    let objects: Option<Vec<String>> =
+        view.suspensions.iter().map(|one| one.object.as_ref().map(ToString::to_string)).collect();
+    match objects {
+        Some(none) if none.is_empty() => no(Reason::NotSuspended),
+        Some(objects) => {
+            let message = Reason::Suspended.message_with(objects.join(", "));
+            ConditionText(ConditionStatus::True, Reason::Suspended, message)
+        }
+        // One covers the whole stack.
+        None => yes(Reason::Suspended),
     }
 }
 

@@ -4,7 +4,7 @@ use brokkr_api::reason::ObjectRef;
 use brokkr_api::report::ObjectNote;
 
 use super::timing::due;
-use super::{preflight, prerequisites, prune, record, report, retry, steady, stop, write};
+use super::{preflight, prerequisites, prune, record, report, retry, steady, stop, suspend, write};
 use crate::model::{Content, FailureClass, Plan, Situation, Stage, Step};
 
 pub(super) fn plan(situation: &Situation<'_>) -> Plan {
@@ -14,11 +14,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
     let Some(content) = &situation.goal.content else {
         return fetch(situation);
     };
-    if let Some(record) = situation.record
-        && record.applied == Some(content.sequence)
-        && record.sequence == content.sequence
-        && record.removal.is_none()
-    {
+    if let Some(record) = steady::applied(situation, content) {
         return steady::plan(situation, content, record);
     }
     if stop::is_taken_back(situation, content) {
@@ -38,6 +34,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         .or_else(|| write::stop_if_invalid(situation, content))
         .or_else(|| preflight::intend(situation, content))
         .or_else(|| write::apply(situation, content))
+        .or_else(|| suspend::wait_for_objects(situation, content))
         .or_else(|| prune::plan(situation, content))
         .unwrap_or_else(|| settle(situation, content))
 }

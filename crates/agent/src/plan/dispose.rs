@@ -85,7 +85,9 @@ fn wait(situation: &Situation<'_>, stage: Stage, mut blockers: Vec<ObjectNote>) 
     blockers.sort_by_key(only_slow);
     let patience = if blockers.first().is_some_and(only_slow) { SLOW_AFTER } else { BLOCKED_AFTER };
     let message = report::summary(&blockers);
-    let plan = report::wait(situation, stage, patience, &Reason::WaitingForDeletion, &message, blockers);
+    let is_suspended = blockers.iter().any(|note| note.reason == Reason::Suspended);
+    let reason = if is_suspended { Reason::Suspended } else { Reason::WaitingForDeletion };
+    let plan = report::wait(situation, stage, patience, &reason, &message, blockers);
     // No event reports the deletion of an object without our label: read it again, more often at first.
     // `report::wait` sets a time to wake as long as the wait is not reported yet.
     let reported = plan.wake_at.is_none();
@@ -112,6 +114,9 @@ fn dispose(
 ) -> Disposal {
     if let Some(because) = situation.progress.cleanup.left.get(key) {
         return Disposal::Done(Receipt::Left(because.clone()));
+    }
+    if situation.suspensions.cover(key) {
+        return Disposal::Wait(report::note(key, Reason::Suspended));
     }
     let stack = situation.goal.target.stack_id;
     let read = || Disposal::Act(Step::ReadObject { key: key.clone(), kind: entry.kind.clone() });

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::model::fixtures::seen;
 use crate::model::{
     Body, Content, DesiredObject, Entry, FailedStep, Failure, FailureClass, Fight, Goal, Holder, Observed,
-    Origin, OtherStacks, Outcome, Progress, Record, RetryState, SeenObject, Situation, Uid,
+    Origin, OtherStacks, Outcome, Progress, Record, RetryState, SeenObject, Situation, Suspensions, Uid,
 };
 use crate::resource::{Kind, Served};
 
@@ -74,6 +74,7 @@ pub struct Stack {
     pub goal: Goal,
     pub record: Record,
     pub progress: Progress,
+    pub suspensions: Suspensions,
     pub objects: HashMap<Key, SeenObject>,
     pub completed: HashMap<Key, Uid>,
     /// No object can be observed.
@@ -127,6 +128,7 @@ impl Stack {
             removal: None,
             withdrawn: false,
             schedule: None,
+            suspensions: Vec::new(),
             grant: None,
             approvals: Vec::new(),
             published_at: second(0),
@@ -160,6 +162,7 @@ impl Stack {
             goal: Goal { target, content: Some(Arc::new(content)), fallback: None },
             record,
             progress: Progress::default(),
+            suspensions: Suspensions::default(),
             objects: HashMap::new(),
             completed: HashMap::new(),
             unwatched: false,
@@ -232,6 +235,7 @@ impl Stack {
             progress: &self.progress,
             observed: self,
             other_stacks: self,
+            suspensions: &self.suspensions,
             busy: &NONE,
             stable_after: SignedDuration::from_secs(stable_after),
             now: second(now),

@@ -28,8 +28,17 @@ const DIAGNOSED_AGAIN: RangeInclusive<SignedDuration> =
 /// requests.
 const SWEPT_AT_ONCE: usize = 8;
 
+/// Returns the record, if the content is applied completely.
+pub(super) fn applied<'a>(situation: &Situation<'a>, content: &Content) -> Option<&'a Record> {
+    situation.record.filter(|record| {
+        record.applied == Some(content.sequence)
+            && record.sequence == content.sequence
+            && record.removal.is_none()
+    })
+}
+
 pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record) -> Plan {
-    if prune::lingers(record, content) {
+    if prune::lingers(record, content) && !situation.suspensions.cover_stack() {
         // The record still has objects that the content no longer contains, because another stack wants them.
         // By now that stack may have taken them over, or may no longer want them.
         if let Some(plan) = prune::plan(situation, content) {
@@ -147,6 +156,9 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     };
     let Some(entry) = record.inventory.get(key) else { return (None, None) };
     let Some((content, desired)) = situation.goal.as_applied(key, entry.digest) else { return (None, None) };
+    if situation.suspensions.cover(key) {
+        return (None, None);
+    }
     if situation.busy.contains(key) || !situation.observed.synced(key) {
         return (None, None);
     }

@@ -1,5 +1,6 @@
 //! Adds the conditions to every record that is written, and to its reports.
 
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_manifest::Key;
 
@@ -14,6 +15,7 @@ pub(super) fn with_conditions(situation: &Situation<'_>, mut plan: Plan) -> Plan
             record.session = situation.session;
             // While the broker is unreachable, the recorded grant applies.
             record.grant.clone_from(&situation.goal.target.grant);
+            situation.suspensions.refresh(&mut record.suspensions);
             complete(situation, plan.stage, record);
         }
     }
@@ -55,8 +57,11 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
         drifted: &drifted,
         contested: contested.first().map(|first| (first, contested.len())),
         prune: outcome
-            .filter(|outcome| outcome.transition == Transition::Blocked)
+            .filter(|outcome| {
+                outcome.transition == Transition::Blocked && outcome.reason != Reason::Suspended
+            })
             .map(|outcome| Problem { reason: &outcome.reason, message: &outcome.message }),
+        suspensions: &record.suspensions,
         now: situation.now,
     };
     record.conditions = conditions(&view);

@@ -22,6 +22,7 @@ pub(super) fn validate(situation: &Situation<'_>, content: &Content) -> Option<P
     let unchecked = rest(content).filter(|desired| {
         !situation.progress.delivery.validated.contains(&desired.key)
             && is_changed(situation, desired)
+            && !situation.suspensions.cover(&desired.key)
             && !has_failed_for_good(situation, &desired.key)
             && existing(situation, &desired.key).is_none_or(|seen| !seen.deleting)
     });
@@ -70,6 +71,7 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
 
 fn is_open(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
     !is_done(situation, desired)
+        && !situation.suspensions.cover(&desired.key)
         && !situation.progress.delivery.written.contains(&desired.key)
         && !has_failed_for_good(situation, &desired.key)
 }

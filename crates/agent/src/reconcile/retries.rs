@@ -91,6 +91,7 @@ mod tests {
             removal: None,
             withdrawn: false,
             schedule: None,
+            suspensions: Vec::new(),
             grant: None,
             approvals: Vec::new(),
             published_at: at,

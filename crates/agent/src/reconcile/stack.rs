@@ -16,7 +16,8 @@ use super::retries::Retries;
 use crate::grant;
 use crate::model::progress::Repairs;
 use crate::model::{
-    FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step, StepResult,
+    FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step,
+    StepResult, Suspensions,
 };
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
@@ -61,6 +62,8 @@ pub struct StackState {
     /// A target that must not begin before its window opens.
     pub shut: Option<TargetStack>,
     pub record: Option<Record>,
+    /// What is left alone.
+    pub suspensions: Suspensions,
     pub progress: Progress,
     /// Objects with a planned or running request.
     busy: HashSet<Key>,
@@ -86,7 +89,8 @@ pub struct StackState {
 impl StackState {
     #[must_use]
     pub fn resumed(record: Record) -> Self {
-        Self { record: Some(record), ..Self::default() }
+        let suspensions = Suspensions::restored(&record.suspensions);
+        Self { record: Some(record), suspensions, ..Self::default() }
     }
 
     /// Returns the next steps to execute.
@@ -262,6 +266,7 @@ impl StackState {
             progress: &self.progress,
             observed: around.index,
             other_stacks: around.other_stacks,
+            suspensions: &self.suspensions,
             busy: &self.busy,
             stable_after: around.context.stable_after,
             now,

@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use crate::broker_link::content::{self, ContentSource};
 use crate::broker_link::holds::HeldStacks;
 use crate::diagnose;
+use crate::edits;
 use crate::execute::{Cluster, Rights, Writes, roles};
 use crate::grant;
 use crate::inventory::{RecordError, Records};
@@ -72,6 +73,15 @@ impl Worker {
                 Ok(writes) => writes.rivals(desired, stamp).await,
                 Err(refusal) => refusal,
             },
+            Step::ReadEdits { desired, since } => {
+                match self.cluster.read(&desired.kind.object_path(&desired.key)).await {
+                    Ok(Some(live)) => {
+                        StepResult::EditsRead(edits::edits(&desired.body.to_value(), &live, *since))
+                    }
+                    Ok(None) => StepResult::EditsRead(None),
+                    Err(failure) => StepResult::Failed(failure),
+                }
+            }
             Step::Diagnose { desired } => {
                 let body = desired.body.to_value();
                 match diagnose::diagnose(&self.cluster, &desired.kind, &desired.key, &body).await {

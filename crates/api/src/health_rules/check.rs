@@ -134,13 +134,7 @@ impl CheckDocument {
             return Err(format!("conditions must be below status, not {conditions}"));
         }
         let status = self.status.unwrap_or(ConditionStatus::True);
-        Ok(ConditionCheck {
-            condition,
-            status,
-            reasons: self.reasons,
-            conditions,
-            or_absent: self.or_absent,
-        })
+        Ok(ConditionCheck { condition, status, reasons: self.reasons, conditions, or_absent: self.or_absent })
     }
 
     fn field_check(self, field: FieldPath) -> Result<FieldCheck, String> {

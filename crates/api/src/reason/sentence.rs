@@ -114,6 +114,11 @@ impl Reason {
             Self::ApiServerUnreachable => "failed to reach the API server",
             Self::OwnedByOther { owner: None } => "now belongs to another stack or agent",
             Self::ContestOver => "no other manager changes the contested fields any more",
+            Self::Suspended => "left alone until the suspension ends",
+            Self::NotSuspended => "not suspended",
+            Self::SuspensionEnded { .. } => "the suspension is over",
+            Self::Edited { .. } => "changed by others while it was suspended",
+            Self::DeletedByOthers => "deleted by others while it was suspended",
             Self::WaitingForDeletion => "waiting for deleted objects to disappear",
             Self::Terminating => "deleted, but still present",
             Self::OtherContentPending => {

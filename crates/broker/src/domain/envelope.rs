@@ -119,7 +119,9 @@ pub fn envelope<'a>(
     }
 }
 
-fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
+/// Returns the entry of the stack in the target state of an active agent.
+#[must_use]
+pub fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
     let desired = desired(agent, stack)?;
     Some(TargetStack {
         project: stack.project.clone(),
@@ -131,6 +133,7 @@ fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
         removal: desired.removal,
         withdrawn: desired.withdrawn,
         schedule: desired.schedule,
+        suspensions: stack.suspensions_on(agent).cloned().collect(),
         grant: desired.right.into_grant(),
         approvals: approvals(agent, stack, desired.object.sequence_id),
         published_at: desired.object.published_at,

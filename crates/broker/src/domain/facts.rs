@@ -5,6 +5,7 @@ use std::sync::Arc;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Approval;
 use brokkr_api::ids::Checksum;
+use brokkr_api::suspensions::Suspended;
 use brokkr_api::{AgentId, InstanceId, SequenceId, StackId};
 use brokkr_api::{Selector, protocol};
 use jiff::Timestamp;
@@ -82,6 +83,8 @@ pub struct StackFacts {
     pub grants: Arc<ProjectGrants>,
     /// Approved prunes of the versions that agents may get.
     pub approvals: Vec<ApprovalFacts>,
+    /// What agents leave alone. Nearly always empty.
+    pub suspensions: Vec<SuspensionFacts>,
     /// When agents may begin versions. One copy, shared by all stacks of the snapshot.
     pub windows: Arc<Windows>,
     /// The version that every agent gets, unless a rollout releases a newer one to it: see
@@ -109,6 +112,7 @@ impl StackFacts {
             selectors,
             grants,
             approvals,
+            suspensions: Vec::new(),
             windows: Arc::default(),
             base: None,
             releases,
@@ -171,6 +175,11 @@ impl StackFacts {
         self.base == other.base && self.base.is_none_or(|base| !base.is_deletion_marker)
     }
 
+    /// Returns the suspensions that apply to the agent.
+    pub fn suspensions_on<'a>(&'a self, agent: &'a AgentFacts) -> impl Iterator<Item = &'a Suspended> {
+        self.suspensions.iter().filter(|one| one.is_for(agent)).map(|one| &one.suspended)
+    }
+
     /// Returns whether anything was ever submitted to the stack.
     #[must_use]
     pub fn has_object(&self) -> bool {
@@ -208,6 +217,24 @@ impl ApprovalFacts {
     #[must_use]
     pub fn is_for(&self, agent: AgentId) -> bool {
         self.agent.is_none_or(|one| one == agent)
+    }
+}
+
+/// A suspension of a stack that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspensionFacts {
+    /// Only on this agent.
+    pub agent: Option<AgentId>,
+    /// Only on the agents with these labels.
+    pub selector: Option<Selector>,
+    pub suspended: Suspended,
+}
+
+impl SuspensionFacts {
+    #[must_use]
+    pub fn is_for(&self, agent: &AgentFacts) -> bool {
+        self.agent.is_none_or(|one| one == agent.id)
+            && self.selector.as_ref().is_none_or(|selector| agent.matches(selector))
     }
 }
 

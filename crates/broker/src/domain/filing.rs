@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{ConditionKind, NOTES, Report, Transition};
+use brokkr_api::suspensions::LONGEST_PATCH;
 use brokkr_api::{AgentId, EventId, SequenceId, StackId};
 use jiff::Timestamp;
 
@@ -11,6 +12,8 @@ use super::claims::clamped;
 use super::error_groups::{ErrorGroup, error_group};
 
 const LONGEST_TEXT: usize = 4096;
+/// A patch, and the name of its field.
+const LONGEST_EDIT: usize = LONGEST_PATCH + 64;
 /// The longest transition, reason or condition that a newer agent may introduce.
 const LONGEST_WORD: usize = 64;
 /// Agents report six conditions. A broken agent must not fill the database.
@@ -119,8 +122,9 @@ fn trim_reason(reason: &mut Reason) {
         word.retain(|character| character.is_ascii_graphic());
         word.truncate(LONGEST_WORD);
     }
+    let longest = if matches!(reason, Reason::Edited { .. }) { LONGEST_EDIT } else { LONGEST_TEXT };
     let details = reason.details().map(|details| details.to_string());
-    if details.is_some_and(|details| details.len() > LONGEST_TEXT || details.contains("\\u0000")) {
+    if details.is_some_and(|details| details.len() > longest || details.contains("\\u0000")) {
         *reason = reason.without_details();
     }
 }

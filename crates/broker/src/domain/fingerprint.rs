@@ -71,8 +71,12 @@ pub fn stack_line(stack: &StackFacts) -> String {
     selectors.sort_unstable();
     let selectors = selectors.iter().map(|(selector, since)| format!("{selector}@{since}"));
     let (targets, selectors): (Vec<_>, Vec<_>) = (targets.collect(), selectors.collect());
+    let mut suspensions: Vec<String> =
+        stack.suspensions.iter().map(|suspension| suspension.suspended.id.to_string()).collect();
+    suspensions.sort_unstable();
+    let (targets, selectors, suspensions) = (targets.join(","), selectors.join(","), suspensions.join(","));
     // Writing to a string cannot fail.
-    let _ = write!(line, "{}|{}|{}", targets.join(","), selectors.join(","), stack.approvals.len());
+    let _ = write!(line, "{targets}|{selectors}|{}|{suspensions}", stack.approvals.len());
     line
 }
 

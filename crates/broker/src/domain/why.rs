@@ -234,7 +234,11 @@ fn delivering(
             Some(advised(case, Hop::Healthy, Cause::Other, report.message.clone().or(|| message.into())))
         }
         // The last report was good, but it may no longer be true if the agent is gone.
-        Transition::Healthy | Transition::Repaired | Transition::Removed => trouble
+        Transition::Healthy
+        | Transition::Repaired
+        | Transition::Suspended
+        | Transition::Resumed
+        | Transition::Removed => trouble
             .filter(|trouble| trouble.cause != Cause::AgentLate)
             .filter(|trouble| trouble.cause != Cause::AgentRefused || case.seen.presence != Presence::Fresh)
             .map(|trouble| Broken { hop: Hop::Reported, ..trouble })
@@ -251,7 +255,8 @@ fn blocked(case: &Case<'_>, report: &LastReport) -> Broken {
     let reason = waits.map(|waits| &waits.reason);
     let cause = reason.and_then(cause::of).or_else(|| cause::of_report(report)).unwrap_or(Cause::Blocked);
     // A stack outside its grant is neither written nor deleted; a kind that cannot be watched is not written.
-    let unwritten = cause == Cause::NotGranted || matches!(report.reason, Reason::CannotWatch { .. });
+    let unwritten = matches!(cause, Cause::NotGranted | Cause::Suspended)
+        || matches!(report.reason, Reason::CannotWatch { .. });
     let hop = if unwritten { Hop::Applied } else { Hop::Pruned };
     advised(case, hop, cause, message)
 }

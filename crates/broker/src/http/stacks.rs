@@ -11,6 +11,7 @@ use axum::extract::{Path, State};
 use brokkr_api::names::BadName;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::stacks::{PutStack, Stack};
+use brokkr_api::suspensions::EndCause;
 use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, Name, StackId};
@@ -36,6 +37,7 @@ use crate::store::outbox::OutboxNotification;
 use crate::store::stacks::{
     LockedStack, StackRef, stack_change_on_conn, stack_fetch, stack_insert_on_conn, stack_lock_on_conn,
 };
+use crate::store::suspensions::suspension_end_on_conn;
 
 /// Fetches the stack of this name or id. A deleted stack is found by id, or by name if no other stack has the name.
 pub async fn find_stack(broker: &Broker, project: &str, stack: &str) -> ApiResult<Stack> {
@@ -127,6 +129,9 @@ pub struct DeleteStackQuery {
     pub waves: Option<String>,
     /// How long a wave has to stay removed before the next one begins.
     pub soak_seconds: Option<u32>,
+    /// End the suspensions of the stack. Otherwise agents on which it is suspended keep it until they end.
+    #[serde(default)]
+    pub force: bool,
 }
 
 impl DeleteStackQuery {
@@ -171,6 +176,9 @@ pub async fn delete_stack(
             return write.finish(StatusCode::OK, &marker).await;
         }
         let rollout = query.rollout(&broker, &locked, token.role)?;
+        if query.force {
+            suspension_end_on_conn(write.conn(), &locked, None, EndCause::Forced, &token.name).await?;
+        }
         let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
         let published = publish(&mut write, &locked, &marker, rollout.as_ref()).await?;
         let marker = &published.object;

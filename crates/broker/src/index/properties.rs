@@ -7,8 +7,9 @@ use std::sync::Arc;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Grant;
 use brokkr_api::ids::Checksum;
+use brokkr_api::suspensions::Suspended;
 use brokkr_api::windows::{Freeze, Weekly, WindowRule};
-use brokkr_api::{AgentId, GrantId, InstallationId, Selector, SequenceId, StackId, WindowId};
+use brokkr_api::{AgentId, GrantId, InstallationId, Selector, SequenceId, StackId, SuspensionId, WindowId};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use uuid::Uuid;
 use super::snapshot::{Changes, Snapshot};
 use crate::domain::envelope::{encode, envelope};
 use crate::domain::facts::{
-    AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
+    AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts, SuspensionFacts,
 };
 use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
 use crate::domain::labels::{Label, LabelSet};
@@ -103,6 +104,18 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn a_suspension()(
+        number in 0u128..3,
+        agent in prop::option::of(0..AGENTS),
+        selector in prop::option::of(a_selector()),
+    ) -> SuspensionFacts {
+        let suspended = Suspended { id: SuspensionId(Uuid::from_u128(number)), object: None, seconds: 60 };
+        let agent = agent.map(agent_id);
+        SuspensionFacts { agent, selector: selector.filter(|_| agent.is_none()), suspended }
+    }
+}
+
+prop_compose! {
     fn a_stack()(
         number in 0..STACKS,
         deleted in prop::bool::weighted(0.3),
@@ -111,6 +124,7 @@ prop_compose! {
         newest in prop::option::weighted(0.8, 0i64..3),
         staged in prop::option::weighted(0.5, (3i64..5, any::<bool>(), releases(), prop::bool::weighted(0.3))),
         widened in prop::option::weighted(0.4, (any::<bool>(), releases(), releases(), had())),
+        suspensions in prop::collection::vec(a_suspension(), 0..3),
     ) -> StackFacts {
         let number_of = i64::try_from(number).expect("few");
         let object = |version: i64, marker: bool| ObjectFacts {
@@ -149,6 +163,7 @@ prop_compose! {
             .with_releases(releases.into_iter().collect())
             .with_widening(widening);
         facts.deleted = deleted;
+        facts.suspensions = suspensions;
         facts.targets = targets
             .into_iter()
             .map(|(agent, since)| ExplicitTarget { agent: agent_id(agent), since })

@@ -69,6 +69,8 @@ pub struct Snapshot {
     holders: HashMap<StackId, RoaringBitmap>,
     /// Stacks with a version that not every agent gets, also if that is the base.
     rolling: BTreeSet<StackId>,
+    /// Stacks with suspensions.
+    suspended: BTreeSet<StackId>,
     grants: HashMap<String, Arc<ProjectGrants>>,
     /// Projects that are not restricted to their grants.
     unrestricted: BTreeSet<String>,
@@ -114,6 +116,11 @@ impl Snapshot {
 
     pub fn stacks(&self) -> usize {
         self.stacks.len()
+    }
+
+    /// Returns whether any stack is suspended, or an object of it.
+    pub fn has_suspension(&self) -> bool {
+        !self.suspended.is_empty()
     }
 
     /// Returns every stack that may reach the agent, and every known one that it holds. Stacks may repeat.
@@ -272,12 +279,16 @@ impl Snapshot {
         if stack.has_rollout() {
             self.rolling.insert(stack.id);
         }
+        if !stack.suspensions.is_empty() {
+            self.suspended.insert(stack.id);
+        }
         self.stacks.insert(stack.id, stack);
     }
 
     fn remove_stack(&mut self, id: StackId) {
         let Some(before) = self.stacks.remove(&id) else { return };
         self.rolling.remove(&id);
+        self.suspended.remove(&id);
         self.by_selector.remove(id, before.selectors.iter().map(|target| &target.selector));
         for target in &before.targets {
             if self.explicit.get_mut(&target.agent).is_some_and(|set| set.remove(&id) && set.is_empty()) {

@@ -85,7 +85,7 @@ fn show(registry: &mut Registry, figures: &FleetFigures, age: Duration) {
         }
     }
     registry.register("agents", "Agents by status and presence", agents);
-    let states = Transition::KNOWN.into_iter().filter(|transition| *transition != Transition::Repaired);
+    let states = Transition::KNOWN.into_iter().filter(Transition::is_state);
     let placements = by_state(figures, "placements", states.map(|state| state.to_string()));
     registry.register("placements", "Stacks on agents, by last report", placements);
     let states = ["running", "soaking", "gated", "paused", "stopped"];

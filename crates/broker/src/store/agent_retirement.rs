@@ -116,6 +116,7 @@ pub async fn agent_delete_on_conn(conn: &mut PgConnection, agent: AgentId) -> Re
             .bind(agent.0)
             .all(&mut *conn, doing)
             .await?;
+    sqlx::query("DELETE FROM suspensions WHERE agent_id = $1").bind(agent.0).run(&mut *conn, doing).await?;
     for sql in
         ["DELETE FROM join_tokens WHERE agent_id = $1 OR rejoins = $1", "DELETE FROM agents WHERE id = $1"]
     {

@@ -5,7 +5,8 @@ mod all;
 
 use brokkr_api::envelope::Approval;
 use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, InstanceId, Labels, SequenceId, StackId};
+use brokkr_api::suspensions::{ObjectName, Suspended};
+use brokkr_api::{AgentId, InstanceId, Labels, Selector, SequenceId, StackId, SuspensionId};
 use futures::TryStreamExt as _;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 use super::{Columns as _, Doing as _, Result, checksum, known};
 use crate::domain::facts::{
     AgentFacts, ApprovalFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
+    SuspensionFacts,
 };
 use crate::domain::labels::LabelSet;
 use crate::domain::release::{Clause, EarlierTargets, Release, Widening};
@@ -51,6 +53,10 @@ macro_rules! stacks_where {
                                                ORDER BY p.sequence_id, p.agent_id)
                               FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
                                 AND p.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id)), '[]') AS approvals,
+                    coalesce((SELECT jsonb_agg(jsonb_build_object('id', u.id, 'agent', u.agent_id, 'selector', u.selector,
+                                                                  'object', u.object, 'seconds', u.seconds) ORDER BY u.id)
+                              FROM suspensions u WHERE u.project = s.project AND u.stack_id = s.id
+                                AND u.ended_at IS NULL), '[]') AS suspensions,
                     coalesce(CASE WHEN s.staged_sequence_id IS NOT NULL THEN (
                         SELECT jsonb_agg(jsonb_build_object(
                                    'object', jsonb_build_object(
@@ -156,6 +162,22 @@ impl ApprovalRow {
 }
 
 #[derive(serde::Deserialize)]
+struct SuspensionRow {
+    id: SuspensionId,
+    agent: Option<AgentId>,
+    selector: Option<Selector>,
+    object: Option<ObjectName>,
+    seconds: u32,
+}
+
+impl SuspensionRow {
+    fn facts(self) -> SuspensionFacts {
+        let Self { id, agent, selector, object, seconds } = self;
+        SuspensionFacts { agent, selector, suspended: Suspended { id, object, seconds } }
+    }
+}
+
+#[derive(serde::Deserialize)]
 struct WideningRow {
     key: SequenceId,
     seed: u64,
@@ -185,6 +207,8 @@ fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
     facts.deleted = row.field("deleted")?;
     facts.approvals =
         row.json::<Vec<ApprovalRow>>("approvals")?.into_iter().map(ApprovalRow::facts).collect();
+    facts.suspensions =
+        row.json::<Vec<SuspensionRow>>("suspensions")?.into_iter().map(SuspensionRow::facts).collect();
     let agents = row.field::<Vec<Uuid>>("target_agents")?.into_iter().map(AgentId);
     let targets = agents.zip(row.field::<Vec<jiff_sqlx::Timestamp>>("target_times")?);
     facts.targets = targets.map(|(agent, since)| ExplicitTarget { agent, since: since.to_jiff() }).collect();

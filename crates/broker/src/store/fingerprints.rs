@@ -51,7 +51,9 @@ const STACKS: &str = fingerprint_of!(
                                  ORDER BY t.selector COLLATE \"C\")
                FROM stack_selectors t WHERE t.project = s.project AND t.stack_id = s.id), ''),
      (SELECT count(*) FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
-                                               AND p.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id))",
+                                               AND p.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id)),
+     coalesce((SELECT string_agg(u.id::text, ',' ORDER BY u.id)
+               FROM suspensions u WHERE u.project = s.project AND u.stack_id = s.id AND u.ended_at IS NULL), '')",
     "FROM stacks s
      WHERE get_byte(uuid_send(s.id), 15) BETWEEN $1 AND $2 AND s.deleted_at IS NULL AND s.id <> ALL($3)"
 );

@@ -68,6 +68,7 @@ const TABLES: &[(&[&str], &[&str])] = &[
             "stack_targets",
             "stacks",
             "status_counts",
+            "suspensions",
             "webhook_alarms",
             "webhook_deliveries",
             "webhook_secrets",

@@ -8,7 +8,6 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brokkr_api::report::Transition;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, JoinSet};
@@ -204,16 +203,16 @@ async fn store(
         holds_raise_on_conn(conn, &applied).await?;
     }
     let new_ones = || filed().filter(|filed| new.contains(&filed.report.id));
-    // A repair is an event and changes no state, but its conditions may name a field that another manager changes.
-    let is_repair = |filed: &&Filed| filed.report.transition == Transition::Repaired;
-    let newest = newest_of_each_stack(new_ones().filter(|filed| !is_repair(filed)));
+    let is_state = |filed: &&Filed| filed.report.transition.is_state();
+    let newest = newest_of_each_stack(new_ones().filter(is_state));
     if !newest.is_empty() {
         reason_insert_on_conn(conn, &newest).await?;
         stack_status_store_on_conn(conn, &newest).await?;
     }
-    let repairs = newest_of_each_stack(new_ones().filter(is_repair));
-    if !repairs.is_empty() {
-        stack_status_store_conditions_on_conn(conn, &repairs).await?;
+    // A repair or a suspension is an event and changes no state, but its conditions may name a field that another manager changes.
+    let others = newest_of_each_stack(new_ones().filter(|filed| !is_state(filed)));
+    if !others.is_empty() {
+        stack_status_store_conditions_on_conn(conn, &others).await?;
     }
     let reports: Vec<_> = new_ones().map(|filed| (filed.agent, &filed.report)).collect();
     let notified = match reports.is_empty() {

@@ -46,6 +46,7 @@ mod roles;
 mod rollouts;
 mod sizes;
 mod streams;
+mod suspensions;
 mod table;
 mod target_state;
 mod tokens;

@@ -4,6 +4,7 @@ mod deletion;
 mod lease;
 mod policies;
 mod rolling_back;
+mod suspended;
 mod widening;
 mod windows;
 

@@ -218,6 +218,9 @@ pub struct Rollback {
     /// Do not bar the replaced content
     #[arg(long)]
     pub no_bar: bool,
+    /// End the suspensions of the stack; otherwise agents on which it is suspended keep what they have until they end
+    #[arg(long)]
+    pub force: bool,
     /// Skip the confirmation
     #[arg(short, long)]
     pub yes: bool,

@@ -6,7 +6,7 @@ use super::Args;
 
 /// The headings and their commands, in the order in which they are shown.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Everyday commands", &["apply", "status", "why", "diff", "rollback", "wait"]),
+    ("Everyday commands", &["apply", "status", "why", "diff", "rollback", "suspend", "resume", "wait"]),
     ("Monitoring", &["events", "errors", "health"]),
     ("Resources", &["stack", "rollout", "window", "agent", "webhook"]),
     ("Access", &["project", "grant", "token", "audit"]),

@@ -99,7 +99,17 @@ pub struct Events {
 }
 
 fn transition() -> impl clap::builder::TypedValueParser<Value = Transition> {
-    let kinds = ["applied", "healthy", "degraded", "failed", "repaired", "blocked", "removed"];
+    let kinds = [
+        "applied",
+        "healthy",
+        "degraded",
+        "failed",
+        "repaired",
+        "suspended",
+        "resumed",
+        "blocked",
+        "removed",
+    ];
     PossibleValuesParser::new(kinds).try_map(|text| text.parse::<Transition>())
 }
 

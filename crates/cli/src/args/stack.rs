@@ -6,7 +6,7 @@ use brokkr_api::rollouts::Share;
 use brokkr_api::{Name, SequenceId};
 use clap::Subcommand;
 
-use super::{Apply, Diff, Rollback, Status, Targeting, Wait, Why};
+use super::{Apply, Diff, ListSuspensions, Rollback, Status, Targeting, Wait, Why};
 
 #[derive(Debug, Subcommand)]
 pub enum StackCommand {
@@ -34,6 +34,7 @@ pub enum StackCommand {
     Unbar(Unbar),
     Retarget(Retarget),
     Approve(Approve),
+    Suspensions(ListSuspensions),
     Delete(DeleteStack),
 }
 
@@ -146,6 +147,9 @@ pub struct DeleteStack {
     /// How long a wave must stay removed before the next one begins
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     pub soak: Option<Duration>,
+    /// End the suspensions of the stack; otherwise agents on which it is suspended keep it until they end
+    #[arg(long)]
+    pub force: bool,
     /// Wait until every agent has reported that the resources are gone
     #[arg(long)]
     pub wait: bool,

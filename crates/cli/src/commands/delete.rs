@@ -44,7 +44,8 @@ pub async fn run(args: DeleteStack, client: &Client, printer: Printer) -> Result
     // By id: during the confirmation, another stack may have taken the name.
     let id = stack.id.to_string();
     let rollout = RolloutOptions { waves: args.waves.clone(), soak: args.soak, now: None };
-    let marker = client.delete_stack_as(&id, args.keep_resources, &rollout).await.while_trying(&action)?;
+    let marker =
+        client.delete_stack_as(&id, args.keep_resources, args.force, &rollout).await.while_trying(&action)?;
     if printer.is_for_people() {
         let what = if stack.deleted_at.is_some() {
             "was already deleted as version"

@@ -18,7 +18,7 @@ pub async fn run(args: Rollback, client: &Client, printer: Printer) -> Result {
     let name = args.stack.as_str();
     let to =
         if printer.is_interactive() && !args.yes { confirm(&args, client, printer).await? } else { args.to };
-    let request = RollBack { to, keep_open: args.no_bar, reason: args.reason.clone() };
+    let request = RollBack { to, keep_open: args.no_bar, reason: args.reason.clone(), force: args.force };
     let object = client
         .roll_back(name, &request)
         .await

@@ -14,10 +14,15 @@ pub fn wrong(row: &StackStatus) -> Vec<&Condition> {
         .into_iter()
         .filter_map(find)
         .find(|condition| condition.status != ConditionStatus::True);
-    let present = [ConditionKind::Contested, ConditionKind::Drifted, ConditionKind::PrunePending]
-        .into_iter()
-        .filter_map(find)
-        .filter(|condition| condition.status == ConditionStatus::True);
+    let present = [
+        ConditionKind::Suspended,
+        ConditionKind::Contested,
+        ConditionKind::Drifted,
+        ConditionKind::PrunePending,
+    ]
+    .into_iter()
+    .filter_map(find)
+    .filter(|condition| condition.status == ConditionStatus::True);
     first_untrue.into_iter().chain(present).collect()
 }
 

@@ -33,8 +33,8 @@ fn style(transition: &Transition) -> Style {
     match transition {
         Transition::Healthy => GOOD,
         Transition::Failed => BAD,
-        Transition::Degraded | Transition::Blocked => CAREFUL,
-        Transition::Applied | Transition::Repaired => UNDER_WAY,
+        Transition::Degraded | Transition::Blocked | Transition::Suspended => CAREFUL,
+        Transition::Applied | Transition::Repaired | Transition::Resumed => UNDER_WAY,
         Transition::Removed => FAINT,
         Transition::Other(_) => Style::new(),
     }

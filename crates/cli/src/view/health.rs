@@ -26,8 +26,13 @@ pub struct ObjectHealth {
 pub enum DecidedBy {
     /// Brokkr knows this kind of Kubernetes.
     BuiltInKind,
-    BuiltInRule { rule: String },
-    File { file: String, rule: String },
+    BuiltInRule {
+        rule: String,
+    },
+    File {
+        file: String,
+        rule: String,
+    },
     /// The standard conditions.
     Conditions,
 }

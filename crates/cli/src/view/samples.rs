@@ -154,6 +154,7 @@ pub fn conditions() -> Vec<Condition> {
         condition(ConditionKind::Drifted, ConditionStatus::False, Reason::NoDrift),
         condition(ConditionKind::Contested, ConditionStatus::False, Reason::Uncontested),
         condition(ConditionKind::PrunePending, ConditionStatus::False, Reason::NothingToPrune),
+        condition(ConditionKind::Suspended, ConditionStatus::False, Reason::NotSuspended),
     ]
 }
 

@@ -109,6 +109,7 @@ impl Fixture {
             removal: None,
             withdrawn: false,
             schedule: None,
+            suspensions: Vec::new(),
             grant: Some(Grant { account: Some(format!("{}/{account}", self.space)), ..Grant::default() }),
             approvals: Vec::new(),
             published_at: jiff::Timestamp::UNIX_EPOCH,

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use brokkr_testkit::world::{WAIT_TIMEOUT, World, deployment_yaml, namespace_yaml};
 
-const KINDS: [&str; 6] = ["Accepted", "Applied", "Ready", "Drifted", "Contested", "PrunePending"];
+const KINDS: [&str; 7] =
+    ["Accepted", "Applied", "Ready", "Drifted", "Contested", "PrunePending", "Suspended"];
 
 /// Returns the conditions of the stack's record, as `kubectl get stacks.brokkr.io -o json` shows them.
 async fn in_the_cluster(world: &World, stack: &str) -> Result<Vec<Value>> {
@@ -22,7 +23,7 @@ fn find<'a>(conditions: &'a [Value], name: &str, kind: &str) -> &'a Value {
 }
 
 /// Waits until the condition has this status in the cluster.
-async fn wait_for_condition(world: &World, stack: &str, kind: &str, status: &str) -> Result<Vec<Value>> {
+pub async fn wait_for_condition(world: &World, stack: &str, kind: &str, status: &str) -> Result<Vec<Value>> {
     eventually(WAIT_TIMEOUT, &format!("{kind} of {stack} to be {status}"), async || {
         match in_the_cluster(world, stack).await {
             Ok(conditions) if find(&conditions, "type", kind)["status"] == status => {

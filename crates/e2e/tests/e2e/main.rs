@@ -35,6 +35,7 @@ mod records;
 mod restoring;
 mod retarget;
 mod rights;
+mod suspending;
 mod validation;
 mod why;
 mod wrong_answers;

@@ -62,9 +62,8 @@ fn every_built_in_rule_has_objects_of_each_of_its_kinds() {
     let kinds: Vec<(&str, &str)> = folders.iter().map(|name| name.split_once('_').unwrap()).collect();
     for rule in rules::all_built_in() {
         for name in &rule.kinds {
-            let has_objects = kinds.iter().any(|(group, kind)| {
-                rule.matches(group, kind) && (name == "*" || name == kind)
-            });
+            let has_objects =
+                kinds.iter().any(|(group, kind)| rule.matches(group, kind) && (name == "*" || name == kind));
             assert!(has_objects, "{rule}: no fixtures of {name}");
         }
     }

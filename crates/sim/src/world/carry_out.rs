@@ -81,6 +81,7 @@ impl World {
             Step::Apply { desired, uid, stamp, .. } => self.server.apply(desired, uid.as_ref(), stamp),
             // Only messages for users depend on these.
             Step::FindRivals { .. } => StepResult::RivalsFound(Vec::new()),
+            Step::ReadEdits { .. } => StepResult::EditsRead(None),
             Step::Diagnose { .. } => StepResult::Diagnosed(None),
             Step::Delete { key, uid, .. } => self.server.delete(key, uid),
             Step::Release { key, uid, .. } => self.server.release(key, uid),

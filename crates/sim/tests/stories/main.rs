@@ -9,6 +9,7 @@ mod handover;
 mod order;
 mod removal;
 mod suite;
+mod suspension;
 mod truth;
 mod windows;
 mod withdrawal;

@@ -119,6 +119,7 @@ impl Truth {
             removal,
             withdrawn: false,
             schedule: None,
+            suspensions: Vec::new(),
             grant: None,
             approvals: Vec::new(),
             published_at: now,

@@ -26,6 +26,7 @@ fn healthy(stage: Stage) -> ConditionInputs<'static> {
         drifted: &[],
         contested: None,
         prune: None,
+        suspensions: &[],
         now: NOW,
     }
 }
@@ -47,7 +48,7 @@ fn says(
 }
 
 #[test]
-fn f5_all_six_conditions_are_present_in_order_with_a_reason_and_a_message() {
+fn f5_all_seven_conditions_are_present_in_order_with_a_reason_and_a_message() {
     let stages = [
         Stage::Announce,
         Stage::Fetch,
@@ -58,6 +59,7 @@ fn f5_all_six_conditions_are_present_in_order_with_a_reason_and_a_message() {
         Stage::Apply,
         Stage::Prune,
         Stage::Finish,
+        Stage::Suspended,
         Stage::Steady,
         Stage::Stopped,
         Stage::Remove,

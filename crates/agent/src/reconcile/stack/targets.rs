@@ -6,7 +6,7 @@ use brokkr_api::windows::Opening;
 use jiff::Timestamp;
 
 use super::StackState;
-use crate::model::{Goal, Record};
+use crate::model::{Goal, Record, RecordedSuspension, Suspensions};
 
 impl StackState {
     /// Sets the target that the broker names.
@@ -20,8 +20,12 @@ impl StackState {
                     || goal.target.grant != target.grant
             })
         });
-        if differs {
+        let is_other = self.suspensions.set(&named.suspensions, now);
+        if differs || is_other {
             self.drop_queue();
+        }
+        if is_other {
+            self.planned_at = None;
         }
         self.next = Some(named);
         self.adopt_next_target(now);
@@ -55,17 +59,26 @@ impl StackState {
 
     /// H8: returns whether this target is not begun, and must not begin now.
     fn is_shut(&self, target: &TargetStack, now: Timestamp) -> bool {
-        let Some(schedule) = &target.schedule else { return false };
+        let schedule = target.schedule.as_ref();
+        let is_closed = schedule.is_some_and(|schedule| matches!(schedule.at(now), Opening::Shut { .. }));
+        if !is_closed && !self.suspensions.cover_stack() {
+            return false;
+        }
         let is_this = |record: &&Record| {
             record.sequence == target.sequence_id && record.removal.is_some() == target.removal.is_some()
         };
         let is_begun = self.record.as_ref().filter(is_this).is_some_and(is_begun);
-        !is_begun && matches!(schedule.at(now), Opening::Shut { .. })
+        !is_begun
     }
 
     /// Begins the target that waited for its window, when that is open; holds back a target that was adopted, but not begun, before
     /// its window closed. The caller updates the claims of the stack if it adopts another target then.
     pub fn check_window(&mut self, now: Timestamp) {
+        if self.suspensions.count(now) {
+            self.planned_at = None;
+        }
+        let recorded = self.record.as_ref().map(|record| record.suspensions.as_slice()).unwrap_or_default();
+        self.suspensions.forget_closed(recorded);
         if self.shut.as_ref().is_some_and(|target| !self.is_shut(target, now)) {
             let opened = self.shut.take();
             self.next = self.next.take().or(opened);
@@ -83,6 +96,9 @@ impl StackState {
         let schedule = self.shut.as_ref().and_then(|target| target.schedule.as_ref());
         if let Some(Opening::Shut { until: Some(until) }) = schedule.map(|schedule| schedule.at(now)) {
             self.wake_at = Some(self.wake_at.map_or(until, |at| at.min(until)));
+        }
+        if let Some(count) = self.suspensions.next_count(now) {
+            self.wake_at = Some(self.wake_at.map_or(count, |at| at.min(count)));
         }
     }
 
@@ -114,6 +130,8 @@ impl StackState {
         self.forget_progress();
         self.retries.retry_now();
         self.stage = None;
+        let recorded = self.record.as_ref().map(|record| record.suspensions.as_slice()).unwrap_or_default();
+        self.suspensions = Suspensions::restored(recorded);
         let target = self.goal.take().map(|goal| goal.target);
         match self.next.take().or(self.shut.take()).or(target) {
             Some(target) => self.set_target(target, now),
@@ -143,6 +161,7 @@ impl StackState {
             removal: record.removal,
             withdrawn: false,
             schedule: None,
+            suspensions: record.suspensions.iter().map(RecordedSuspension::named).collect(),
             grant: record.grant.clone(),
             approvals: Vec::new(),
             published_at: at,

@@ -20,6 +20,8 @@ pub struct Member {
     pub lanes: Lanes,
     /// Whether it may begin the version now.
     pub opening: Opening,
+    /// Whether a suspension keeps it from beginning or completing the version.
+    pub is_suspended: bool,
     /// When the version was released to it, if it was.
     pub released_at: Option<Timestamp>,
     pub contact: Contact,
@@ -94,6 +96,10 @@ impl Survey {
             self.lanes.extend(member.lanes.both().flatten());
         }
         let Some(released_at) = member.released_at else {
+            // Like an agent that is not connected, it gets the version later.
+            if member.is_suspended {
+                return;
+            }
             if let Opening::Shut { until } = member.opening {
                 if !is_connected {
                     return;
@@ -116,6 +122,7 @@ impl Survey {
         let verdict = match verdict(released_at, member.contact, member.report.as_ref(), now) {
             // Its window has closed before it began. If it has begun just before, it reports soon.
             Verdict::Bad if is_shut && member.report.is_none() && is_connected => Verdict::Owed,
+            Verdict::Bad | Verdict::Waiting | Verdict::InFlight if member.is_suspended => Verdict::Owed,
             verdict => verdict,
         };
         let figures = &mut self.figures;

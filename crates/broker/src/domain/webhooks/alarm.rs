@@ -154,7 +154,9 @@ fn meaning(
                 Meaning::Nothing
             }
             Transition::Applied => Meaning::Good,
-            Transition::Repaired | Transition::Other(_) => Meaning::Nothing,
+            Transition::Repaired | Transition::Suspended | Transition::Resumed | Transition::Other(_) => {
+                Meaning::Nothing
+            }
         },
     }
 }

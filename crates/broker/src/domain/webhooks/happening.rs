@@ -140,6 +140,8 @@ fn outcome(transition: &Transition, reason: &Reason) -> Option<WebhookEvent> {
         Transition::Degraded => WebhookEvent::Degraded,
         Transition::Failed => WebhookEvent::Failed,
         Transition::Repaired => WebhookEvent::Repaired,
+        Transition::Suspended => WebhookEvent::Suspended,
+        Transition::Resumed => WebhookEvent::Resumed,
         Transition::Blocked => WebhookEvent::Blocked,
         Transition::Removed => WebhookEvent::Removed,
         Transition::Other(_) => return None,

@@ -102,6 +102,14 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         Cause::NotReady => only("check the messages of the objects, or wait"),
         Cause::HeldBack => only("wait until the rollout reaches the agent"),
         Cause::WindowClosed => only("wait until the agent may begin"),
+        Cause::Suspended => {
+            let command = checked(
+                brokkr(case, &format!("resume {stack}")),
+                Reach::Stack { agents: case.past.targeted },
+                "whether others still work on it: its suspensions say who suspended it, and why",
+            );
+            ("wait until the suspension ends, or end it".to_owned(), Some(command))
+        }
         Cause::GateClosed => only("approve the wave with `brokkr rollout approve`, or deny it"),
         Cause::RolloutPaused => only("resume the rollout"),
         Cause::RolloutStopped => or_roll_back("correct the version and submit it again, or resume the rollout"),

@@ -38,6 +38,7 @@ pub(super) fn of(reason: &Reason) -> Option<Cause> {
         }
         Reason::PruneNeedsApproval { .. } => Cause::AwaitsApproval,
         Reason::Finalizer { .. } => Cause::Finalizer,
+        Reason::Suspended => Cause::Suspended,
         _ => return None,
     };
     Some(cause)

@@ -4,6 +4,7 @@
 use brokkr_api::SequenceId;
 use brokkr_api::report::Transition;
 use brokkr_api::rollouts::{Rollout, RolloutState};
+use brokkr_api::suspensions::Suspended;
 use brokkr_api::why::{Broken, Cause, Hop};
 use brokkr_api::windows::{Opening, Schedule, WindowRule};
 
@@ -60,6 +61,12 @@ pub(super) fn held_back(case: &Case<'_>, has: Option<SequenceId>) -> Option<Brok
     let closed = schedule.and_then(|schedule| closed(case, &schedule));
     let waits =
         closed.map(|closed| (Cause::WindowClosed, format!("version {version} waits{closed}{progress}")));
+    let suspended = case.stack.suspensions_on(case.agent).next().filter(|_| release.open);
+    let waits = suspended
+        .map(|suspended| {
+            (Cause::Suspended, format!("version {version} waits{}{progress}", suspension(suspended)))
+        })
+        .or(waits);
     let (cause, message) = waits.unwrap_or_else(|| match state {
         RolloutState::Gated => {
             (Cause::GateClosed, format!("the rollout of version {version} waits for approvals{progress}"))
@@ -88,10 +95,23 @@ pub(super) fn not_begun(case: &Case<'_>, wanted: &DesiredObject) -> Option<Broke
         use Transition::{Blocked, Failed, Removed};
         wanted.removal.is_none() || matches!(report.transition, Removed | Blocked | Failed)
     });
-    let schedule = wanted.schedule.as_ref().filter(|_| !is_begun)?;
     let what = if wanted.removal.is_some() { "the removal" } else { "version" };
+    if let Some(suspended) =
+        case.stack.suspensions_on(case.agent).find(|one| one.object.is_none() && !is_begun)
+    {
+        let message = format!("{what} {} waits{}", wanted.sequence_id(), suspension(suspended));
+        return Some(advised(case, Hop::Fetched, Cause::Suspended, message));
+    }
+    let schedule = wanted.schedule.as_ref().filter(|_| !is_begun)?;
     let message = format!("{what} {} waits{}", wanted.sequence_id(), closed(case, schedule)?);
     Some(advised(case, Hop::Fetched, Cause::WindowClosed, message))
+}
+
+fn suspension(suspended: &Suspended) -> String {
+    match &suspended.object {
+        Some(object) => format!(", because {object} is suspended here"),
+        None => ", because the stack is suspended here".to_owned(),
+    }
 }
 
 /// Returns a text such as ` for the maintenance window night, which opens at …`, if the agent may not begin the version now.

@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use brokkr_api::objects::{DeploymentObject, Provenance, RollBack};
 use brokkr_api::rollouts::RolloutState;
+use brokkr_api::suspensions::EndCause;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
@@ -25,6 +26,7 @@ use crate::store::deployment_objects::{
 };
 use crate::store::rollouts::{rollout_clauses_on_conn, rollout_fetch};
 use crate::store::stacks::LockedStack;
+use crate::store::suspensions::suspension_end_on_conn;
 
 /// The maximum length of a reason.
 const LONGEST_REASON: usize = 1000;
@@ -96,6 +98,9 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
             provenance: Provenance::new(Some(&request.reason), earlier.object.commit.as_deref())
                 .unwrap_or_default(),
         };
+        if request.force {
+            suspension_end_on_conn(write.conn(), &locked, None, EndCause::Forced, &token.name).await?;
+        }
         let clauses = rollout_clauses_on_conn(write.conn(), &locked).await?;
         let rollout = RolloutQuery::default().begin(&locked, Kind::Rollback, token.role)?;
         let rollout = rollout.map(|new| NewRollout { policy: new.policy.beginning_with(&clauses), ..new });

@@ -10,8 +10,8 @@ use brokkr_api::envelope::TargetStack;
 use roaring::RoaringBitmap;
 
 use super::Snapshot;
-use crate::domain::envelope::{desired, envelope};
-use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::envelope::{desired, envelope, target};
+use crate::domain::facts::{AgentFacts, StackFacts, SuspensionFacts};
 use crate::domain::grants::ProjectGrants;
 use crate::domain::release::{Release, place_of, released_to};
 use crate::domain::windows::Windows;
@@ -56,6 +56,15 @@ impl Snapshot {
             });
             return recipients;
         }
+        let mut suspended = before.clone();
+        suspended.suspensions.clone_from(&after.suspensions);
+        if suspended == *after {
+            let mut concerned =
+                self.suspended_by(before.suspensions.iter().filter(|one| !after.suspensions.contains(one)));
+            concerned |=
+                self.suspended_by(after.suspensions.iter().filter(|one| !before.suspensions.contains(one)));
+            return concerned & self.recipients(after);
+        }
         let mut released = before.clone();
         released.release_as(after);
         if released == *after {
@@ -69,10 +78,7 @@ impl Snapshot {
         retargeted.selectors.clone_from(&after.selectors);
         if retargeted != *after || after.has_rollout() {
             let mut recipients = self.recipients(before) | self.recipients(after);
-            retargeted.release_as(after);
-            if retargeted == *after {
-                recipients.retain(|slot| self.gets_other(slot, before, after));
-            }
+            recipients.retain(|slot| target(self.at(slot), before) != target(self.at(slot), after));
             return recipients;
         }
         if !after.has_object() {
@@ -90,6 +96,22 @@ impl Snapshot {
         kept &= &self.active;
         kept.retain(|slot| self.gets_other(slot, before, after));
         ((reached_before ^ reached_after) & &self.active) | kept
+    }
+
+    /// Returns the agents that one of these suspensions is for.
+    pub(super) fn suspended_by<'a>(
+        &self,
+        suspensions: impl Iterator<Item = &'a SuspensionFacts>,
+    ) -> RoaringBitmap {
+        let mut agents = RoaringBitmap::new();
+        for suspension in suspensions {
+            match (suspension.agent, &suspension.selector) {
+                (Some(agent), _) => agents.extend(self.slot(agent)),
+                (None, Some(selector)) => agents |= self.select(selector),
+                (None, None) => agents |= &self.active,
+            }
+        }
+        agents
     }
 
     /// Returns whether the agent has to do something else about the stack.

@@ -60,14 +60,15 @@ impl Snapshot {
         let mark = release.only_mark().filter(|_| is_plain).unwrap_or(u64::MAX);
         let absent: RoaringBitmap =
             evidence.contacts.absent.keys().filter_map(|agent| self.slot(*agent)).collect();
+        let special = absent | self.suspended_by(stack.suspensions.iter());
         let mut judge = Judge::new(stack, release, wave, evidence, now);
-        for slot in &members - &absent {
+        for slot in &members - &special {
             match place_of(self.random[slot as usize], release.seed) {
                 place if place > mark => survey.add_candidate(place),
                 _ => judge.member(self.at(slot)).iter().for_each(|member| survey.add(member, now)),
             }
         }
-        for slot in &members & &absent {
+        for slot in &members & &special {
             judge.member(self.at(slot)).iter().for_each(|member| survey.add(member, now));
         }
         Some(survey)
@@ -131,6 +132,7 @@ impl<'a> Judge<'a> {
             in_wave: wave.is_none_or(|selector| agent.matches(selector)),
             lanes,
             opening,
+            is_suspended: stack.suspensions_on(agent).next().is_some(),
             released_at: released_at.or_else(|| report.map(|report| report.since)),
             contact: contact(agent, evidence, targeted, opening),
             report: report.cloned(),

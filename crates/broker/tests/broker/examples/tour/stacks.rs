@@ -37,6 +37,12 @@ pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Re
     let wanted = json!({ "sequence_id": third.sequence_id, "objects": 70, "agent": "eu-1" });
     tour.post(owner, "stacks/web/prune-approvals", wanted).await?;
     tour.get(owner, "stacks/web/prune-approvals").await?;
+    let object = json!({ "kind": "Deployment", "name": "web" });
+    let wanted =
+        json!({ "agent": "eu-1", "object": object, "seconds": 7200, "reason": "debugging the cache" });
+    tour.post(owner, "stacks/web/suspensions", wanted).await?;
+    tour.get(owner, "stacks/web/suspensions").await?;
+    tour.post(owner, "stacks/web/resume", json!({})).await?;
     follow(tour, owner, eu, stack.id, &third).await?;
     Ok(stack.id)
 }
