@@ -16,6 +16,8 @@ use crate::yields;
 
 /// Stands for a value of a Secret, which never leaves the cluster.
 const HIDDEN: &str = "(not shown)";
+/// kubectl stores the whole object in this annotation, also the values of a Secret.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// `managedFields` have full seconds.
 const PRECISION: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
 
@@ -55,7 +57,7 @@ fn is_ours(entry: &Value) -> bool {
     entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply"
 }
 
-/// Returns a manifest or tree of fields without what no client edits.
+/// Returns a manifest or tree of fields without what no client edits by hand.
 fn editable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -68,6 +70,8 @@ fn editable(object: &Value) -> Value {
         ] {
             if let Some(metadata) = fields.get_mut(name).and_then(Value::as_object_mut) {
                 metadata.retain(|name, _| kept.contains(&name.as_str()));
+                let annotations = metadata.get_mut(kept[1]).and_then(Value::as_object_mut);
+                annotations.into_iter().for_each(|all| all.retain(|name, _| !name.ends_with(LAST_APPLIED)));
             }
         }
     }
@@ -131,13 +135,20 @@ fn added(fields: &Value, live: &Value, manifest: Option<&Value>) -> Option<Value
         };
         let Some(live) = live else { continue };
         let value = match manifest {
-            Some(_) if yields::is_leaf(below) => None,
+            Some(manifest) if yields::is_leaf(below) => new_keys(live, manifest),
             None if yields::is_leaf(below) => Some(live.clone()),
             manifest => added(below, live, manifest),
         };
         found.extend(value.map(|value| (name.to_owned(), value)));
     }
     not_empty(found)
+}
+
+/// Returns what was added to a map that is owned as a whole.
+fn new_keys(live: &Value, manifest: &Value) -> Option<Value> {
+    let (live, manifest) = (live.as_object()?, manifest.as_object()?);
+    let new = live.iter().filter(|(name, _)| !manifest.contains_key(*name));
+    not_empty(new.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 fn not_empty(fields: Map<String, Value>) -> Option<Value> {
@@ -197,10 +208,10 @@ fn as_patch(tree: Value) -> Value {
     Value::Array(fields.into_iter().map(item).collect())
 }
 
-/// Hides the values of a Secret. Which of its keys were removed is shown.
+/// Hides the values of a Secret, also in annotations, which may repeat them. Which of its keys were removed is shown.
 fn hide(patch: &mut Value) {
-    for field in ["data", "stringData"] {
-        let values = patch.get_mut(field).and_then(Value::as_object_mut);
+    for field in ["/data", "/stringData", "/metadata/annotations"] {
+        let values = patch.pointer_mut(field).and_then(Value::as_object_mut);
         for value in values.into_iter().flat_map(Map::values_mut).filter(|value| !value.is_null()) {
             *value = json!(HIDDEN);
         }

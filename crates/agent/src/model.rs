@@ -31,4 +31,4 @@ pub use progress::{Fight, Progress, Rival, Stage};
 pub use record::{Entry, Made, Origin, Outcome, Record};
 pub use situation::{Holder, Intent, Observed, OtherStacks, Situation};
 pub use step::{ApplyReason, Plan, Step, StepResult, prerequisite_kind};
-pub use suspension::{RecordedSuspension, Suspensions};
+pub use suspension::{FoundEdits, RecordedSuspension, Suspensions};

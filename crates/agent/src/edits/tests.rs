@@ -146,15 +146,36 @@ fn values_of_a_secret_are_not_in_the_patch_and_a_large_one_is_left_out() {
         "data": {"password": "b2xk", "user": "YQ=="}});
     let mut live = manifest.clone();
     live["data"] = json!({"password": "bmV3", "token": "c2VjcmV0"});
-    let (ours, theirs) = (json!({"f:type": {}}), json!({"f:data": {"f:password": {}, "f:token": {}}}));
+    let ours = json!({"f:type": {}});
+    let annotations = json!({"f:note": {}, "f:kubectl.kubernetes.io/last-applied-configuration": {}});
+    let theirs =
+        json!({"f:data": {"f:password": {}, "f:token": {}}, "f:metadata": {"f:annotations": annotations}});
+    live["metadata"]["annotations"] = json!({"note": "secret", "kubectl.kubernetes.io/last-applied-configuration": "{\"data\": \"secret\"}"});
     live["metadata"]["managedFields"] =
         json!([entry(FIELD_MANAGER, "Apply", BEFORE, ours), entry("kubectl", "Update", AFTER, theirs)]);
     let patch = edits(&manifest, &live, BEGIN.parse().unwrap()).unwrap();
-    assert_eq!(patch, json!({"data": {"password": HIDDEN, "token": HIDDEN, "user": null}}));
+    let expected = json!({
+        "data": {"password": HIDDEN, "token": HIDDEN, "user": null},
+        "metadata": {"annotations": {"note": HIDDEN}},
+    });
+    assert_eq!(patch, expected);
 
     let manifest =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": {"a": "1"}});
     let mut live = manifest.clone();
     live["data"]["a"] = json!("x".repeat(LONGEST_PATCH));
     assert_eq!(edits(&manifest, &live, BEGIN.parse().unwrap()), None);
+}
+
+#[test]
+fn f2_a_key_that_was_added_to_a_map_that_is_owned_as_a_whole_is_in_the_patch() {
+    let manifest = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "clusterIP": "None"}});
+    let mut live = manifest.clone();
+    live["spec"]["selector"]["debug"] = json!("1");
+    let (ours, theirs) = (json!({"f:spec": {"f:clusterIP": {}}}), json!({"f:spec": {"f:selector": {}}}));
+    live["metadata"]["managedFields"] =
+        json!([entry(FIELD_MANAGER, "Apply", BEFORE, ours), entry("kubectl", "Update", AFTER, theirs)]);
+    let patch = edits(&manifest, &live, BEGIN.parse().unwrap());
+    assert_eq!(patch, Some(json!({"spec": {"selector": {"debug": "1"}}})));
 }

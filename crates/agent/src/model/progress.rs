@@ -8,10 +8,10 @@ use brokkr_api::reason::LeftBecause;
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::failure::{Cause, RetryState};
 use super::object::{SeenObject, Uid};
+use super::suspension::FoundEdits;
 
 /// The stage of a delivery or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ pub struct Lookups {
     pub missing_rights: Option<Vec<ObjectNote>>,
     /// Definitions whose kinds discovery already shows.
     pub served: HashSet<Key>,
-    /// What other clients have changed in objects that were left alone; none if it is too large or was not readable.
-    pub edits: HashMap<Key, Option<Value>>,
+    /// What other clients have changed in objects that were left alone.
+    pub edits: HashMap<Key, FoundEdits>,
     /// For each namespace or definition that is about to be deleted: the objects of others that it contains.
     pub contained: HashMap<Key, Vec<String>>,
 }

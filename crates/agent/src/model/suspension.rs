@@ -11,6 +11,7 @@ use brokkr_api::suspensions::{ObjectName, Suspended};
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The agent counts at least this often while a suspension lasts.
 const COUNTS: SignedDuration = SignedDuration::from_secs(30);
@@ -39,6 +40,17 @@ impl RecordedSuspension {
     pub fn named(&self) -> Suspended {
         Suspended { id: self.id, object: self.object.clone(), seconds: self.left_seconds }
     }
+}
+
+/// What was found about an object at the end of its suspension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundEdits {
+    /// It does not exist.
+    Gone,
+    /// It is not readable, or the changes are too large.
+    Unknown,
+    /// What others have changed; an empty object if they have changed nothing.
+    Patch(Value),
 }
 
 /// A suspension that is in force, or over but not closed.
@@ -77,7 +89,8 @@ impl Suspensions {
 
     /// Adopts what the broker names. Returns whether anything has changed.
     pub fn set(&mut self, named: &[Suspended], now: Timestamp) -> bool {
-        let mut changed = false;
+        // Time before a suspension begins does not count for it.
+        let mut changed = self.count(now);
         for suspension in &mut self.list {
             if !named.iter().any(|named| named.id == suspension.id) {
                 changed |= !suspension.is_over;
@@ -220,7 +233,7 @@ mod tests {
         let mut suspensions = Suspensions::default();
         assert!(suspensions.set(&[named(id, 60)], second(0)));
         assert!(!suspensions.set(&[named(id, 60)], second(1)), "it is known");
-        assert_eq!(watch(&mut suspensions, 0..100), Some(60));
+        assert_eq!(watch(&mut suspensions, 1..100), Some(60));
         assert!(suspensions.cover_stack(), "until it is reported what others changed");
         suspensions.forget_closed(&[]);
         assert!(suspensions.is_empty());
@@ -228,6 +241,14 @@ mod tests {
         assert!(suspensions.is_empty(), "it has ended here");
         suspensions.set(&[], second(62));
         assert!(suspensions.set(&[named(id, 60)], second(63)), "the broker names it anew");
+    }
+
+    #[test]
+    fn f2_time_before_a_suspension_does_not_count_for_it() {
+        let mut suspensions = Suspensions::default();
+        suspensions.count(second(0));
+        suspensions.set(&[named(SuspensionId::generate(), 60)], second(300));
+        assert_eq!(watch(&mut suspensions, 300..500), Some(360));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use super::contest;
 use super::timing::{NEXT_CYCLE, PARKED, RIGHTS_CYCLE, backoff};
 use crate::model::{
-    ApplyReason, FailedStep, Failure, FailureClass, Origin, Progress, Record, RetryState, Step, StepResult,
+    ApplyReason, FailedStep, Failure, FailureClass, FoundEdits, Origin, Progress, Record, RetryState, Step,
+    StepResult,
 };
 use crate::resource::is_prerequisite;
 
@@ -186,13 +187,18 @@ pub fn absorb(
         }
         (Step::ReadEdits { desired, .. }, StepResult::EditsRead(edits)) => {
             progress.failures.objects.remove(&desired.key);
-            progress.lookups.edits.insert(desired.key.clone(), edits.clone());
+            let found = edits.clone().map_or(FoundEdits::Unknown, FoundEdits::Patch);
+            progress.lookups.edits.insert(desired.key.clone(), found);
+        }
+        (Step::ReadEdits { desired, .. }, StepResult::Gone) => {
+            progress.failures.objects.remove(&desired.key);
+            progress.lookups.edits.insert(desired.key.clone(), FoundEdits::Gone);
         }
         // It will never be readable: the suspension ends without it.
         (Step::ReadEdits { desired, .. }, StepResult::Failed(failure))
             if failure.class == FailureClass::Permanent =>
         {
-            progress.lookups.edits.insert(desired.key.clone(), None);
+            progress.lookups.edits.insert(desired.key.clone(), FoundEdits::Unknown);
         }
         (Step::Diagnose { desired }, StepResult::Diagnosed(cause)) => {
             progress.readiness.causes.insert(desired.key.clone(), (now, cause.clone()));

@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use brokkr_api::reason::{Message, Reason};
-use brokkr_api::report::{ObjectNote, Transition};
+use brokkr_api::report::{NOTES, ObjectNote, Transition};
 use brokkr_manifest::Key;
 
 use super::report::{blocked, note, report, summary};
 use super::timing::{SLOW_AFTER, due};
 use super::{contest, deliver, steady};
 use crate::model::suspension::ActiveSuspension;
-use crate::model::{Content, Plan, Record, Situation, Stage, Step};
+use crate::model::{Content, Entry, FoundEdits, Plan, Record, Situation, Stage, Step};
 use crate::resource::KindIn;
 
 /// The most that the patches of one report take, as JSON.
@@ -61,15 +61,17 @@ fn end(situation: &Situation<'_>, record: &Record) -> Option<Plan> {
         return Some(Plan { watch: unwatched, ..waiting.wake(Some(patience)) });
     }
     let since = over.iter().map(|suspension| suspension.since).min().unwrap_or(situation.now);
+    let applied: Vec<(&Key, &Entry)> = covered.filter(|(_, entry)| entry.digest.is_some()).collect();
+    if let Some(plan) = fetch_manifests(situation, record, &applied) {
+        return Some(plan);
+    }
+    // Every object is read: `managedFields` that are not ours, such as those of an added container, are not observed.
     let mut plan = Plan::new(stage(situation));
-    let edited: Vec<&Key> = contest::drifted(situation).filter(|key| covers(key)).collect();
-    for key in &edited {
-        let entry = record.inventory.get(*key);
-        let desired = entry.and_then(|entry| situation.goal.as_applied(key, entry.digest));
-        let Some((_, desired)) = desired.filter(|_| !situation.progress.lookups.edits.contains_key(*key))
-        else {
-            continue;
-        };
+    for (key, entry) in &applied {
+        let desired = situation.goal.as_applied(key, entry.digest);
+        let is_read = situation.progress.lookups.edits.contains_key(*key);
+        let is_unwatched = !situation.observed.synced(key);
+        let Some((_, desired)) = desired.filter(|_| !is_read && !is_unwatched) else { continue };
         match situation.progress.failures.objects.get(*key) {
             Some(retry) if !due(retry.retry_at, situation.now) => plan = plan.wake(Some(retry.retry_at)),
             _ => plan.steps.push(Step::ReadEdits { desired: desired.clone(), since }),
@@ -80,29 +82,21 @@ fn end(situation: &Situation<'_>, record: &Record) -> Option<Plan> {
         return Some(plan);
     }
     let mut room = LONGEST_PATCHES;
-    let mut notes: Vec<ObjectNote> = edited
-        .into_iter()
-        .filter_map(|key| {
-            let patch = situation.progress.lookups.edits.get(key).cloned().flatten();
-            // Only fields that the manifest leaves to others have changed.
-            if patch.as_ref().and_then(|patch| patch.as_object()).is_some_and(serde_json::Map::is_empty) {
-                return None;
-            }
-            let length = patch.as_ref().map_or(0, |patch| patch.to_string().len());
-            let patch = patch.filter(|_| length <= room);
+    let drifted: BTreeSet<&Key> = contest::drifted(situation).collect();
+    let mut edit = |key: &Key| match situation.progress.lookups.edits.get(key) {
+        Some(FoundEdits::Gone) if situation.is_completed_and_gone(key) => None,
+        Some(FoundEdits::Gone) => Some(Reason::DeletedByOthers),
+        Some(FoundEdits::Patch(patch)) if patch.as_object().is_some_and(serde_json::Map::is_empty) => None,
+        Some(FoundEdits::Patch(patch)) => {
+            let length = patch.to_string().len();
+            let patch = (length <= room).then(|| patch.clone());
             room = room.saturating_sub(if patch.is_some() { length } else { 0 });
-            Some(note(key, Reason::Edited { patch }))
-        })
-        .collect();
-    let is_deleted = |key: &Key| {
-        situation.observed.synced(key)
-            && situation.observed.seen(key).is_none()
-            && !situation.is_completed_and_gone(key)
+            Some(Reason::Edited { patch })
+        }
+        Some(FoundEdits::Unknown) => Some(Reason::Edited { patch: None }),
+        None => drifted.contains(key).then_some(Reason::Edited { patch: None }),
     };
-    let applied = covered.filter(|(_, entry)| entry.digest.is_some());
-    notes.extend(
-        applied.filter(|(key, _)| is_deleted(key)).map(|(key, _)| note(key, Reason::DeletedByOthers)),
-    );
+    let notes: Vec<ObjectNote> = applied.iter().filter_map(|(key, _)| Some(note(key, edit(key)?))).collect();
     let mut next = record.clone();
     let message = summary(&notes);
     say(
@@ -116,6 +110,24 @@ fn end(situation: &Situation<'_>, record: &Record) -> Option<Plan> {
     Some(Plan::with(stage(situation), vec![Step::WriteRecord(Box::new(next))]))
 }
 
+/// Fetches the manifests of the applied objects, if some of them are not known: after a restart, they are not.
+fn fetch_manifests(situation: &Situation<'_>, record: &Record, applied: &[(&Key, &Entry)]) -> Option<Plan> {
+    let is_known = |(key, entry): &(&Key, &Entry)| situation.goal.as_applied(key, entry.digest).is_some();
+    if applied.iter().all(is_known) {
+        return None;
+    }
+    let target = &situation.goal.target;
+    if target.removal.is_none()
+        && situation.goal.content.is_none()
+        && situation.progress.failures.fetch.is_none()
+    {
+        return Some(Plan::with(Stage::Fetch, vec![Step::Fetch]));
+    }
+    let sequence = record.applied.filter(|applied| *applied != target.sequence_id)?;
+    let is_new = situation.goal.fallback.is_none() && !situation.progress.delivery.earlier_requested;
+    is_new.then(|| Plan::with(stage(situation), vec![Step::FetchEarlier { sequence }]))
+}
+
 /// Reports a change of the suspensions. The state of the stack is still the one that was reported before.
 fn say(
     situation: &Situation<'_>,
@@ -127,7 +139,14 @@ fn say(
 ) {
     record.suspensions = situation.suspensions.to_record();
     let outcome = record.outcome.clone();
-    report(situation, record, transition, reason, message, notes);
+    // The number of objects in a report is limited.
+    let mut parts: Vec<Vec<ObjectNote>> = notes.chunks(NOTES).map(<[_]>::to_vec).collect();
+    if parts.is_empty() {
+        parts.push(Vec::new());
+    }
+    for part in parts {
+        report(situation, record, transition.clone(), reason, message, part);
+    }
     record.outcome = outcome;
 }
 

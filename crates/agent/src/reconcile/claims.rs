@@ -104,7 +104,10 @@ impl OtherStacks for OtherStacksView<'_> {
         // If it is unknown what a stopped stack wants, it keeps what it has written. The metadata of the object shows what it may
         // have written besides.
         let may_keep = !state.has_decided() && entry.is_none_or(|entry| entry.digest.is_some());
-        let intent = if self.unread.contains(&other) || state.is_busy_with(key) {
+        let intent = if state.suspensions.cover(key) {
+            // It must not be changed by another stack either.
+            Intent::Keeps
+        } else if self.unread.contains(&other) || state.is_busy_with(key) {
             Intent::Undecided
         } else if self.claims.desired_by(key).any(|stack| stack == other) || may_keep {
             Intent::Keeps

@@ -78,7 +78,7 @@ impl Worker {
                     Ok(Some(live)) => {
                         StepResult::EditsRead(edits::edits(&desired.body.to_value(), &live, *since))
                     }
-                    Ok(None) => StepResult::EditsRead(None),
+                    Ok(None) => StepResult::Gone,
                     Err(failure) => StepResult::Failed(failure),
                 }
             }

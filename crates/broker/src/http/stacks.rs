@@ -166,6 +166,10 @@ pub async fn delete_stack(
     let (project, token) = (caller.project(), caller.token()?);
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_stack(&mut write, project, &stack).await?;
+        if query.force {
+            suspension_end_on_conn(write.conn(), &locked, None, EndCause::Forced, &token.name).await?;
+            write.notify(project, OutboxNotification::Stack(locked.id)).await?;
+        }
         if let (Some(_), Some(newest)) = (locked.deleted_at, locked.newest) {
             let marker = deployment_object_fetch_on_conn(write.conn(), newest).await?;
             let marker = marker.ok_or_else(|| ApiError::not_found("stack"))?;
@@ -176,9 +180,6 @@ pub async fn delete_stack(
             return write.finish(StatusCode::OK, &marker).await;
         }
         let rollout = query.rollout(&broker, &locked, token.role)?;
-        if query.force {
-            suspension_end_on_conn(write.conn(), &locked, None, EndCause::Forced, &token.name).await?;
-        }
         let marker = NewObject::deletion_marker(&token.name, query.keep_resources);
         let published = publish(&mut write, &locked, &marker, rollout.as_ref()).await?;
         let marker = &published.object;

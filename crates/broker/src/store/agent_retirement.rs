@@ -107,7 +107,7 @@ pub async fn agent_reports_delete_on_conn(conn: &mut PgConnection, agent: AgentI
     Ok(())
 }
 
-/// Deletes the agent with its join tokens and approvals. Returns the stacks with deleted approvals.
+/// Deletes the agent with its join tokens, approvals and suspensions. Returns the stacks with deleted approvals or suspensions.
 pub async fn agent_delete_on_conn(conn: &mut PgConnection, agent: AgentId) -> Result<Vec<(String, StackId)>> {
     let doing = "delete the agent";
     agent_reports_delete_on_conn(conn, agent).await?;
@@ -116,11 +116,15 @@ pub async fn agent_delete_on_conn(conn: &mut PgConnection, agent: AgentId) -> Re
             .bind(agent.0)
             .all(&mut *conn, doing)
             .await?;
-    sqlx::query("DELETE FROM suspensions WHERE agent_id = $1").bind(agent.0).run(&mut *conn, doing).await?;
+    let suspended: Vec<(String, Uuid)> =
+        sqlx::query_as("DELETE FROM suspensions WHERE agent_id = $1 RETURNING project, stack_id")
+            .bind(agent.0)
+            .all(&mut *conn, doing)
+            .await?;
     for sql in
         ["DELETE FROM join_tokens WHERE agent_id = $1 OR rejoins = $1", "DELETE FROM agents WHERE id = $1"]
     {
         sqlx::query(sql).bind(agent.0).run(&mut *conn, doing).await?;
     }
-    Ok(approved.into_iter().map(|(project, stack)| (project, StackId(stack))).collect())
+    Ok(approved.into_iter().chain(suspended).map(|(project, stack)| (project, StackId(stack))).collect())
 }

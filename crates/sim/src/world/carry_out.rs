@@ -81,6 +81,9 @@ impl World {
             Step::Apply { desired, uid, stamp, .. } => self.server.apply(desired, uid.as_ref(), stamp),
             // Only messages for users depend on these.
             Step::FindRivals { .. } => StepResult::RivalsFound(Vec::new()),
+            Step::ReadEdits { desired, .. } if !self.server.objects.contains_key(&desired.key) => {
+                StepResult::Gone
+            }
             Step::ReadEdits { .. } => StepResult::EditsRead(None),
             Step::Diagnose { .. } => StepResult::Diagnosed(None),
             Step::Delete { key, uid, .. } => self.server.delete(key, uid),

@@ -6,7 +6,7 @@ use brokkr_health::HealthState;
 use serde_json::json;
 
 use super::*;
-use crate::model::Fingerprint;
+use crate::model::{Fingerprint, FoundEdits};
 use crate::plan::fixtures::{Stack, key, second};
 use crate::plan::plan as plan_all;
 
@@ -35,7 +35,11 @@ fn advance(stack: &mut Stack, now: i64) -> Vec<String> {
         match step {
             Step::WriteRecord(record) => stack.record = *record,
             Step::ReadEdits { desired, .. } => {
-                stack.progress.lookups.edits.insert(desired.key.clone(), Some(json!({"data": {"a": "2"}})));
+                let found = match stack.objects.contains_key(&desired.key) {
+                    true => FoundEdits::Patch(json!({"data": {"a": "2"}})),
+                    false => FoundEdits::Gone,
+                };
+                stack.progress.lookups.edits.insert(desired.key.clone(), found);
             }
             _ => {}
         }
@@ -81,13 +85,41 @@ fn f2_at_its_end_the_edits_are_reported_before_anything_is_repaired() {
 }
 
 #[test]
+fn f2_after_a_restart_the_manifest_is_fetched_before_the_edits_are_read() {
+    let mut stack = drifted(None);
+    advance(&mut stack, 1);
+    stack.suspensions.set(&[], second(2));
+    let content = stack.goal.content.take();
+    assert_eq!(advance(&mut stack, 3), ["fetch"]);
+    stack.goal.content = content;
+    assert_eq!(advance(&mut stack, 4), ["read-edits other", "read-edits web"]);
+}
+
+#[test]
+fn f2_many_edits_are_reported_in_parts() {
+    let mut stack = drifted(None);
+    for number in 0..40 {
+        let key = key("", "ConfigMap", Some("shop"), &format!("more-{number:02}"));
+        stack.add(&key);
+        stack.objects.insert(key, Stack::seen_as(HealthState::Ready));
+    }
+    advance(&mut stack, 1);
+    stack.suspensions.set(&[], second(2));
+    assert_eq!(advance(&mut stack, 3).len(), 42);
+    assert_eq!(advance(&mut stack, 4), ["write-record"]);
+    let resumed = stack.record.reports.iter().filter(|report| report.transition == Transition::Resumed);
+    assert_eq!(resumed.map(|report| report.objects.len()).collect::<Vec<_>>(), [20, 20, 2]);
+}
+
+#[test]
 fn f2_an_object_that_others_deleted_meanwhile_is_named() {
     let mut stack = drifted(Some("ConfigMap/web"));
     advance(&mut stack, 1);
     let web = stack.key.clone();
     stack.objects.remove(&web);
     stack.suspensions.set(&[], second(2));
-    assert_eq!(advance(&mut stack, 3), ["write-record"]);
+    assert_eq!(advance(&mut stack, 3), ["read-edits web"]);
+    assert_eq!(advance(&mut stack, 4), ["write-record"]);
     let note = &stack.record.reports.last().unwrap().objects[0];
     assert_eq!((note.object.name.as_str(), &note.reason), ("web", &Reason::DeletedByOthers));
 }

@@ -52,7 +52,8 @@ impl StackState {
             let current = self.goal.as_ref().map(|goal| &goal.target);
             let current =
                 current.filter(|target| Some((target.sequence_id, target.removal)) == begun).cloned();
-            return Some(TargetStack { grant: named.grant.clone(), ..current.or(recorded)? });
+            let (grant, suspensions) = (named.grant.clone(), named.suspensions.clone());
+            return Some(TargetStack { grant, suspensions, ..current.or(recorded)? });
         }
         Some(TargetStack { withdrawn: false, ..named.clone() })
     }
@@ -77,8 +78,12 @@ impl StackState {
         if self.suspensions.count(now) {
             self.planned_at = None;
         }
-        let recorded = self.record.as_ref().map(|record| record.suspensions.as_slice()).unwrap_or_default();
-        self.suspensions.forget_closed(recorded);
+        // A record that names a suspension may just be written.
+        if self.is_idle() {
+            let recorded =
+                self.record.as_ref().map(|record| record.suspensions.as_slice()).unwrap_or_default();
+            self.suspensions.forget_closed(recorded);
+        }
         if self.shut.as_ref().is_some_and(|target| !self.is_shut(target, now)) {
             let opened = self.shut.take();
             self.next = self.next.take().or(opened);

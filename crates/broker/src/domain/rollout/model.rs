@@ -259,7 +259,7 @@ impl World {
                 in_wave: self.rollout.selector().is_none_or(matches),
                 lanes: self.lanes(agent),
                 opening: self.opening(agent),
-                is_suspended: false,
+                suspended: None,
                 released_at: self.released_at(agent),
                 contact: self.contact(agent),
                 report: report.map(|(_, healthy, since)| VersionReport {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use brokkr_api::report::Transition;
 use brokkr_api::rollouts::RolloutFigures;
 use brokkr_api::windows::Opening;
 use brokkr_api::{AgentId, Selector};
@@ -20,13 +21,20 @@ pub struct Member {
     pub lanes: Lanes,
     /// Whether it may begin the version now.
     pub opening: Opening,
-    /// Whether a suspension keeps it from beginning or completing the version.
-    pub is_suspended: bool,
+    /// What of the stack is suspended on it.
+    pub suspended: Option<Extent>,
     /// When the version was released to it, if it was.
     pub released_at: Option<Timestamp>,
     pub contact: Contact,
     /// Its last report about the version.
     pub report: Option<VersionReport>,
+}
+
+/// What of a stack is suspended on an agent: it cannot begin a version, or cannot complete it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    Stack,
+    Object,
 }
 
 /// Which agents of the installation are connected, as far as the database knows.
@@ -97,7 +105,7 @@ impl Survey {
         }
         let Some(released_at) = member.released_at else {
             // Like an agent that is not connected, it gets the version later.
-            if member.is_suspended {
+            if member.suspended == Some(Extent::Stack) {
                 return;
             }
             if let Opening::Shut { until } = member.opening {
@@ -119,10 +127,16 @@ impl Survey {
             }
             return;
         };
+        // What the version has broken already is no less broken.
+        let has_failed = member
+            .report
+            .as_ref()
+            .is_some_and(|report| matches!(report.transition, Transition::Failed | Transition::Degraded));
+        let is_held = member.suspended.is_some() && !has_failed;
         let verdict = match verdict(released_at, member.contact, member.report.as_ref(), now) {
             // Its window has closed before it began. If it has begun just before, it reports soon.
             Verdict::Bad if is_shut && member.report.is_none() && is_connected => Verdict::Owed,
-            Verdict::Bad | Verdict::Waiting | Verdict::InFlight if member.is_suspended => Verdict::Owed,
+            Verdict::Bad | Verdict::Waiting | Verdict::InFlight if is_held => Verdict::Owed,
             verdict => verdict,
         };
         let figures = &mut self.figures;

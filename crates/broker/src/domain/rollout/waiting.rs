@@ -28,16 +28,7 @@ fn rollout(waves: Vec<Wave>) -> Rollout {
 fn member(place: u64, lane: Option<Lane>, opening: Opening) -> Member {
     let contact = Contact::Present(None);
     let lanes = Lanes { begun: lane, now: lane };
-    Member {
-        place,
-        in_wave: true,
-        lanes,
-        opening,
-        is_suspended: false,
-        released_at: None,
-        contact,
-        report: None,
-    }
+    Member { place, in_wave: true, lanes, opening, suspended: None, released_at: None, contact, report: None }
 }
 
 fn open() -> Opening {

@@ -11,7 +11,7 @@ use roaring::RoaringBitmap;
 use super::Snapshot;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::release::{Release, Widening, place, place_of};
-use crate::domain::rollout::survey::{Evidence, Member, Survey};
+use crate::domain::rollout::survey::{Evidence, Extent, Member, Survey};
 use crate::domain::rollout::verdict::Contact;
 use crate::domain::targeting::targeted_before;
 use crate::domain::windows::Lane;
@@ -132,12 +132,18 @@ impl<'a> Judge<'a> {
             in_wave: wave.is_none_or(|selector| agent.matches(selector)),
             lanes,
             opening,
-            is_suspended: stack.suspensions_on(agent).next().is_some(),
+            suspended: extent(agent, stack),
             released_at: released_at.or_else(|| report.map(|report| report.since)),
             contact: contact(agent, evidence, targeted, opening),
             report: report.cloned(),
         })
     }
+}
+
+fn extent(agent: &AgentFacts, stack: &StackFacts) -> Option<Extent> {
+    let mut extents = stack.suspensions_on(agent).map(|one| one.object.is_none()).peekable();
+    extents.peek()?;
+    Some(if extents.any(|is_whole| is_whole) { Extent::Stack } else { Extent::Object })
 }
 
 /// Returns whether the agent is connected, and since when it could have begun the version.
