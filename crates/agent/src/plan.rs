@@ -8,9 +8,9 @@
 //!
 //! | file                 | contents                                                               |
 //! |----------------------|------------------------------------------------------------------------|
-//! | `suspend`            | what is left alone for some time, and what others change meanwhile     |
 //! | `deliver`            | the stages of a delivery, one after the other                          |
 //! | `remove`             | the removal of a stack, until all objects are gone                     |
+//! | `suspend`            | what is left alone for some time, and what others change meanwhile     |
 //! | `steady`             | repairs of drift, sweeps and health once everything is applied         |
 //! | `prune`              | deletes objects that the new version no longer contains                |
 //! | `prerequisites`      | Namespaces and definitions before everything else                      |
@@ -50,7 +50,7 @@ pub mod timing;
 mod view;
 mod write;
 
-use brokkr_api::reason::ObjectRef;
+use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::ObjectNote;
 
 use crate::grant;
@@ -76,7 +76,7 @@ fn decide(situation: &Situation<'_>) -> Plan {
     } else if let Some(plan) = suspend::plan(situation) {
         plan
     } else if situation.suspensions.cover_stack() {
-        suspend::hold(situation)
+        hold(situation)
     } else if situation.goal.target.removal.is_some() {
         remove::plan(situation)
     } else {
@@ -88,6 +88,25 @@ fn decide(situation: &Situation<'_>) -> Plan {
             plan
         }
     }
+}
+
+/// Leaves the whole stack alone. If it is applied, its health is still observed and reported.
+fn hold(situation: &Situation<'_>) -> Plan {
+    let target = &situation.goal.target;
+    let content = situation.goal.content.as_ref();
+    if target.removal.is_none() {
+        match content {
+            // Reads the content; writes no object.
+            None => return deliver::plan(situation),
+            Some(content) => {
+                if let Some(record) = steady::applied(situation, content) {
+                    return steady::plan(situation, content, record);
+                }
+            }
+        }
+    }
+    let reason = Reason::Suspended;
+    report::blocked(situation, Stage::Suspended, &reason, &reason.message(), Vec::new())
 }
 
 /// Returns whether nothing of the stack may be written.

@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["plan"],
     &["grant"],
     // The observed and the recorded state of the cluster.
-    &["observe", "inventory", "content_cache", "fence", "yields"],
+    &["observe", "inventory", "content_cache", "fence", "yields", "edits"],
     // Data.
     &["model"],
     &["model::step"],
@@ -33,6 +33,7 @@ const LAYERS: &[&[&str]] = &[
         "model::record",
         "model::progress",
         "model::situation",
+        "model::suspension",
     ],
     &["resource"],
     &["intern", "own_objects", "proxy", "args", "automatic", "backoff", "clock"],

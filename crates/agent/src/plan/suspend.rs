@@ -11,7 +11,7 @@ use brokkr_manifest::Key;
 
 use super::report::{blocked, note, report, summary};
 use super::timing::{SLOW_AFTER, due};
-use super::{contest, deliver, steady};
+use super::{contest, steady};
 use crate::model::suspension::ActiveSuspension;
 use crate::model::{Content, Entry, FoundEdits, Plan, Record, Situation, Stage, Step};
 use crate::resource::KindIn;
@@ -148,25 +148,6 @@ fn say(
         report(situation, record, transition.clone(), reason, message, part);
     }
     record.outcome = outcome;
-}
-
-/// Leaves the whole stack alone. If it is applied, its health is still observed and reported.
-pub(super) fn hold(situation: &Situation<'_>) -> Plan {
-    let target = &situation.goal.target;
-    let content = situation.goal.content.as_ref();
-    if target.removal.is_none() {
-        match content {
-            // Reads the content; writes no object.
-            None => return deliver::plan(situation),
-            Some(content) => {
-                if let Some(record) = steady::applied(situation, content) {
-                    return steady::plan(situation, content, record);
-                }
-            }
-        }
-    }
-    let reason = Reason::Suspended;
-    blocked(situation, Stage::Suspended, &reason, &reason.message(), Vec::new())
 }
 
 /// Waits for suspended objects of a version that is otherwise applied.

@@ -185,14 +185,14 @@ async fn a_transition_reason_and_condition_of_a_newer_agent_are_stored_and_shown
     let agent = harness.agent("shop-1", json!({ "env": "prod" })).await?;
     let stack = harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
     let object = harness.submit("web", YAML).await?;
-    let newer = Transition::Other("suspended".into());
+    let newer = Transition::Other("eclipsed".into());
     let report = agent.report(stack.id, object.sequence_id, newer.clone(), 1_760_000_010);
     let mut planted = json!(report);
     planted["reason"] = json!("MoonPhase");
     planted["details"] = json!({ "phase": 3 });
     planted["message"] = json!("the moon is full");
     planted["conditions"] = json!([{
-        "kind": "Suspended", "status": "Perhaps", "reason": "MoonPhase", "message": "until dawn",
+        "kind": "Eclipsed", "status": "Perhaps", "reason": "MoonPhase", "message": "until dawn",
         "sequence_id": object.sequence_id, "since": "2026-01-01T00:00:00Z",
     }]);
     let long = agent.report(stack.id, object.sequence_id, Transition::Other("x".repeat(65)), 1_760_000_011);
@@ -206,7 +206,7 @@ async fn a_transition_reason_and_condition_of_a_newer_agent_are_stored_and_shown
     assert_eq!((status.state, status.message.to_string().as_str()), (State::Unknown, "the moon is full"));
     assert_eq!(status.reason, Reason::Other("MoonPhase".into()));
     let condition = status.conditions.first().context("the condition")?;
-    assert_eq!(condition.kind, ConditionKind::Other("Suspended".into()));
+    assert_eq!(condition.kind, ConditionKind::Other("Eclipsed".into()));
     assert_eq!(condition.status, ConditionStatus::Unknown);
     let events: Page<Event> = harness.admin.get_json("events").await?;
     assert_eq!(events.items.first().map(|event| &event.transition), Some(&newer));
