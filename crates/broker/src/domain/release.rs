@@ -9,7 +9,8 @@ mod widening;
 use brokkr_api::{AgentId, Selector, SequenceId, StackId};
 
 use super::facts::{AgentFacts, ObjectFacts, StackFacts};
-use super::windows::{Lane, Lanes, Windows};
+use super::targeting::targeted_before;
+use super::windows::{Lanes, Windows};
 pub use widening::{EarlierTargets, Widening};
 
 /// A version that not every agent gets: it is being rolled out, or its rollout was stopped or superseded.
@@ -37,9 +38,9 @@ pub struct Clause {
     /// Only agents with these labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
-    /// Only agents of this lane; absent: only agents that may begin at any time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<Lane>,
+    /// Only agents of these lanes; absent: only agents that may begin at any time.
+    #[serde(default, skip_serializing_if = "Lanes::is_none")]
+    pub lanes: Lanes,
     /// The last place to which the version is released; it only grows. Zero releases it to no agent.
     pub upto: u64,
 }
@@ -50,7 +51,7 @@ impl Release {
     pub fn only_mark(&self) -> Option<u64> {
         match &self.clauses[..] {
             [] => Some(0),
-            [Clause { selector: None, lane: None, upto }] => Some(*upto),
+            [Clause { selector: None, lanes, upto }] if lanes.is_none() => Some(*upto),
             _ => None,
         }
     }
@@ -66,15 +67,17 @@ impl Release {
         if !self.open || !self.includes(agent) {
             return false;
         }
-        let is_released = |lane| self.clauses_for(agent).any(|clause| clause.lane == lane);
-        self.lanes(agent, stack).both().all(is_released)
+        let lanes = self.lanes(agent, stack);
+        self.clauses_for(agent).any(|clause| clause.lanes == lanes)
     }
 
     /// Returns the lanes of the agent.
     #[must_use]
     pub fn lanes(&self, agent: &AgentFacts, stack: &StackFacts) -> Lanes {
         let begun = self.windows.lane(agent, &stack.project);
-        let now = if self.object.is_urgent { begun } else { stack.windows.lane(agent, &stack.project) };
+        // As in the envelope: an agent that the stack has gained later does wait for its windows.
+        let is_urgent = self.object.is_urgent && targeted_before(agent, stack, self.object.published_at);
+        let now = if is_urgent { begun } else { stack.windows.lane(agent, &stack.project) };
         Lanes { begun, now }
     }
 
@@ -85,7 +88,7 @@ impl Release {
 }
 
 impl Clause {
-    /// Returns whether the agent, which has this place, is up to the mark, in this lane or another.
+    /// Returns whether the agent, which has this place, is up to the mark, in these lanes or others.
     fn includes(&self, agent: &AgentFacts, place: u64) -> bool {
         place <= self.upto && self.selector.as_ref().is_none_or(|selector| agent.matches(selector))
     }

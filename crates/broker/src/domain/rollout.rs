@@ -28,7 +28,7 @@ use brokkr_api::{Selector, rollouts::Wave};
 use jiff::Timestamp;
 
 use super::release::Clause;
-use super::windows::Lane;
+use super::windows::Lanes;
 use policy::Policy;
 use survey::{Survey, mark};
 
@@ -232,14 +232,19 @@ impl Rollout {
 
     /// Raises the mark of the current wave, for agents that may begin at any time, and in the lanes of those that may now. A mark
     /// never falls.
-    fn raise(&mut self, upto: u64, lanes: &BTreeSet<Lane>) {
+    fn raise(&mut self, upto: u64, open: &BTreeSet<Lanes>) {
         let selector = self.selector().cloned();
-        for lane in [None].into_iter().chain(lanes.iter().copied().map(Some)) {
-            match self.clauses.iter_mut().find(|clause| clause.selector == selector && clause.lane == lane) {
+        let restricted = open.iter().copied().filter(|lanes| !lanes.is_none());
+        for lanes in [Lanes::default()].into_iter().chain(restricted) {
+            match self.clauses.iter_mut().find(|clause| clause.selector == selector && clause.lanes == lanes) {
                 Some(clause) => clause.upto = clause.upto.max(upto),
-                None => self.clauses.push(Clause { selector: selector.clone(), lane, upto }),
+                None => self.clauses.push(Clause { selector: selector.clone(), lanes, upto }),
             }
         }
+    }
+
+    fn later_waves(&self) -> &[Wave] {
+        self.policy.waves.get(self.wave + 1..).unwrap_or_default()
     }
 
     /// Returns the gate of the current wave, if it lacks approvals, and how many it has.

@@ -32,13 +32,14 @@ pub fn reasons(agent: &AgentFacts, stack: &StackFacts) -> Vec<Reason> {
     explicit.into_iter().chain(matching).collect()
 }
 
-/// Returns whether the stack has targeted the agent since before this time, with its present labels: that it got them later does not
-/// matter.
+/// Returns whether the stack has targeted the agent since before this time. If its labels have changed later, an agent that has the
+/// stack counts as one that had it before.
 #[must_use]
 pub fn targeted_before(agent: &AgentFacts, stack: &StackFacts, time: Timestamp) -> bool {
     let explicit = stack.targets.binary_search_by_key(&agent.id, |target| target.agent);
     explicit.is_ok_and(|at| stack.targets[at].since <= time)
-        || stack.selectors.iter().any(|target| target.since <= time && agent.matches(&target.selector))
+        || (agent.labels_changed_at <= time || agent.holds(stack.id))
+            && stack.selectors.iter().any(|target| target.since <= time && agent.matches(&target.selector))
 }
 
 /// Returns whether the stack reaches the agent; cheaper than collecting every reason.

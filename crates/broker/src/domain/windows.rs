@@ -63,17 +63,23 @@ impl WindowFacts {
 #[serde(transparent)]
 pub struct Lane(pub u64);
 
-/// The lanes of an agent in a rollout: by the windows when it began, and by those of now. A version has to be released in both, so that
-/// neither a window that is set meanwhile nor one that is deleted releases it to many agents at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The lanes of an agent in a rollout: by the windows when it began, and by those of now. Agents with the same two have a mark of
+/// their own, so that no window that is set, changed or deleted meanwhile releases the version to many agents at once.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Lanes {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Lane>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Lane>,
 }
 
 impl Lanes {
-    pub fn both(self) -> impl Iterator<Item = Option<Lane>> {
-        [self.begun, self.now].into_iter()
+    /// Returns whether no window applied when the rollout began, and none applies now.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -152,8 +158,10 @@ impl Windows {
     #[must_use]
     pub fn lane(&self, agent: &AgentFacts, project: &str) -> Option<Lane> {
         let keys = self.of(agent, project).map(|window| window.key);
+        // Each key is mixed, also the first one: otherwise two equal ones would cancel out, whatever their times are.
+        let lane = keys.fold(None, |lane: Option<u64>, key| Some(mix(lane.unwrap_or_default() ^ key)));
         // Half of the range, because the database has no unsigned integers.
-        keys.reduce(|lane, key| mix(lane ^ key)).map(|lane| Lane(lane >> 1))
+        lane.map(|lane| Lane(lane >> 1))
     }
 }
 
@@ -205,6 +213,12 @@ mod tests {
         assert_ne!(windows.lane(&shop, "default"), windows.lane(&shop, "other"));
         assert_ne!(windows.lane(&shop, "default"), windows.lane(&depot, "default"));
         assert_eq!(Windows::default().lane(&shop, "default"), None);
+        let twice = |until| {
+            let rule = WindowRule::Freeze(Freeze { from: Timestamp::UNIX_EPOCH, until, reason: String::new() });
+            let one = |name: &str| window(name, None, "*", rule.clone());
+            Windows::new(vec![one("a"), one("b")]).lane(&shop, "default")
+        };
+        assert_ne!(twice(Timestamp::UNIX_EPOCH), twice(Timestamp::MAX), "two freezes with the same times");
         assert_eq!(Windows::default().schedule(&shop, "default"), None);
     }
 }

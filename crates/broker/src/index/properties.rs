@@ -23,7 +23,7 @@ use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
 use crate::domain::labels::{Label, LabelSet};
 use crate::domain::release::{Clause, EarlierTargets, Release, Widening};
 use crate::domain::targeting::reaches;
-use crate::domain::windows::{WindowFacts, Windows};
+use crate::domain::windows::{Lanes, WindowFacts, Windows};
 
 /// Few enough that changes overlap.
 const AGENTS: u128 = 4;
@@ -52,7 +52,7 @@ fn releases() -> impl Strategy<Value = Vec<Clause>> {
     let upto = prop_oneof![Just(0), any::<u64>(), Just(u64::MAX)];
     let clause = (prop::option::of(a_selector()), upto).prop_map(|(selector, upto)| Clause {
         selector,
-        lane: None,
+        lanes: Lanes::default(),
         upto,
     });
     prop::collection::vec(clause, 0..3)

@@ -23,7 +23,7 @@ use crate::domain::release::Clause;
 use crate::domain::rollout::survey::{Contacts, Evidence, Raises};
 use crate::domain::rollout::verdict::{Contact, VersionReport};
 use crate::domain::rollout::{Rollout, watched};
-use crate::domain::windows::Lane;
+use crate::domain::windows::{Lane, Lanes};
 
 /// A rollout that is under way.
 #[derive(Clone, Debug)]
@@ -329,8 +329,8 @@ async fn raise_insert_on_conn(
     clause: &Clause,
 ) -> Result<()> {
     sqlx::query(
-        "INSERT INTO rollout_raises (project, stack_id, sequence_id, number, selector, upto, at, lane)
-         SELECT $1, $2, $3, count(*), $4, $5::numeric, $6, $7 FROM rollout_raises
+        "INSERT INTO rollout_raises (project, stack_id, sequence_id, number, selector, upto, at, lane_begun, lane_now)
+         SELECT $1, $2, $3, count(*), $4, $5::numeric, $6, $7, $8 FROM rollout_raises
          WHERE project = $1 AND stack_id = $2 AND sequence_id = $3",
     )
     .bind(&rollout.project)
@@ -339,7 +339,8 @@ async fn raise_insert_on_conn(
     .bind(clause.selector.as_ref().map(ToString::to_string))
     .bind(clause.upto.to_string())
     .bind(rollout.now.to_sqlx())
-    .bind(clause.lane.map(|lane| lane.0.cast_signed()))
+    .bind(clause.lanes.begun.map(|lane| lane.0.cast_signed()))
+    .bind(clause.lanes.now.map(|lane| lane.0.cast_signed()))
     .run(conn, "store a step of the rollout")
     .await
 }
@@ -366,7 +367,7 @@ pub async fn rollout_complete_on_conn(conn: &mut PgConnection, rollout: &ActiveR
 
 async fn raises_on_conn(conn: &mut PgConnection, rollout: &ActiveRollout) -> Result<Raises> {
     let rows = sqlx::query(
-        "SELECT selector, lane, upto::text AS upto, at FROM rollout_raises
+        "SELECT selector, lane_begun, lane_now, upto::text AS upto, at FROM rollout_raises
          WHERE project = $1 AND stack_id = $2 AND sequence_id = $3 ORDER BY number",
     )
     .bind(&rollout.project)
@@ -375,8 +376,12 @@ async fn raises_on_conn(conn: &mut PgConnection, rollout: &ActiveRollout) -> Res
     .try_map(|row| {
         let selector: Option<String> = row.field("selector")?;
         let selector = selector.map(|selector| known::<Selector>(&selector)).transpose()?;
-        let lane = row.field::<Option<i64>>("lane")?.map(|lane| Lane(lane.cast_unsigned()));
-        Ok((Clause { selector, lane, upto: known(&row.field::<String>("upto")?)? }, row.time("at")?))
+        let lane = |column| {
+            let lane: Option<i64> = row.field(column)?;
+            Ok::<_, sqlx::Error>(lane.map(|lane| Lane(lane.cast_unsigned())))
+        };
+        let lanes = Lanes { begun: lane("lane_begun")?, now: lane("lane_now")? };
+        Ok((Clause { selector, lanes, upto: known(&row.field::<String>("upto")?)? }, row.time("at")?))
     });
     let mut raises = Raises::default();
     for (clause, at) in rows.all(conn, "read the steps of the rollout").await? {

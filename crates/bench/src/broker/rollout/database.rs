@@ -11,6 +11,7 @@ use brokkr_api::objects::Provenance;
 use brokkr_api::rollouts::Share;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_broker::domain::release::{Clause, place};
+use brokkr_broker::domain::windows::Lanes;
 use brokkr_broker::store::leases::{Lease, lease_release_on_conn, lease_take_on_conn};
 use brokkr_broker::store::outbox::{OutboxNotification, outbox_insert_on_conn};
 use brokkr_broker::store::rollouts::{
@@ -120,7 +121,7 @@ impl<'a> Staged<'a> {
         .await?;
         sqlx::query("UPDATE rollouts SET clauses = $2, revision = revision + 1 WHERE sequence_id = $1")
             .bind(self.version.0)
-            .bind(Json([Clause { selector: None, lane: None, upto: HALF }]))
+            .bind(Json([Clause { selector: None, lanes: Lanes::default(), upto: HALF }]))
             .execute(&mut *transaction)
             .await?;
         self.commit(transaction).await?;

@@ -17,7 +17,7 @@ use brokkr_broker::domain::rollout::policy::{Kind, resolve};
 use brokkr_broker::domain::rollout::survey::{Contacts, Evidence, Raises};
 use brokkr_broker::domain::rollout::verdict::{Contact, VersionReport};
 use brokkr_broker::domain::rollout::{Decision, Rollout};
-use brokkr_broker::domain::windows::Windows;
+use brokkr_broker::domain::windows::{Lanes, Windows};
 use brokkr_broker::index::{Changes, Freshness, Index, Waiting};
 use jiff::Timestamp;
 
@@ -103,7 +103,7 @@ fn memory(args: &BrokerArgs, figures: &mut Figures) -> Result<Staged> {
     let without = resident()?;
     let seed = seed(stack.id, stack.newest().map(|object| object.sequence_id));
     let staged = Staged { index, installation, stack, version: fleet::object(2), seed };
-    staged.apply(staged.under_way(&[Clause { selector: None, lane: None, upto: u64::MAX / 2 }], 1));
+    staged.apply(staged.under_way(&[Clause { selector: None, lanes: Lanes::default(), upto: u64::MAX / 2 }], 1));
     let with = resident()?;
     staged.apply(staged.stack.clone());
     figures
@@ -190,7 +190,7 @@ fn steps(staged: &Staged, agents: &[AgentId], figures: &mut Figures) -> Result<(
         let end = order.partition_point(|(place, _)| *place <= upto);
         let reached = &order[released..end];
         wrong += applied.woken.abs_diff(reached.len() as u64);
-        evidence.raises.push(Clause { selector: None, lane: None, upto }, now);
+        evidence.raises.push(Clause { selector: None, lanes: Lanes::default(), upto }, now);
         evidence.reports.extend(reached.iter().map(|(_, agent)| (*agent, healthy(now))));
         released = end;
     }

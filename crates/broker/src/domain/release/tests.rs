@@ -20,7 +20,7 @@ fn marker(sequence: i64) -> ObjectFacts {
 }
 
 fn release(sequence: i64, open: bool, upto: u64) -> Release {
-    let clauses = vec![Clause { selector: None, lane: None, upto }];
+    let clauses = vec![Clause { selector: None, lanes: Lanes::default(), upto }];
     Release { object: object(sequence), seed: 1, open, clauses, revision: 1, windows: Windows::default() }
 }
 

@@ -1,6 +1,7 @@
 //! A fleet, one rollout after the other, and everything that can happen to them, in random order. The promises hold at every
 //! step: which version agents get, which they begin, and how many of them can become bad.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use brokkr_api::windows::{Freeze, Opening, Weekly, WindowRule};
 use brokkr_api::{AgentId, Selector, SequenceId, StackId, WindowId};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use uuid::Uuid;
 
 use super::command::Command;
@@ -27,9 +29,6 @@ use crate::domain::windows::{Lanes, WindowFacts, Windows};
 
 /// How often agents poll.
 const POLL: SignedDuration = SignedDuration::from_secs(30);
-/// The least number of histories.
-const CASES: u32 = 2000;
-
 const STACK: StackId = StackId(Uuid::from_u128(7));
 
 #[derive(Clone, Debug)]
@@ -74,8 +73,8 @@ enum Event {
     Back(usize),
     Join(u128),
     Relabel(usize),
-    /// A freeze of some agents is set, or all of them are deleted.
-    Freeze(bool),
+    /// Other windows and freezes are set, for all agents that have some now or for a part of them.
+    Windows(u8),
     Submit(u8),
     Look,
     Command(u8),
@@ -92,7 +91,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => agent().prop_map(Event::Back),
         1 => (1..u128::MAX).prop_map(Event::Join),
         1 => agent().prop_map(Event::Relabel),
-        1 => any::<bool>().prop_map(Event::Freeze),
+        1 => (0u8..5).prop_map(Event::Windows),
         1 => (0u8..4).prop_map(Event::Submit),
         10 => Just(Event::Look),
         1 => (0u8..8).prop_map(Event::Command),
@@ -122,11 +121,17 @@ fn policy(number: u8) -> RolloutPolicy {
 }
 
 /// A fifth of the agents may begin only at some times of a day. The history begins shortly before one of them.
-fn windows(freeze: Option<WindowFacts>) -> Windows {
+/// Returns the windows with this number; 0 are those at the start.
+fn windows(number: u8, now: Timestamp) -> Windows {
     let start = "02:00".parse().expect("a time");
     let rule = Weekly { timezone: "UTC".into(), days: Vec::new(), start, minutes: 60 };
-    let night = window("night", "shift=night", WindowRule::Weekly(rule));
-    Windows::new([night].into_iter().chain(freeze).collect())
+    let of = if number == 4 { "shift=night,ring=0" } else { "shift=night" };
+    let until = now + SignedDuration::from_mins(10);
+    let rule_of_freeze = WindowRule::Freeze(Freeze { from: now, until, reason: String::new() });
+    let frozen = [(1, "ring=0"), (2, "ring=0,shift=night"), (3, "shift=night")];
+    let frozen = frozen.into_iter().find(|(of, _)| *of == number);
+    let freeze = frozen.map(|(_, selector)| window("freeze", selector, rule_of_freeze));
+    Windows::new([window("night", of, WindowRule::Weekly(rule))].into_iter().chain(freeze).collect())
 }
 
 fn window(name: &str, selector: &str, rule: WindowRule) -> WindowFacts {
@@ -139,7 +144,7 @@ impl World {
         let now = Timestamp::from_second(1_000_000_000).expect("a time");
         let mut stack = StackFacts::new("default".into(), STACK, "web".into()).with_base(Some(object(1)));
         stack.grants = Arc::new(ProjectGrants::Unlimited);
-        stack.windows = Arc::new(windows(None));
+        stack.windows = Arc::new(windows(0, now));
         let policy = resolve(&[policy(0)], Kind::Version).expect("staged");
         let mut world = Self {
             now,
@@ -421,11 +426,8 @@ impl World {
                 let night = agent.facts.labels.get("shift") == Some("night");
                 (agent.facts.labels, agent.able_since, agent.moved) = (labels(!ring, night), now, true);
             }
-            Event::Freeze(is_set) => {
-                let freeze =
-                    Freeze { from: now, until: now + SignedDuration::from_mins(10), reason: String::new() };
-                let frozen = is_set.then(|| window("freeze", "ring=0", WindowRule::Freeze(freeze)));
-                self.stack.windows = Arc::new(windows(frozen));
+            Event::Windows(number) => {
+                self.stack.windows = Arc::new(windows(*number, now));
                 // Which agents begin when is decided by people then.
                 self.agents.iter_mut().for_each(|agent| (agent.able_since, agent.moved) = (now, true));
             }
@@ -444,7 +446,7 @@ impl World {
             prop_assert_eq!(gets, expected, "H2, H3: after {:?}", event);
             let Some((got, begun)) = before.get(at) else { continue };
             prop_assert!(agent.begun >= *begun, "H5: no agent goes back");
-            if self.is_open() && *got == newest && !matches!(event, Event::Relabel(_) | Event::Freeze(_)) {
+            if self.is_open() && *got == newest && !matches!(event, Event::Relabel(_) | Event::Windows(_)) {
                 prop_assert_eq!(gets, newest, "{:?} has withdrawn the version from one agent", event);
             }
         }
@@ -495,25 +497,47 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 4000, cases: CASES.max(ProptestConfig::default().cases), ..ProptestConfig::default() })]
+/// How many steps the model takes, if `BROKKR_MODEL_STEPS` does not say otherwise. A step is a generated event.
+const STEPS: u64 = 80_000;
 
-    /// About 200,000 steps; `PROPTEST_CASES=12000` makes it more than a million.
-    #[test]
-    fn h2_h3_h4_h5_the_promises_hold_whatever_happens(
-        ids in prop::collection::vec(1..u128::MAX, 1..40),
-        events in prop::collection::vec(event(), 1..200),
-    ) {
-        let mut world = World::new(ids);
-        world.submit(0);
-        for event in &events {
-            let before: Vec<_> = world.agents.iter().map(|agent| (world.gets(agent), agent.begun)).collect();
-            world.happen(event);
-            world.check(&before, event)?;
+#[test]
+fn h2_h3_h4_h5_the_promises_hold_whatever_happens() {
+    let wanted = std::env::var("BROKKR_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
+    let config = ProptestConfig {
+        max_shrink_iters: 4000,
+        source_file: Some(file!()),
+        ..ProptestConfig::default()
+    };
+    let mut runner = TestRunner::new(config);
+    let histories = (prop::collection::vec(1..u128::MAX, 1..40), prop::collection::vec(event(), 1..200));
+    let (steps, completed) = (Cell::new(0), Cell::new(0));
+    while steps.get() < wanted {
+        let played = runner.run(&histories, |(ids, events)| {
+            completed.set(completed.get() + u64::from(play(ids, &events)?));
+            steps.set(steps.get() + events.len() as u64);
+            Ok(())
+        });
+        if let Err(failure) = played {
+            panic!("{failure}\n{runner}");
         }
-        // H4: silent agents block nothing.
-        prop_assume!(world.agents.iter().any(|agent| agent.gone_since.is_none()));
-        world.quieten();
-        prop_assert_eq!(world.rollout.state, RolloutState::Completed, "{:?}", world.survey().figures);
     }
+    println!("{} steps; {} histories ended with a completed rollout", steps.get(), completed.get());
+}
+
+/// Plays a history. Returns whether its last rollout was completed when everything went well at the end.
+fn play(ids: Vec<u128>, events: &[Event]) -> Result<bool, TestCaseError> {
+    let mut world = World::new(ids);
+    world.submit(0);
+    for event in events {
+        let before: Vec<_> = world.agents.iter().map(|agent| (world.gets(agent), agent.begun)).collect();
+        world.happen(event);
+        world.check(&before, event)?;
+    }
+    // H4: silent agents block nothing. If all are silent, nothing can be completed.
+    if world.agents.iter().all(|agent| agent.gone_since.is_some()) {
+        return Ok(false);
+    }
+    world.quieten();
+    prop_assert_eq!(world.rollout.state, RolloutState::Completed, "{:?}", world.survey().figures);
+    Ok(true)
 }

@@ -47,7 +47,7 @@ impl Policy {
         let mut waves: Vec<Wave> = Vec::new();
         for selector in clauses.iter().filter_map(|clause| clause.selector.clone()) {
             let wave = Wave { selector: Some(selector), size: Share::ALL, gate: None };
-            // Each lane has a clause of its own.
+            // Agents with other lanes have clauses of their own.
             if !waves.contains(&wave) {
                 waves.push(wave);
             }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::verdict::{Contact, Verdict, VersionReport, verdict};
 use crate::domain::release::Clause;
-use crate::domain::windows::{Lane, Lanes};
+use crate::domain::windows::Lanes;
 
 /// An agent that the stack targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub struct Survey {
     pub wave: WaveFigures,
     /// The places of the candidates of the wave.
     pub candidates: Vec<u64>,
-    /// The lanes in which agents may begin the version now.
-    pub lanes: BTreeSet<Lane>,
+    /// The lanes of the agents that may begin the version now.
+    pub lanes: BTreeSet<Lanes>,
     /// When the next agents of the wave may begin that may not now.
     pub opens_at: Option<Timestamp>,
 }
@@ -101,7 +101,7 @@ impl Survey {
         let is_shut = matches!(member.opening, Opening::Shut { .. });
         let is_connected = matches!(member.contact, Contact::Present(_) | Contact::Late(_));
         if !is_shut {
-            self.lanes.extend(member.lanes.both().flatten());
+            self.lanes.insert(member.lanes);
         }
         let Some(released_at) = member.released_at else {
             // Like an agent that is not connected, it gets the version later.
@@ -180,7 +180,7 @@ fn near(candidates: &[u64], count: usize) -> Vec<u64> {
 pub struct Raises(Vec<(Marked, Vec<Raise>)>);
 
 /// The agents that a mark is for.
-type Marked = (Option<Lane>, Option<Selector>);
+type Marked = (Lanes, Option<Selector>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Raise {
@@ -190,10 +190,10 @@ struct Raise {
 
 impl Raises {
     /// Adds a raise. Those of one mark are added in the order in which they happened, so that they grow.
-    pub fn push(&mut self, Clause { selector, lane, upto }: Clause, at: Timestamp) {
-        match self.0.iter_mut().find(|((lane_of, of), _)| *of == selector && *lane_of == lane) {
+    pub fn push(&mut self, Clause { selector, lanes, upto }: Clause, at: Timestamp) {
+        match self.0.iter_mut().find(|((lanes_of, of), _)| *of == selector && *lanes_of == lanes) {
             Some((_, raises)) => raises.push(Raise { upto, at }),
-            None => self.0.push(((lane, selector), vec![Raise { upto, at }])),
+            None => self.0.push(((lanes, selector), vec![Raise { upto, at }])),
         }
     }
 
@@ -205,12 +205,10 @@ impl Raises {
         lanes: Lanes,
         matches: impl Fn(&Selector) -> bool,
     ) -> Option<Timestamp> {
-        let of_mark = |lane: Option<Lane>, ((of, selector), raises): &(Marked, Vec<Raise>)| {
+        let of_mark = |((of, selector), raises): &(Marked, Vec<Raise>)| {
             let first = raises.get(raises.partition_point(|raise| raise.upto < place))?;
-            (*of == lane && selector.as_ref().is_none_or(&matches)).then_some(first.at)
+            (*of == lanes && selector.as_ref().is_none_or(&matches)).then_some(first.at)
         };
-        let in_lane = |lane| self.0.iter().filter_map(|mark| of_mark(lane, mark)).min();
-        let begun = in_lane(lanes.begun)?;
-        if lanes.now == lanes.begun { Some(begun) } else { in_lane(lanes.now).map(|now| now.max(begun)) }
+        self.0.iter().filter_map(of_mark).min()
     }
 }

@@ -11,12 +11,17 @@ use super::policy::{Kind, resolve};
 use super::survey::Member;
 use super::verdict::{Contact, VersionReport};
 use super::*;
-use crate::domain::windows::Lanes;
+use crate::domain::windows::Lane;
 
 const NIGHT: Lane = Lane(7);
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_000_000_000).unwrap()
+}
+
+/// Returns the lanes of an agent with the same windows as when the rollout began.
+fn both(lane: Lane) -> Lanes {
+    Lanes { begun: Some(lane), now: Some(lane) }
 }
 
 fn rollout(waves: Vec<Wave>) -> Rollout {
@@ -27,7 +32,7 @@ fn rollout(waves: Vec<Wave>) -> Rollout {
 /// A connected agent at a place; `lane` may begin only in its window.
 fn member(place: u64, lane: Option<Lane>, opening: Opening) -> Member {
     let contact = Contact::Present(None);
-    let lanes = Lanes { begun: lane, now: lane };
+    let lanes = lane.map(both).unwrap_or_default();
     Member { place, in_wave: true, lanes, opening, suspended: None, released_at: None, contact, report: None }
 }
 
@@ -56,14 +61,27 @@ fn h8_only_lanes_that_are_open_are_raised_and_the_others_are_waited_for() {
     let mut rollout = rollout(vec![Wave::of(Share::ALL)]);
     let all = [member(1, None, open()), member(2, Some(NIGHT), shut())];
     assert_eq!(rollout.step(&mut survey(&all), Duration::ZERO), Some(Decision::Release(1)));
-    assert_eq!(rollout.clauses, [Clause { selector: None, lane: None, upto: 1 }]);
+    assert_eq!(rollout.clauses, [Clause { selector: None, lanes: Lanes::default(), upto: 1 }]);
     let all = [healthy(member(1, None, open())), member(2, Some(NIGHT), shut())];
     let opens_at = Some(now() + SignedDuration::from_hours(1));
     let waits = Decision::Wait(Pending::Window { agents: 1, opens_at });
     assert_eq!(rollout.step(&mut survey(&all), Duration::ZERO), Some(waits), "not complete");
     let all = [healthy(member(1, None, open())), member(2, Some(NIGHT), open())];
     assert_eq!(rollout.step(&mut survey(&all), Duration::ZERO), Some(Decision::Release(1)));
-    assert!(rollout.clauses.contains(&Clause { selector: None, lane: Some(NIGHT), upto: 2 }));
+    assert!(rollout.clauses.contains(&Clause { selector: None, lanes: both(NIGHT), upto: 2 }));
+}
+
+#[test]
+fn h8_a_window_that_is_taken_from_some_agents_releases_nothing_to_the_others() {
+    let mut rollout = rollout(vec![Wave::of(Share::ALL)]);
+    let freed = Member { lanes: Lanes { now: None, ..both(NIGHT) }, ..member(2, None, open()) };
+    let all = [member(1, Some(NIGHT), shut()), freed.clone()];
+    assert_eq!(rollout.step(&mut survey(&all), Duration::ZERO), Some(Decision::Release(1)));
+    assert!(rollout.clauses.iter().all(|clause| clause.lanes != both(NIGHT)), "{:?}", rollout.clauses);
+    assert!(rollout.clauses.contains(&Clause { selector: None, lanes: freed.lanes, upto: 2 }));
+    let all = [member(1, Some(NIGHT), shut()), healthy(freed)];
+    let decision = rollout.step(&mut survey(&all), Duration::ZERO);
+    assert!(matches!(decision, Some(Decision::Wait(Pending::Window { agents: 1, .. }))), "{decision:?}");
 }
 
 #[test]
