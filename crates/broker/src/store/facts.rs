@@ -66,12 +66,15 @@ macro_rules! stacks_where {
                                        'is_urgent', v.is_urgent,
                                        'resources', v.resources, 'published_at', v.created_at),
                                    'seed', r.seed, 'open', r.is_open, 'clauses', r.clauses, 'revision', r.revision,
-                                   'windows', r.windows)
+                                   -- They decide nothing once a newer version is rolled out.
+                                   'windows', CASE WHEN r.sequence_id = s.staged_sequence_id THEN r.windows ELSE '[]' END)
                                ORDER BY r.sequence_id)
                         FROM rollouts r JOIN deployment_objects v
                           ON v.project = r.project AND v.stack_id = r.stack_id AND v.sequence_id = r.sequence_id
                         WHERE r.project = s.project AND r.stack_id = s.id AND r.widens IS NULL
-                          AND r.sequence_id > coalesce(s.newest_sequence_id, 0)) END, '[]') AS releases,
+                          AND r.sequence_id > coalesce(s.newest_sequence_id, 0)
+                          -- What was superseded before it reached an agent concerns none.
+                          AND (r.sequence_id = s.staged_sequence_id OR r.clauses <> '[]')) END, '[]') AS releases,
                     CASE WHEN s.widening_sequence_id IS NOT NULL THEN (
                         SELECT jsonb_build_object(
                                    'key', w.sequence_id, 'seed', w.seed, 'open', w.is_open, 'clauses', w.clauses,

@@ -41,7 +41,8 @@ const STACKS: &str = fingerprint_of!(
      CASE WHEN s.staged_sequence_id IS NULL THEN '' ELSE coalesce((
          SELECT string_agg(r.sequence_id || '@' || r.revision, ',' ORDER BY r.sequence_id)
          FROM rollouts r WHERE r.project = s.project AND r.stack_id = s.id AND r.widens IS NULL
-                           AND r.sequence_id > coalesce(s.newest_sequence_id, 0)), '') END,
+                           AND r.sequence_id > coalesce(s.newest_sequence_id, 0)
+                           AND (r.sequence_id = s.staged_sequence_id OR r.clauses <> '[]')), '') END,
      coalesce((SELECT w.sequence_id || '@' || w.revision FROM rollouts w
                WHERE w.project = s.project AND w.stack_id = s.id AND w.sequence_id = s.widening_sequence_id), ''),
      coalesce((SELECT string_agg(t.agent_id || '@' || (extract(epoch FROM t.created_at) * 1000000)::bigint, ','
