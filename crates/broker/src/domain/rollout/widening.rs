@@ -16,6 +16,8 @@ pub struct Gain {
 pub enum UnderWay {
     Version,
     Widening,
+    /// A widening that is paused or stopped.
+    HeldWidening,
 }
 
 /// What agents that the stack gains get.
@@ -29,6 +31,8 @@ pub enum Delivery {
     NextVersion,
     /// What the widening that there is gives them.
     Unchanged,
+    /// The targets may not change: a user has to decide about the widening first.
+    Refused,
 }
 
 impl Gain {
@@ -44,7 +48,9 @@ impl Gain {
             Some(UnderWay::Version) if is_widened => Delivery::Unchanged,
             Some(UnderWay::Version) => Delivery::NextVersion,
             // A few more agents join it. Many would not all be behind its mark.
-            Some(UnderWay::Widening) if self.new <= limit => Delivery::Unchanged,
+            Some(UnderWay::Widening | UnderWay::HeldWidening) if self.new <= limit => Delivery::Unchanged,
+            // Beginning it again would release the version although nobody has resumed it.
+            Some(UnderWay::HeldWidening) => Delivery::Refused,
             Some(UnderWay::Widening) | None => Delivery::InWaves,
         }
     }
@@ -74,6 +80,8 @@ mod tests {
         {
             assert_eq!(gain(new, 50).delivery(10, true, widening), expected, "{new} agents");
         }
+        let held = |new| gain(new, 50).delivery(10, true, Some(UnderWay::HeldWidening));
+        assert_eq!((held(10), held(11)), (Delivery::Unchanged, Delivery::Refused));
         assert_eq!(gain(50, 90).delivery(10, true, Some(UnderWay::Version)), Delivery::Unchanged);
         assert_eq!(gain(0, 50).delivery(10, true, None), Delivery::InWaves, "it was aborted or superseded");
         assert_eq!(gain(0, 0).delivery(10, true, widening), Delivery::AtOnce, "the targets are as before");

@@ -1,13 +1,14 @@
 //! How agents that a stack gains by other targets get its version: a few at once, many in waves.
 
+use brokkr_api::rollouts::RolloutState;
 use brokkr_api::webhooks::WebhookEvent;
-use brokkr_api::{AgentId, Selector};
+use brokkr_api::{AgentId, ErrorCode, Selector};
 
 use crate::domain::release::seed;
 use crate::domain::rollout::policy::{Kind, resolve};
 use crate::domain::rollout::widening::{Delivery, UnderWay};
 use crate::domain::webhooks::happening::{Happening, NamedStack};
-use crate::error::ApiResult;
+use crate::error::{ApiError, ApiResult};
 use crate::http::write::Write;
 use crate::state::Broker;
 use crate::store::deployment_objects::NewRollout;
@@ -41,15 +42,23 @@ pub async fn widen(
     };
     let Some(gain) = gain else { return Err(broker.behind(broker.index.position())) };
     let limit = policy.in_flight_limit(gain.members);
-    let under_way = rollout_lock_on_conn(write.conn(), stack).await?.map(|rollout| match rollout.widens {
-        Some(_) => UnderWay::Widening,
-        None => UnderWay::Version,
+    let under_way = rollout_lock_on_conn(write.conn(), stack).await?;
+    let under_way = under_way.map(|under_way| match (under_way.widens, under_way.rollout.state) {
+        (Some(_), RolloutState::Paused | RolloutState::Stopped) => UnderWay::HeldWidening,
+        (Some(_), _) => UnderWay::Widening,
+        (None, _) => UnderWay::Version,
     });
     // The order depends on the base, so that a widening that takes the place of another one begins with the same agents.
     let new = NewRollout { seed: seed(stack.id, stack.newest), policy };
     match gain.delivery(limit, stack.widening.is_some(), under_way) {
         Delivery::AtOnce => deliver_at_once(write, stack).await,
         Delivery::Unchanged => Ok(()),
+        Delivery::Refused => {
+            let detail = format!(
+                "the rollout to the agents that the stack has gained is paused or stopped; resume or abort it before you add more than {limit} agents"
+            );
+            Err(ApiError::new(ErrorCode::BRK2023, detail))
+        }
         Delivery::NextVersion => {
             widening_insert_on_conn(write.conn(), stack, &new, by, false).await?;
             tracing::info!(stack_id = %stack.id, stack = stack.name, agents = gain.new, "gained agents wait for the rollout");
