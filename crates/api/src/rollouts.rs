@@ -312,6 +312,10 @@ pub struct CommandRollout {
     /// `deny`.
     #[serde(default)]
     pub reason: String,
+    /// Refuse the command if the rollout is at another wave, counted from 1. Otherwise an approval could open the gate after the one
+    /// that it was meant for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave: Option<u32>,
 }
 
 /// How many agents are in which state. The figures from `healthy` on add up to `released`.

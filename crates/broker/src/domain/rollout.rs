@@ -163,8 +163,10 @@ impl Rollout {
 
     /// Decides what happens next. The rules are tried in this order.
     fn decide(&self, Survey { figures, wave, opens_at, .. }: &Survey) -> Decision {
-        // Without agents there is nothing to learn. If there were some, they may come back.
-        if figures.members == 0 && self.clauses.is_empty() {
+        // Without agents there is nothing to learn. If there were some, they may come back. A gate has to be answered in any case:
+        // agents that join later get what is complete.
+        let has_gate_ahead = self.open_gate().is_some() || self.later_waves().iter().any(|wave| wave.gate.is_some());
+        if figures.members == 0 && self.clauses.is_empty() && !has_gate_ahead {
             return Decision::Complete;
         }
         let allowed = self.allowed_bad(figures.released);
@@ -173,8 +175,7 @@ impl Rollout {
         if figures.bad > allowed && (!is_everywhere || figures.owed > 0) {
             return Decision::Stop(StopReason::TooManyBad { bad: figures.bad, allowed });
         }
-        // If every agent has the version, there is nothing left to approve.
-        if let Some((gate, given)) = self.open_gate().filter(|_| !is_everywhere) {
+        if let Some((gate, given)) = self.open_gate() {
             let is_late = |seconds: u32| self.gate.waited >= Duration::from_secs(seconds.into());
             if gate.timeout_seconds.is_some_and(is_late) {
                 let wave = u32::try_from(self.wave + 1).unwrap_or(u32::MAX);
@@ -183,7 +184,7 @@ impl Rollout {
             return Decision::Wait(Pending::Gate { given, needed: gate.approvals });
         }
         // Waves that add no agent fall together.
-        let is_last = self.wave + 1 >= self.policy.waves.len() || is_everywhere;
+        let is_last = self.later_waves().is_empty() || is_everywhere && !has_gate_ahead;
         let size = self.policy.waves.get(self.wave).map_or(wave.members, |here| here.size.of(wave.members));
         // Another agent proves the version in the place of a bad one that a user has accepted.
         let replaced = wave.bad.min(self.accepted_bad);

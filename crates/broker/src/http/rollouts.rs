@@ -27,6 +27,7 @@ use crate::http::paging::{self, QueryParams, cursor};
 use crate::http::stacks::{find_stack, lock_existing_stack};
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
+use crate::store::api_tokens::api_tokens_valid_on_conn;
 use crate::store::outbox::OutboxNotification;
 use crate::store::rollouts::{
     ActiveRollout, RolloutUpdate, rollout_contacts_on_conn, rollout_evidence_on_conn, rollout_fetch,
@@ -103,7 +104,7 @@ pub async fn command_rollout(
     Path((sequence_id, command)): Path<(String, String)>,
     change: Change,
 ) -> ApiResult {
-    let CommandRollout { reason } = change.json_or_default()?;
+    let CommandRollout { reason, wave } = change.json_or_default()?;
     let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
     let token = change.caller()?.token()?;
     let command = read_command(&command, &reason, &token.name)?;
@@ -117,7 +118,17 @@ pub async fn command_rollout(
             return Err(not_possible(&ended.state.to_string()));
         };
         check_gate(&before.rollout, &command, token, &shown.created_by)?;
+        let at = u32::try_from(before.rollout.wave + 1).unwrap_or(u32::MAX);
+        if wave.is_some_and(|wave| wave != at) {
+            return Err(not_possible(&format!("at wave {at}")));
+        }
         let mut after = before.rollout.clone();
+        if let (Command::Approve { .. }, Some((gate, _))) = (&command, before.rollout.open_gate()) {
+            // A token that was revoked since may have been in the wrong hands.
+            let names = &mut after.gate.approved_by;
+            let valid = api_tokens_valid_on_conn(write.conn(), project, names).await?;
+            names.retain(|name| valid.iter().any(|(valid, role)| valid == name && role.includes(gate.role)));
+        }
         let mut figures = figures(&broker, &mut write, &before).await?;
         if before.rollout.state == RolloutState::Stopped {
             // Late agents count as late again only after a while; those that stopped the rollout are accepted by resuming it.

@@ -1,5 +1,7 @@
 //! API tokens of users and machines, stored as hashes. A revoked token stays listed for a while.
 
+use std::collections::BTreeSet;
+
 use brokkr_api::TokenId;
 use brokkr_api::tokens::{ApiToken, Role, WhoAmI};
 use jiff::Timestamp;
@@ -69,6 +71,24 @@ pub async fn api_token_find(pool: &PgPool, hash: &[u8]) -> Result<Option<WhoAmI>
         })
     })
     .optional(pool, "find the API token")
+    .await
+}
+
+/// Returns the names and roles of the tokens with these names that are valid in the project.
+pub async fn api_tokens_valid_on_conn(
+    conn: &mut PgConnection,
+    project: &str,
+    names: &BTreeSet<String>,
+) -> Result<Vec<(String, Role)>> {
+    sqlx::query(
+        "SELECT name, role FROM api_tokens
+         WHERE name = ANY($2) AND (project = $1 OR role = 'admin') AND revoked_at IS NULL
+           AND (expires_at IS NULL OR expires_at > now())",
+    )
+    .bind(project)
+    .bind(names.iter().collect::<Vec<_>>())
+    .try_map(|row| Ok((row.field("name")?, row.known("role")?)))
+    .all(conn, "read which tokens are valid")
     .await
 }
 

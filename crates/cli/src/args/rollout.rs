@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brokkr_api::Name;
 use brokkr_api::rollouts::Share;
+use brokkr_api::{Name, SequenceId};
 use clap::Subcommand;
 
 /// How a submitted version reaches the agents.
@@ -51,7 +51,13 @@ pub enum RolloutCommand {
     /// Skip the rest of the soak time of a wave, or the approvals that it waits for
     Skip(ReasonedRollout),
     /// Approve the next wave of a rollout, which waits for that
-    Approve(OneRollout),
+    Approve {
+        #[command(flatten)]
+        rollout: OneRollout,
+        /// Approve only this version
+        #[arg(long)]
+        sequence: Option<SequenceId>,
+    },
     /// Deny the next wave of a rollout: stop it
     Deny(ReasonedRollout),
     /// Stop a rollout: withdraw the version

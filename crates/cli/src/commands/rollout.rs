@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use brokkr_api::Name;
 use brokkr_api::rollouts::{CommandRollout, Rollout, RolloutState};
+use brokkr_api::{Name, SequenceId};
 use brokkr_client::{Client, ClientError, PageQuery};
 
 use super::rollout_policy;
@@ -28,7 +28,9 @@ pub async fn run(args: RolloutCommand, client: &Client, printer: Printer) -> Res
         RolloutCommand::Resume(args) => command("resume", &args.stack, "", client, printer).await,
         RolloutCommand::Promote(args) => reasoned("promote", &args, client, printer).await,
         RolloutCommand::Skip(args) => reasoned("skip", &args, client, printer).await,
-        RolloutCommand::Approve(args) => command("approve", &args.stack, "", client, printer).await,
+        RolloutCommand::Approve { rollout, sequence } => {
+            approve(&rollout.stack, sequence, client, printer).await
+        }
         RolloutCommand::Deny(args) => reasoned("deny", &args, client, printer).await,
         RolloutCommand::Policy { stack } => rollout_policy::show(stack.as_ref(), client, printer).await,
         RolloutCommand::SetPolicy(args) => rollout_policy::set(args, client, printer).await,
@@ -111,14 +113,36 @@ pub fn ended(stack: &Name, rollout: &Rollout) -> Result {
     }
 }
 
+/// Approves the wave that the rollout is at now, and no later one.
+async fn approve(stack: &Name, only: Option<SequenceId>, client: &Client, printer: Printer) -> Result {
+    let rollout = last(stack, client).await?;
+    if only.is_some_and(|only| only != rollout.sequence_id) {
+        let message = format!("the last rollout of {stack} is that of version {}", rollout.sequence_id);
+        return Err(Failure::new(Exit::Conflict, message).next(format!("brokkr rollout show {stack}")));
+    }
+    let request = CommandRollout { wave: Some(rollout.wave), ..CommandRollout::default() };
+    send("approve", stack, rollout.sequence_id, &request, client, printer).await
+}
+
 async fn reasoned(name: &str, args: &ReasonedRollout, client: &Client, printer: Printer) -> Result {
     command(name, &args.stack, &args.reason, client, printer).await
 }
 
 async fn command(name: &str, stack: &Name, reason: &str, client: &Client, printer: Printer) -> Result {
     let version = last(stack, client).await?.sequence_id;
-    let request = CommandRollout { reason: reason.to_owned() };
-    let rollout = client.command_rollout(version, name, &request).await;
+    let request = CommandRollout { reason: reason.to_owned(), ..CommandRollout::default() };
+    send(name, stack, version, &request, client, printer).await
+}
+
+async fn send(
+    name: &str,
+    stack: &Name,
+    version: SequenceId,
+    request: &CommandRollout,
+    client: &Client,
+    printer: Printer,
+) -> Result {
+    let rollout = client.command_rollout(version, name, request).await;
     let rollout = rollout.while_trying(&format!("{name} the rollout of {stack} {version}"))?;
     printer.done(&rollout, format!("rollout/{version}"), || {
         format!("rollout of {stack} {version}: {}", rollout.state)

@@ -111,6 +111,24 @@ fn a_wave_of_selected_agents_goes_on_without_those_that_may_not_begin_unless_it_
 }
 
 #[test]
+fn a_gate_is_answered_even_if_there_is_no_agent_or_every_agent_has_the_version() {
+    let gate = Gate { approvals: 1, role: Role::Owner, not_author: false, timeout_seconds: None };
+    let gated = Wave { gate: Some(gate), ..Wave::of(Share::ALL) };
+    let mut rollout = rollout(vec![Wave::of(Share::Count(1)), gated]);
+    let decision = rollout.step(&mut survey(&[]), Duration::ZERO);
+    assert_eq!(decision, Some(Decision::Wait(Pending::Healthy { needed: 1 })), "targets may be set later");
+    let one = [member(1, None, open())];
+    assert_eq!(rollout.step(&mut survey(&one), Duration::ZERO), Some(Decision::Release(1)));
+    // The other members were deactivated, so this is every agent.
+    let every = [healthy(member(1, None, open()))];
+    let waits = Decision::Wait(Pending::Gate { given: 0, needed: 1 });
+    assert_eq!(rollout.step(&mut survey(&every), Duration::ZERO), Some(waits));
+    let figures = survey(&every).figures;
+    rollout.command(Command::Approve { by: "ana".to_owned() }, &figures).unwrap();
+    assert_eq!(rollout.step(&mut survey(&every), Duration::ZERO), Some(Decision::Complete));
+}
+
+#[test]
 fn a_gate_holds_a_wave_back_while_bad_agents_still_stop_it() {
     let gate = Gate { approvals: 2, role: Role::Owner, not_author: false, timeout_seconds: Some(60) };
     let gated = Wave { gate: Some(gate), ..Wave::of(Share::ALL) };

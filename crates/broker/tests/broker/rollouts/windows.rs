@@ -192,11 +192,12 @@ async fn windows_are_checked_and_only_admins_change_them() -> Result<()> {
     Ok(())
 }
 
-/// Returns an owner of the project.
-async fn owner(harness: &Harness, name: &str) -> Result<Caller> {
+/// Returns an owner of the project, and the path of its token.
+async fn owner(harness: &Harness, name: &str) -> Result<(Caller, String)> {
     let wanted = json!({ "name": name, "role": "owner" });
     let made = harness.admin.send(Method::POST, "api-tokens", &wanted).await?.error_for_status()?;
-    Ok(harness.admin.with_token(made.json::<NewApiToken>().await?.token))
+    let made: NewApiToken = made.json().await?;
+    Ok((harness.admin.with_token(made.token), format!("api-tokens/{}", made.info.id)))
 }
 
 /// A policy with a gate before the second wave.
@@ -253,7 +254,7 @@ async fn h10_a_wave_with_a_gate_begins_when_enough_others_have_approved_it() -> 
         let status = deployer.write(request).await?.status();
         assert_eq!(status, StatusCode::FORBIDDEN, "a version without the gate");
     }
-    let (ana, ben) = (owner(&fleet.harness, "ana").await?, owner(&fleet.harness, "ben").await?);
+    let ((ana, _), (ben, _)) = (owner(&fleet.harness, "ana").await?, owner(&fleet.harness, "ben").await?);
     for _ in 0..2 {
         assert_eq!(approve(&ana).await?, StatusCode::OK);
         assert_eq!(fleet.rollout().await?.state, RolloutState::Gated, "one token approves once");
@@ -262,6 +263,42 @@ async fn h10_a_wave_with_a_gate_begins_when_enough_others_have_approved_it() -> 
     fleet.heal_all().await?;
     fleet.wait_for_state(RolloutState::Completed).await?;
     assert_eq!(approve(&ben).await?, StatusCode::CONFLICT, "it has ended");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_is_for_one_wave_and_counts_while_its_token_is_valid() -> Result<()> {
+    let fleet = at_the_gate(&json!({ "approvals": 2, "role": "owner" })).await?;
+    let (ana, token) = owner(&fleet.harness, "ana").await?;
+    let approve = async |caller: &Caller, wave: u32| -> Result<StatusCode> {
+        let path = format!("rollouts/{}/approve", fleet.second);
+        Ok(caller.send(Method::POST, &path, &json!({ "wave": wave })).await?.status())
+    };
+    assert_eq!(approve(&ana, 3).await?, StatusCode::CONFLICT, "the rollout is at another wave");
+    assert_eq!(approve(&ana, 2).await?, StatusCode::OK);
+    fleet.harness.admin.send(Method::DELETE, &token, &json!({})).await?.error_for_status()?;
+    let (ben, _) = owner(&fleet.harness, "ben").await?;
+    assert_eq!(approve(&ben, 2).await?, StatusCode::OK);
+    assert_eq!(fleet.rollout().await?.state, RolloutState::Gated, "the token of ana was revoked");
+    assert_eq!(approve(&fleet.harness.admin, 2).await?, StatusCode::OK);
+    fleet.heal_all().await?;
+    fleet.wait_for_state(RolloutState::Completed).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_stack_with_a_gate_is_deleted_in_waves() -> Result<()> {
+    let mut fleet = at_the_gate(&json!({})).await?;
+    fleet.command("approve").await?.error_for_status()?;
+    fleet.heal_all().await?;
+    fleet.wait_for_state(RolloutState::Completed).await?;
+    let request = fleet.harness.admin.request(Method::DELETE, "stacks/web");
+    let marker: DeploymentObject = fleet.harness.admin.write(request).await?.error_for_status()?.json().await?;
+    (fleet.first, fleet.second) = (fleet.second, marker.sequence_id);
+    let canary = fleet.wait_for(1).await?[0];
+    fleet.report(canary, Transition::Removed).await?;
+    fleet.agents[canary].hold(&[]).await?;
+    fleet.wait_for_state(RolloutState::Gated).await?;
     Ok(())
 }
 
