@@ -165,7 +165,8 @@ impl Rollout {
     fn decide(&self, Survey { figures, wave, opens_at, .. }: &Survey) -> Decision {
         // Without agents there is nothing to learn. If there were some, they may come back. A gate has to be answered in any case:
         // agents that join later get what is complete.
-        let has_gate_ahead = self.open_gate().is_some() || self.later_waves().iter().any(|wave| wave.gate.is_some());
+        let has_gate_ahead =
+            self.open_gate().is_some() || self.later_waves().iter().any(|wave| wave.gate.is_some());
         if figures.members == 0 && self.clauses.is_empty() && !has_gate_ahead {
             return Decision::Complete;
         }
@@ -237,7 +238,8 @@ impl Rollout {
         let selector = self.selector().cloned();
         let restricted = open.iter().copied().filter(|lanes| !lanes.is_none());
         for lanes in [Lanes::default()].into_iter().chain(restricted) {
-            match self.clauses.iter_mut().find(|clause| clause.selector == selector && clause.lanes == lanes) {
+            match self.clauses.iter_mut().find(|clause| clause.selector == selector && clause.lanes == lanes)
+            {
                 Some(clause) => clause.upto = clause.upto.max(upto),
                 None => self.clauses.push(Clause { selector: selector.clone(), lanes, upto }),
             }

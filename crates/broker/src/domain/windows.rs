@@ -214,7 +214,8 @@ mod tests {
         assert_ne!(windows.lane(&shop, "default"), windows.lane(&depot, "default"));
         assert_eq!(Windows::default().lane(&shop, "default"), None);
         let twice = |until| {
-            let rule = WindowRule::Freeze(Freeze { from: Timestamp::UNIX_EPOCH, until, reason: String::new() });
+            let rule =
+                WindowRule::Freeze(Freeze { from: Timestamp::UNIX_EPOCH, until, reason: String::new() });
             let one = |name: &str| window(name, None, "*", rule.clone());
             Windows::new(vec![one("a"), one("b")]).lane(&shop, "default")
         };

@@ -103,7 +103,9 @@ fn memory(args: &BrokerArgs, figures: &mut Figures) -> Result<Staged> {
     let without = resident()?;
     let seed = seed(stack.id, stack.newest().map(|object| object.sequence_id));
     let staged = Staged { index, installation, stack, version: fleet::object(2), seed };
-    staged.apply(staged.under_way(&[Clause { selector: None, lanes: Lanes::default(), upto: u64::MAX / 2 }], 1));
+    staged.apply(
+        staged.under_way(&[Clause { selector: None, lanes: Lanes::default(), upto: u64::MAX / 2 }], 1),
+    );
     let with = resident()?;
     staged.apply(staged.stack.clone());
     figures

@@ -502,12 +502,10 @@ const STEPS: u64 = 80_000;
 
 #[test]
 fn h2_h3_h4_h5_the_promises_hold_whatever_happens() {
-    let wanted = std::env::var("BROKKR_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
-    let config = ProptestConfig {
-        max_shrink_iters: 4000,
-        source_file: Some(file!()),
-        ..ProptestConfig::default()
-    };
+    let wanted =
+        std::env::var("BROKKR_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
+    let config =
+        ProptestConfig { max_shrink_iters: 4000, source_file: Some(file!()), ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
     let histories = (prop::collection::vec(1..u128::MAX, 1..40), prop::collection::vec(event(), 1..200));
     let (steps, completed) = (Cell::new(0), Cell::new(0));

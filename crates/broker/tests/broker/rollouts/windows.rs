@@ -293,7 +293,8 @@ async fn a_small_stack_with_a_gate_is_deleted_in_waves() -> Result<()> {
     fleet.heal_all().await?;
     fleet.wait_for_state(RolloutState::Completed).await?;
     let request = fleet.harness.admin.request(Method::DELETE, "stacks/web");
-    let marker: DeploymentObject = fleet.harness.admin.write(request).await?.error_for_status()?.json().await?;
+    let marker: DeploymentObject =
+        fleet.harness.admin.write(request).await?.error_for_status()?.json().await?;
     (fleet.first, fleet.second) = (fleet.second, marker.sequence_id);
     let canary = fleet.wait_for(1).await?[0];
     fleet.report(canary, Transition::Removed).await?;
