@@ -20,7 +20,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::domain::rollout::policy::{Kind, SMALL_FLEET, resolve};
+use crate::domain::rollout::policy::{Kind, SMALL_FLEET};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::{Change, check_metadata};
@@ -124,8 +124,8 @@ pub struct DeleteStackQuery {
     /// Keep its resources in the clusters: agents only remove Brokkr's metadata from them.
     #[serde(default)]
     pub keep_resources: bool,
-    /// Delete it in waves of these sizes, such as `1,10%,100%`. By default, a stack with at least 100 agents, or with gates in its
-    /// rollout policy, is deleted in the waves of that policy, and any other on all agents at once.
+    /// Delete it in waves of these sizes, such as `1,10%,100%`. By default, a stack with at least 100 agents is deleted in the
+    /// waves of its rollout policy, and a smaller one on all agents at once.
     pub waves: Option<String>,
     /// How long a wave has to stay removed before the next one begins.
     pub soak_seconds: Option<u32>,
@@ -142,12 +142,7 @@ impl DeleteStackQuery {
             let holders = snapshot.holders(stack.id).count();
             u64::try_from(holders).unwrap_or(u64::MAX) >= SMALL_FLEET
         };
-        // Gates are for every deletion, and are opened in waves.
-        let has_gates = || {
-            let policy = resolve(&stack.policies, Kind::Deletion);
-            policy.is_some_and(|policy| policy.waves.iter().any(|wave| wave.gate.is_some()))
-        };
-        if self.waves.is_none() && self.soak_seconds.is_none() && !is_large() && !has_gates() {
+        if self.waves.is_none() && self.soak_seconds.is_none() && !is_large() {
             return Ok(None);
         }
         let (waves, soak_seconds) = (self.waves.clone(), self.soak_seconds);

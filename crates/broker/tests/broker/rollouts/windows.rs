@@ -287,23 +287,6 @@ async fn an_approval_is_for_one_wave_and_counts_while_its_token_is_valid() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_small_stack_with_a_gate_is_deleted_in_waves() -> Result<()> {
-    let mut fleet = at_the_gate(&json!({})).await?;
-    fleet.command("approve").await?.error_for_status()?;
-    fleet.heal_all().await?;
-    fleet.wait_for_state(RolloutState::Completed).await?;
-    let request = fleet.harness.admin.request(Method::DELETE, "stacks/web");
-    let marker: DeploymentObject =
-        fleet.harness.admin.write(request).await?.error_for_status()?.json().await?;
-    (fleet.first, fleet.second) = (fleet.second, marker.sequence_id);
-    let canary = fleet.wait_for(1).await?[0];
-    fleet.report(canary, Transition::Removed).await?;
-    fleet.agents[canary].hold(&[]).await?;
-    fleet.wait_for_state(RolloutState::Gated).await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_gate_that_is_denied_or_not_answered_stops_the_rollout() -> Result<()> {
     let fleet = at_the_gate(&json!({})).await?;
     fleet.command("deny").await?.error_for_status()?;
