@@ -56,6 +56,18 @@ pub async fn find_agent(broker: &Broker, caller: &Caller, agent: &str) -> ApiRes
     found.ok_or_else(|| ApiError::not_found("agent"))
 }
 
+/// Returns the id of the agent of this name or id, if one is named.
+pub async fn find_agent_id(
+    broker: &Broker,
+    caller: &Caller,
+    named: Option<&str>,
+) -> ApiResult<Option<AgentId>> {
+    match named {
+        None => Ok(None),
+        Some(named) => Ok(Some(find_agent(broker, caller, named).await?.id)),
+    }
+}
+
 /// Looks up the agent of this name or id in the index.
 pub fn agent_facts<'a>(snapshot: &'a Snapshot, agent: &str) -> ApiResult<&'a AgentFacts> {
     let found = match AgentRef::read(agent) {

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
-use crate::http::agents::find_agent;
+use crate::http::agents::find_agent_id;
 use crate::http::paging::{QueryParams, cursor, limit};
 use crate::store::events::{EventFilter, event_list};
 use crate::store::stacks::{StackRef, stack_fetch};
@@ -69,9 +69,7 @@ pub async fn list_events(
             }
         });
     }
-    if let Some(named) = &query.agent {
-        filter.agent = Some(find_agent(&broker, &caller, named).await?.id);
-    }
+    filter.agent = find_agent_id(&broker, &caller, query.agent.as_deref()).await?;
     let limit = limit(query.limit);
     let recorded = event_list(&broker.pool, caller.project(), filter, limit).await?;
     let page = Page::cut(recorded, limit, |event| event.place.to_string());

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
-use crate::http::agents::find_agent;
+use crate::http::agents::find_agent_id;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::stacks::{find_stack, lock_stack};
@@ -37,10 +37,7 @@ pub async fn approve_prune(
         objects.ok_or_else(|| ApiError::invalid_request("objects must be between 1 and 2147483647"))?;
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    let agent = match &request.agent {
-        None => None,
-        Some(named) => Some(find_agent(&broker, caller, named).await?.id),
-    };
+    let agent = find_agent_id(&broker, caller, request.agent.as_deref()).await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_stack(&mut write, project, &stack).await?;
         if ![locked.newest, locked.staged].contains(&Some(request.sequence_id)) {

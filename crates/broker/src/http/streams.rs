@@ -18,7 +18,7 @@ use crate::access::Caller;
 use crate::access::origin::Origin;
 use crate::error::ApiResult;
 use crate::http::BrokerState;
-use crate::http::agents::find_agent;
+use crate::http::agents::find_agent_id;
 use crate::http::paging::QueryParams;
 use crate::http::stacks::find_stack;
 use crate::http::stacks::status::{StackOnAgent, status};
@@ -57,9 +57,7 @@ pub async fn stream_events(
     if let Some(named) = &query.stack {
         filter.stack = Some(find_stack(&broker, caller.project(), named).await?.id);
     }
-    if let Some(named) = &query.agent {
-        filter.agent = Some(find_agent(&broker, &caller, named).await?.id);
-    }
+    filter.agent = find_agent_id(&broker, &caller, query.agent.as_deref()).await?;
     let reader = StreamReader::begin(broker, caller, headers, origin, filter).await?;
     Ok(respond(reader, async |_, event| Some(Message::default().event("event").json_data(&event.event))))
 }

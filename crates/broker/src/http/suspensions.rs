@@ -9,7 +9,7 @@ use http::StatusCode;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
-use crate::http::agents::find_agent;
+use crate::http::agents::find_agent_id;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
 use crate::http::stacks::{find_stack, lock_stack};
@@ -39,10 +39,7 @@ pub async fn suspend_stack(
     request.check().map_err(ApiError::invalid_request)?;
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
-    let agent = match &request.agent {
-        None => None,
-        Some(named) => Some(find_agent(&broker, caller, named).await?.id),
-    };
+    let agent = find_agent_id(&broker, caller, request.agent.as_deref()).await?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_stack(&mut write, project, &stack).await?;
         if suspension_count_on_conn(write.conn(), &locked).await? >= MOST {
