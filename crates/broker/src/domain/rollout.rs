@@ -179,8 +179,7 @@ impl Rollout {
         if let Some((gate, given)) = self.open_gate() {
             let is_late = |seconds: u32| self.gate.waited >= Duration::from_secs(seconds.into());
             if gate.timeout_seconds.is_some_and(is_late) {
-                let wave = u32::try_from(self.wave + 1).unwrap_or(u32::MAX);
-                return Decision::Stop(StopReason::GateTimedOut { wave });
+                return Decision::Stop(StopReason::GateTimedOut { wave: self.wave_number() });
             }
             return Decision::Wait(Pending::Gate { given, needed: gate.approvals });
         }
@@ -244,6 +243,12 @@ impl Rollout {
                 None => self.clauses.push(Clause { selector: selector.clone(), lanes, upto }),
             }
         }
+    }
+
+    /// Returns the number of the current wave as it is shown, counted from 1.
+    #[must_use]
+    pub fn wave_number(&self) -> u32 {
+        u32::try_from(self.wave + 1).unwrap_or(u32::MAX)
     }
 
     fn later_waves(&self) -> &[Wave] {

@@ -118,7 +118,7 @@ pub async fn command_rollout(
             return Err(not_possible(&ended.state.to_string()));
         };
         check_gate(&before.rollout, &command, token, &shown.created_by)?;
-        let at = u32::try_from(before.rollout.wave + 1).unwrap_or(u32::MAX);
+        let at = before.rollout.wave_number();
         if wave.is_some_and(|wave| wave != at) {
             return Err(not_possible(&format!("at wave {at}")));
         }

@@ -36,7 +36,7 @@ impl Rollout {
     /// Carries out a command. `figures` are those of now.
     pub fn command(&mut self, command: Command, figures: &RolloutFigures) -> Result<(), NotPossible> {
         use RolloutState::{Aborted, Gated, Paused, Running, Soaking, Stopped};
-        let is_last = self.wave + 1 >= self.policy.waves.len();
+        let is_last = self.later_waves().is_empty();
         match (command, self.state) {
             (Command::Pause, Running | Soaking | Gated) => self.state = Paused,
             (Command::Resume, Paused) => self.state = Running,

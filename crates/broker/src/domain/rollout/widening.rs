@@ -49,7 +49,7 @@ impl Gain {
             Some(UnderWay::Version) => Delivery::NextVersion,
             // A few more agents join it. Many would not all be behind its mark.
             Some(UnderWay::Widening | UnderWay::HeldWidening) if self.new <= limit => Delivery::Unchanged,
-            // Beginning it again would release the version although nobody has resumed it.
+            // To begin it again would release the version without a `resume`.
             Some(UnderWay::HeldWidening) => Delivery::Refused,
             Some(UnderWay::Widening) | None => Delivery::InWaves,
         }
