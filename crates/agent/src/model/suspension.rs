@@ -240,7 +240,7 @@ mod tests {
         assert!(!suspensions.set(&[named(id, 60)], second(61)));
         assert!(suspensions.is_empty(), "it has ended here");
         suspensions.set(&[], second(62));
-        assert!(suspensions.set(&[named(id, 60)], second(63)), "the broker names it anew");
+        assert!(suspensions.set(&[named(id, 60)], second(63)), "the broker names it again");
     }
 
     #[test]

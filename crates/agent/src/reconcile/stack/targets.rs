@@ -58,7 +58,7 @@ impl StackState {
         Some(TargetStack { withdrawn: false, ..named.clone() })
     }
 
-    /// H8: returns whether this target is not begun, and must not begin now.
+    /// H8: returns whether this target is not begun, and must not begin now: outside of its window, or because the stack is suspended.
     fn is_shut(&self, target: &TargetStack, now: Timestamp) -> bool {
         let schedule = target.schedule.as_ref();
         let is_closed = schedule.is_some_and(|schedule| matches!(schedule.at(now), Opening::Shut { .. }));
@@ -72,8 +72,8 @@ impl StackState {
         !is_begun
     }
 
-    /// Begins the target that waited for its window, when that is open; holds back a target that was adopted, but not begun, before
-    /// its window closed. The caller updates the claims of the stack if it adopts another target then.
+    /// Counts the time of suspensions. Begins the target that waited for its window or for the end of a suspension, when it may; holds
+    /// back a target that was adopted, but not begun, before that. The caller updates the claims of the stack if it adopts another target then.
     pub fn check_window(&mut self, now: Timestamp) {
         if self.suspensions.count(now) {
             self.planned_at = None;
@@ -96,7 +96,7 @@ impl StackState {
         }
     }
 
-    /// Wakes the stack when the window of the target that waits for it opens.
+    /// Wakes the stack when the window of the target that waits for it opens, and when the time of its suspensions has to be counted.
     pub fn wake_for_window(&mut self, now: Timestamp) {
         let schedule = self.shut.as_ref().and_then(|target| target.schedule.as_ref());
         if let Some(Opening::Shut { until: Some(until) }) = schedule.map(|schedule| schedule.at(now)) {
