@@ -39,7 +39,7 @@ pub fn edits(manifest: &Value, live: &Value, since: Timestamp) -> Option<Value> 
         }
     }
     for path in brokkr_manifest::yields::paths(manifest).unwrap_or_default() {
-        yields::take(&mut tree, path.names());
+        yields::take_path(&mut tree, &path);
     }
     let mut patch = as_patch(tree);
     if manifest["kind"] == "Secret" {

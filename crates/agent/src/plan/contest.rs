@@ -74,15 +74,7 @@ fn is_yielded(situation: &Situation<'_>, key: &Key) -> bool {
 /// Returns whether the object's manifest leaves all fields of the rival to other managers.
 fn yields_to(body: &Value, rival: &Rival) -> bool {
     let yields = brokkr_manifest::yields::paths(body).unwrap_or_default();
-    let is_left = |field: &String| {
-        let covers = |path: &str| {
-            field
-                .strip_prefix('.')
-                .and_then(|field| field.strip_prefix(path))
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        yields.iter().any(|path| covers(&path.to_string()))
-    };
+    let is_left = |field: &String| yields.iter().any(|path| path.covers(field));
     !rival.fields.is_empty() && rival.fields.iter().all(is_left)
 }
 

@@ -121,3 +121,106 @@ async fn f7_an_autoscaler_causes_neither_drift_nor_a_contest() -> Result<()> {
     assert!(done <= 3, "{writes:#?}");
     Ok(())
 }
+
+/// Applies a change to the Deployment as another field manager, which then owns these fields.
+async fn take_over(scaled: &Scaled, manager: &str, fields: Value) -> Result<()> {
+    let mut body = json!({ "apiVersion": "apps/v1", "kind": "Deployment" });
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        body[name] = value.clone();
+    }
+    scaled.deployments.patch("web", &PatchParams::apply(manager).force(), &Patch::Apply(body)).await?;
+    Ok(())
+}
+
+/// Delivers the Deployment with these yields, this image and this label of the Pods.
+async fn deliver_yielding(world: &World, yields: &str, image: &str, team: &str) -> Result<()> {
+    let yaml = deployment_yaml(&world.namespace, "web", 1)
+        .replace(
+            "metadata:\n  name: web\n",
+            &format!(
+                "metadata:\n  name: web\n  labels: {{team: {team}}}\n  annotations:\n    example.com/weight: \"1\"\n    \
+                 brokkr.io/yield: '{yields}'\n"
+            ),
+        )
+        .replace("registry.example/web:1", image);
+    world.fleet.apply("web", "env=prod", &format!("{}{yaml}", namespace_yaml(&world.namespace))).await?;
+    Ok(())
+}
+
+async fn yielding(yields: &str) -> Result<Scaled> {
+    let world = World::start().await?;
+    deliver_yielding(&world, yields, "registry.example/web:1", "red").await?;
+    let deployments = Api::namespaced(world.client.clone(), &world.namespace);
+    Ok(Scaled { world, deployments })
+}
+
+const IMAGE: &str = "/spec/template/spec/containers/0/image";
+const TEAM: &str = "/metadata/labels/team";
+
+#[tokio::test]
+async fn b3_the_image_of_one_container_is_left_to_an_updater() -> Result<()> {
+    let yields = "spec.template.spec.containers[name=web].image";
+    let scaled = yielding(yields).await?;
+    scaled.wait_for_field(IMAGE, &json!("registry.example/web:1")).await?;
+    // Nobody has taken it over: a new version does not change it.
+    deliver_yielding(&scaled.world, yields, "registry.example/web:2", "blue").await?;
+    scaled.wait_for_field(TEAM, &json!("blue")).await?;
+    scaled.wait_for_field(IMAGE, &json!("registry.example/web:1")).await?;
+
+    let image = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "web", "image": "registry.example/web:9" }] } } } });
+    take_over(&scaled, "updater", image).await?;
+    // A repair of another field, and a new version.
+    let wrong = json!({ "metadata": { "labels": { "team": "wrong" } } });
+    scaled.deployments.patch("web", &PatchParams::default(), &Patch::Merge(wrong)).await?;
+    scaled.wait_for_field(TEAM, &json!("blue")).await?;
+    scaled.wait_for_field(IMAGE, &json!("registry.example/web:9")).await?;
+    deliver_yielding(&scaled.world, yields, "registry.example/web:3", "green").await?;
+    scaled.wait_for_field(TEAM, &json!("green")).await?;
+    scaled.wait_for_field(IMAGE, &json!("registry.example/web:9")).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn b3_annotations_that_match_a_pattern_are_left_to_others() -> Result<()> {
+    let yields = "metadata.annotations[example.com/*]";
+    let scaled = yielding(yields).await?;
+    let weight = "/metadata/annotations/example.com~1weight";
+    scaled.wait_for_field(weight, &json!("1")).await?;
+    let changed =
+        json!({ "metadata": { "annotations": { "example.com/weight": "7", "example.com/extra": "x" } } });
+    scaled.deployments.patch("web", &PatchParams::default(), &Patch::Merge(changed)).await?;
+    let wrong = json!({ "metadata": { "labels": { "team": "wrong" } } });
+    scaled.deployments.patch("web", &PatchParams::default(), &Patch::Merge(wrong)).await?;
+    scaled.wait_for_field(TEAM, &json!("red")).await?;
+    deliver_yielding(&scaled.world, yields, "registry.example/web:2", "blue").await?;
+    scaled.wait_for_field(TEAM, &json!("blue")).await?;
+    scaled.wait_for_field(weight, &json!("7")).await?;
+    scaled.wait_for_field("/metadata/annotations/example.com~1extra", &json!("x")).await?;
+    Ok(())
+}
+
+/// A sidecar that others inject is no drift, and new versions keep it.
+#[tokio::test]
+async fn b3_an_injected_sidecar_is_neither_drift_nor_removed() -> Result<()> {
+    let scaled = yielding("spec.replicas").await?;
+    let mark = scaled.world.cluster.audit().mark()?;
+    let sidecar = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "proxy", "image": "registry.example/proxy:1" }] } } } });
+    scaled.deployments.patch("web", &PatchParams::default(), &Patch::Strategic(sidecar)).await?;
+    // A repair shows that the agent has seen everything before it.
+    let wrong = json!({ "metadata": { "labels": { "team": "wrong" } } });
+    scaled.deployments.patch("web", &PatchParams::default(), &Patch::Merge(wrong)).await?;
+    scaled.wait_for_field(TEAM, &json!("red")).await?;
+    let has_sidecar = async || -> Result<bool> {
+        let live = scaled.live().await?;
+        let containers =
+            live["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
+        Ok(containers.iter().any(|container| container["image"] == "registry.example/proxy:1"))
+    };
+    assert!(has_sidecar().await?);
+    let done = scaled.writes(mark)?.iter().filter(|request| request.code < 300).count();
+    assert_eq!(done, 1, "only the repair of the label");
+    deliver_yielding(&scaled.world, "spec.replicas", "registry.example/web:2", "blue").await?;
+    scaled.wait_for_field(TEAM, &json!("blue")).await?;
+    assert!(has_sidecar().await?, "a new version keeps it");
+    Ok(())
+}
