@@ -11,6 +11,7 @@
 //! | `report`   | sends reports until they are acknowledged                                 |
 
 pub mod content;
+pub mod health_rules;
 pub mod holds;
 pub mod identity;
 pub mod keys;

@@ -48,6 +48,21 @@ pub fn edits(manifest: &Value, live: &Value, since: Timestamp) -> Option<Value> 
     (patch.to_string().len() <= LONGEST_PATCH).then_some(patch)
 }
 
+/// Returns what other clients have changed or removed of what the manifest says.
+#[must_use]
+pub fn changes(manifest: &Value, live: &Value) -> Value {
+    let ours = yields::entries(live).find(|entry| is_ours(entry)).map(|entry| &entry["fieldsV1"]);
+    let mut tree = changed(&editable(manifest), Some(live), ours).unwrap_or_else(|| json!({}));
+    for path in brokkr_manifest::yields::paths(manifest).unwrap_or_default() {
+        yields::take_path(&mut tree, &path);
+    }
+    let mut patch = as_patch(tree);
+    if manifest["kind"] == "Secret" {
+        hide(&mut patch);
+    }
+    patch
+}
+
 /// Returns whether the entry is about the object itself. A change of the number of replicas is, whichever way it was made.
 fn is_of_object(entry: &Value) -> bool {
     matches!(entry["subresource"].as_str(), None | Some("" | "scale"))

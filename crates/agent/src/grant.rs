@@ -104,6 +104,7 @@ fn refusal(grant: &Grant, key: &Key) -> Option<ObjectNote> {
 mod tests {
     use brokkr_api::SequenceId;
     use brokkr_api::ids::{Checksum, StackId};
+    use brokkr_api::stacks::DriftPolicy;
     use jiff::Timestamp;
 
     use super::*;
@@ -120,6 +121,8 @@ mod tests {
             withdrawn: false,
             schedule: None,
             suspensions: Vec::new(),
+            health_rules: None,
+            drift: DriftPolicy::default(),
             grant,
             approvals: Vec::new(),
             published_at: Timestamp::UNIX_EPOCH,

@@ -19,6 +19,7 @@ pub mod execute;
 pub mod fence;
 pub mod forget_position;
 pub mod grant;
+pub mod health_rules;
 pub mod install;
 pub mod intern;
 pub mod inventory;

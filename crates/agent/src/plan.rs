@@ -33,6 +33,7 @@ pub mod conditions;
 mod contest;
 mod deliver;
 mod dispose;
+mod drift;
 #[cfg(test)]
 mod fixtures;
 mod preflight;

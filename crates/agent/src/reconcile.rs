@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 use crate::admin::Asked;
 use crate::broker_link::poll::BrokerMessage;
 use crate::clock;
+use crate::health_rules::{RuleScope, WantedRules};
 use crate::inventory::wire;
 use crate::metrics::Metrics;
 use crate::model::{Prerequisite, Record, Step, StepResult, Uid};
@@ -216,6 +217,15 @@ impl Reconciler {
             tracing::info!("this agent is not ACTIVE; the cluster is not changed");
             return;
         }
+        let named = envelope
+            .stacks
+            .iter()
+            .filter_map(|stack| Some((RuleScope::Stack(stack.stack_id), stack.health_rules?)));
+        let of_installation = envelope.health_rules.map(|rules| (RuleScope::Installation, rules));
+        let named: BTreeMap<_, _> = named.chain(of_installation).collect();
+        let mut unnamed: BTreeSet<StackId> = self.state.stacks.keys().copied().collect();
+        envelope.stacks.iter().for_each(|stack| drop(unnamed.remove(&stack.stack_id)));
+        self.worker.cluster.health_rules().want(WantedRules { named, unnamed });
         let holds = &self.worker.holds;
         self.state.set_targets(envelope.stacks, |id| holds.contains(id), clock::now());
     }
@@ -224,6 +234,8 @@ impl Reconciler {
         if let Change::PrerequisiteChanged(prerequisite, name) = &change {
             tracing::debug!(?prerequisite, name, "prerequisite changed");
             self.state.on_prerequisite_changed(*prerequisite, name, clock::now());
+        } else if let Change::HealthRules(rules) = &change {
+            self.watches.relist_kinds_of(rules);
         } else if self.state.on_change(change) {
             self.report_orphans();
         }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::admin::Admin;
 use crate::args::RunArguments;
 use crate::broker_link::content::ContentSource;
+use crate::broker_link::health_rules::RuleFetcher;
 use crate::broker_link::holds::HeldStacks;
 use crate::broker_link::keys::Keys;
 use crate::broker_link::memory::Memory;
@@ -23,6 +24,8 @@ use crate::broker_link::{identity, report};
 use crate::content_cache::ContentCache;
 use crate::execute::discovery::Kinds;
 use crate::execute::{Cluster, Rights};
+use crate::health_rules::HealthRules;
+use crate::health_rules::store::RuleStore;
 use crate::inventory::Records;
 use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
@@ -86,6 +89,14 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         start.retry_until_done(Hop::Token, "increment the session count", || memory.start(earlier)).await;
     let session = remembered.session;
     let contents = ContentCache::new(&requests, &arguments.namespace, agent);
+    let rule_store = RuleStore::new(&requests, &arguments.namespace, agent);
+    let stored_rules = start
+        .retry_until_done(Hop::Rights, "read the health rules", || async { Ok(rule_store.load().await?) })
+        .await;
+    let rules = HealthRules::default();
+    for (scope, set) in stored_rules {
+        rules.set(scope, Some(set));
+    }
     // Including stacks with unreadable records, which are not changed, but still held.
     let stacks = records.stacks();
     start
@@ -122,6 +133,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         session: session.count,
         cluster: Cluster::new(requests.clone(), arguments.in_flight)
             .counted_by(&metrics)
+            .with_health_rules(&rules)
             .with_automatic_objects(&arguments.automatic_objects),
         records,
         rights: Rights::new(scope.clone()),
@@ -129,7 +141,14 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         holds: holds.clone(),
         stable_after: SignedDuration::try_from(arguments.stable_after)?,
     };
-    let watches = Watches::new(watching, agent, scope, changes_in);
+    let rule_fetcher = RuleFetcher {
+        broker: broker.clone(),
+        agent,
+        store: rule_store,
+        rules: rules.clone(),
+        changes: changes_in.clone(),
+    };
+    let watches = Watches::new(watching, agent, scope, rules, changes_in);
     let sweeps = Sweeps::every(arguments.sweep_interval);
     let reconciler = Reconciler::new(worker, watches, known, sweeps, metrics.clone(), answers_in, reports_in);
     let asked = admin.running();
@@ -153,6 +172,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     tokio::select! {
         () = reconciler.run(Inbox { news, changes, answers, acknowledged, asked }) => {}
         () = link.run() => {}
+        () = rule_fetcher.run() => {}
         () = report::run(broker, agent, reports, acknowledged_in, metrics) => {}
     }
     Ok(())

@@ -22,6 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["grant"],
     // The observed and the recorded state of the cluster.
     &["observe", "inventory", "content_cache", "fence", "yields", "edits"],
+    &["health_rules"],
     // Data.
     &["model"],
     &["model::step"],

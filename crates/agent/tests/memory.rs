@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use brokkr_agent::health_rules::HealthRules;
 use brokkr_agent::model::{Entry, Observed as _, Origin};
 use brokkr_agent::observe::{Change, Index, Part, tracked};
 use brokkr_agent::resource::{Kind, Served};
@@ -67,13 +68,15 @@ fn a_live_object_and_its_inventory_entry_cost_a_few_hundred_bytes() {
     let part = Arc::new(Part { kind: kind.name(), namespace: None });
     let mut index = Index::default();
     let mut inventory: BTreeMap<Key, Entry> = BTreeMap::new();
+    let rules = HealthRules::default();
     let fill =
         |index: &mut Index, inventory: Option<&mut BTreeMap<Key, Entry>>, numbers: std::ops::Range<u32>| {
             let mut inventory = inventory;
             for number in numbers {
                 let key: Key = format!("apps/Deployment/team-{}/web-{number}", number % 100).parse().unwrap();
                 let seen =
-                    tracked::read(&live(&key, agent, stack, number), &kind.name(), Timestamp::now()).unwrap();
+                    tracked::read(&live(&key, agent, stack, number), &kind.name(), Timestamp::now(), &rules)
+                        .unwrap();
                 if let Some(inventory) = inventory.as_mut() {
                     let entry = Entry {
                         wave: 0,

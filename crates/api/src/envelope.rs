@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::agents::AgentStatus;
 use crate::ids::{AgentId, Checksum, InstallationId, SequenceId, StackId};
+use crate::stacks::DriftPolicy;
 use crate::suspensions::Suspended;
 use crate::windows::Schedule;
 
@@ -23,6 +24,9 @@ pub struct Envelope {
     /// Ordered by sequence id. A stack that the agent holds and that is not here is unknown to the
     /// broker: it is kept and reported. Absence is never deletion.
     pub stacks: Vec<TargetStack>,
+    /// The checksum of the health rules of the installation; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_rules: Option<Checksum>,
 }
 
 /// One stack of the target state.
@@ -49,6 +53,12 @@ pub struct TargetStack {
     /// What the agent leaves alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suspensions: Vec<Suspended>,
+    /// The checksum of the health rules of the stack; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_rules: Option<Checksum>,
+    /// What the agent does about changes that others make to objects of the stack.
+    #[serde(default, skip_serializing_if = "DriftPolicy::is_default")]
+    pub drift: DriftPolicy,
     /// What the project may do on this agent. Absent without grants: then the agent's own permissions apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,

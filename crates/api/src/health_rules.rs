@@ -14,10 +14,16 @@ mod tests;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use self::check::CheckDocument;
 pub use self::check::{Check, Comparison, ConditionCheck, FieldCheck};
 pub use self::path::{BadPath, FieldPath, Step};
 
+/// The largest number of rules of the installation, or of a stack.
+const MOST_RULES: usize = 100;
+/// The largest size of these rules as JSON: agents store them in their clusters.
+pub const LONGEST_RULES: usize = 32 * 1024;
 /// The largest number of groups and of kinds of a rule.
 const MOST_NAMES: usize = 100;
 /// The largest number of checks of each list of a rule.
@@ -31,7 +37,7 @@ const ALL_KINDS: &str = "*";
 /// `suspended` holds. Otherwise, it is ready if all of `ready` hold, and progressing if not.
 ///
 /// A condition counts only if it refers to the current generation of the object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HealthRule {
     /// API groups such as `cert-manager.io`, and `*.example.com` for all groups below `example.com`.
@@ -39,10 +45,39 @@ pub struct HealthRule {
     /// Names of kinds, or only `*` for all kinds of the groups.
     pub kinds: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<CheckDocument>)]
     pub failed: Vec<Check>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<CheckDocument>)]
     pub suspended: Vec<Check>,
+    #[schema(value_type = Vec<CheckDocument>)]
     pub ready: Vec<Check>,
+}
+
+/// The health rules of the installation, or of a stack. The first one that matches a kind decides.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HealthRules {
+    pub rules: Vec<HealthRule>,
+}
+
+impl HealthRules {
+    /// Returns the rules as agents get them: a list in JSON. Their checksum covers these bytes.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&self.rules).unwrap_or_default()
+    }
+
+    /// Checks each rule, and their number and size. Returns what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        if self.rules.len() > MOST_RULES {
+            return Err(format!("there must be at most {MOST_RULES} rules"));
+        }
+        if self.to_json().len() > LONGEST_RULES {
+            return Err(format!("the rules must be at most {LONGEST_RULES} bytes of JSON"));
+        }
+        self.rules.iter().try_for_each(HealthRule::check)
+    }
 }
 
 impl HealthRule {

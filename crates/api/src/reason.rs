@@ -167,6 +167,17 @@ pub enum Reason {
         repairs: u32,
     },
     ContestOver,
+    /// Other clients changed objects, and the stack says that drift is only reported.
+    DriftReported {
+        objects: u32,
+    },
+    /// Other clients changed these fields of the object, and they are not repaired.
+    ChangedByOthers {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fields: Vec<String>,
+    },
+    /// Other clients deleted the object, and it is not created again.
+    GoneByOthers,
 
     // ── Suspensions ──
     /// A suspension covers the stack or an object of it.

@@ -33,6 +33,8 @@ pub enum Transition {
     Failed,
     /// The agent repaired changes by other clients.
     Repaired,
+    /// Other clients changed objects of a stack whose drift is not repaired, or none of these changes is left.
+    Drifted,
     /// From now on, the agent leaves the stack or an object of it alone.
     Suspended,
     /// A suspension is over. The objects say what other clients changed meanwhile.
@@ -49,12 +51,13 @@ pub enum Transition {
 
 impl Transition {
     /// All transitions that this program knows.
-    pub const KNOWN: [Self; 9] = [
+    pub const KNOWN: [Self; 10] = [
         Self::Applied,
         Self::Healthy,
         Self::Degraded,
         Self::Failed,
         Self::Repaired,
+        Self::Drifted,
         Self::Suspended,
         Self::Resumed,
         Self::Blocked,
@@ -64,7 +67,7 @@ impl Transition {
     /// Returns whether it says something about the state of the stack, which later reports change. The others only happen.
     #[must_use]
     pub fn is_state(&self) -> bool {
-        !matches!(self, Self::Repaired | Self::Suspended | Self::Resumed)
+        !matches!(self, Self::Repaired | Self::Drifted | Self::Suspended | Self::Resumed)
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Stack {
     pub labels: Labels,
     pub annotations: Labels,
     pub targets: StackTargets,
+    #[serde(default, skip_serializing_if = "DriftPolicy::is_default")]
+    pub drift: DriftPolicy,
     /// Its newest version.
     pub sequence_id: Option<SequenceId>,
     /// While the newest version is rolled out, or after its rollout was stopped: the version that all other agents get.
@@ -34,6 +36,40 @@ pub struct PutStack {
     pub labels: Option<Labels>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Labels>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<DriftPolicy>,
+}
+
+/// What agents do about changes that others make to objects of a stack.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::Display,
+    strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum DriftPolicy {
+    /// They put the objects back.
+    #[default]
+    Repair,
+    /// They report the changes, and leave the objects as they are until the next version.
+    Report,
+}
+
+impl DriftPolicy {
+    /// Returns whether drift is repaired, as it is unless a stack says otherwise.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Which agents get a stack: one by one, by selector, or both.

@@ -82,6 +82,10 @@ pub enum WebhookEvent {
     #[serde(rename = "stack.repaired")]
     #[strum(serialize = "stack.repaired")]
     Repaired,
+    /// On an agent, others changed objects of a stack whose drift is not repaired, or none of these changes is left.
+    #[serde(rename = "stack.drifted")]
+    #[strum(serialize = "stack.drifted")]
+    Drifted,
     /// An agent leaves the stack or an object of it alone.
     #[serde(rename = "stack.suspended")]
     #[strum(serialize = "stack.suspended")]

@@ -268,6 +268,7 @@ CREATE TABLE stacks (
     name                 text COLLATE "C" NOT NULL,
     labels               jsonb NOT NULL DEFAULT '{}',
     annotations          jsonb NOT NULL DEFAULT '{}',
+    drift                text NOT NULL DEFAULT 'repair' CHECK (drift IN ('repair', 'report')),
     newest_sequence_id   bigint,
     staged_sequence_id   bigint CHECK (staged_sequence_id > newest_sequence_id),
     widening_sequence_id bigint CHECK (widening_sequence_id > newest_sequence_id),
@@ -473,6 +474,19 @@ CREATE TABLE rollout_policies (
     FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
 );
 
+-- How the health of custom kinds is read: in all stacks (without a project), or in one stack. `rules` are exactly the bytes that
+-- agents get.
+CREATE TABLE health_rules (
+    project    text,
+    stack_id   uuid,
+    rules      text NOT NULL,
+    changed_by text NOT NULL,
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    CHECK ((project IS NULL) = (stack_id IS NULL)),
+    UNIQUE NULLS NOT DISTINCT (project, stack_id),
+    FOREIGN KEY (project, stack_id) REFERENCES stacks (project, id)
+);
+
 -- Contents that a rollback has barred: the same bytes are refused on that stack until the bar is removed.
 CREATE TABLE barred_contents (
     project     text NOT NULL,
@@ -546,7 +560,7 @@ CREATE TABLE outbox (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid     xid8 NOT NULL DEFAULT pg_current_xact_id(),
     project text NOT NULL,
-    kind    text NOT NULL CHECK (kind IN ('agent', 'stack', 'grant', 'window')),
+    kind    text NOT NULL CHECK (kind IN ('agent', 'stack', 'grant', 'window', 'health_rules')),
     key     uuid NOT NULL,
     at      timestamptz NOT NULL DEFAULT now()
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);

@@ -12,6 +12,7 @@
 //! | `release`    | which version does this agent get while a new one is rolled out     |
 //! | `envelope`   | what should this agent have, and what should it remove              |
 //! | `claims`     | what do an agent's claims count for                                 |
+//! | `health_rules` | which health rules are accepted                                   |
 //! | `hold`       | after a restore: what is allowed, where do epoch and ids continue   |
 //! | `retention`  | how long are events and content kept                                |
 //! | `rollout`    | how does a rollout go on                                            |
@@ -35,6 +36,7 @@ pub mod fingerprint;
 #[cfg(test)]
 mod fixtures;
 pub mod grants;
+pub mod health_rules;
 pub mod hold;
 pub mod labels;
 pub mod network;

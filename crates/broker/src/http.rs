@@ -30,6 +30,7 @@ pub mod grants;
 pub mod guard;
 pub mod headers;
 pub mod health;
+pub mod health_rules;
 pub mod join_tokens;
 pub mod manifest_pool;
 pub mod middleware;

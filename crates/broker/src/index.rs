@@ -146,7 +146,8 @@ impl Index {
             return Some((known, stamp));
         }
         let facts = snapshot.agent(agent)?;
-        let computed = Arc::new(encode(&envelope(self.installation, facts, snapshot.candidates(facts))));
+        let (stacks, rules) = (snapshot.candidates(facts), snapshot.health_rules());
+        let computed = Arc::new(encode(&envelope(self.installation, facts, stacks, rules)));
         self.envelopes().put(agent, Arc::clone(&computed));
         Some((computed, stamp))
     }

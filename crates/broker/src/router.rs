@@ -28,8 +28,8 @@ use crate::http::body::BodyLimit;
 use crate::http::guard::{RouteRules, guard};
 use crate::http::{
     agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants, health,
-    join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks, streams, suspensions,
-    system, webhooks, windows,
+    health_rules, join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks, streams,
+    suspensions, system, webhooks, windows,
 };
 use crate::state::Broker;
 use examples::Examples;
@@ -139,6 +139,12 @@ pub fn table() -> Vec<Route> {
         route(Token(Owner),        "PUT /api/v1/projects/{project}/rollout-policy", routes!(rollouts::policies::put_project_rollout_policy)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/rollout-policy",     routes!(rollouts::policies::get_stack_rollout_policy)),
         route(Token(Owner),        "PUT /api/v1/stacks/{stack}/rollout-policy",     routes!(rollouts::policies::put_stack_rollout_policy)),
+
+        route(Token(Viewer),       "GET /api/v1/health-rules",                      routes!(health_rules::get_health_rules)),
+        route(Token(Admin),        "PUT /api/v1/health-rules",                      routes!(health_rules::put_health_rules)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/health-rules",       routes!(health_rules::get_stack_health_rules)),
+        route(Token(Owner),        "PUT /api/v1/stacks/{stack}/health-rules",       routes!(health_rules::put_stack_health_rules)),
+        route(Agent,               "GET /api/v1/agents/{agent}/health-rules/{checksum}", routes!(health_rules::agent_health_rules)),
 
         route(Token(Admin),        "GET /api/v1/grants",                            routes!(grants::list_grants)),
         route(Token(Admin),        "GET /api/v1/grants/{grant}",                    routes!(grants::get_grant)),

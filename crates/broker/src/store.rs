@@ -19,6 +19,7 @@ pub mod failures;
 pub mod fingerprints;
 pub mod fleet;
 pub mod grants;
+pub mod health_rules;
 pub mod history_marks;
 pub mod holds;
 pub mod hops;

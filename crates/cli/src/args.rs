@@ -38,12 +38,14 @@ pub use deliver::{
     Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions, WaitTerms, WaitUntil,
 };
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
-pub use health::{HealthCommand, TestHealth};
+pub use health::{HealthCommand, HealthRulesCommand, HealthRulesScope, SetHealthRules, TestHealth};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas, SetProject};
 pub use rollout::{OneRollout, ReasonedRollout, RolloutArgs, RolloutCommand, SetRolloutPolicy};
-pub use stack::{Approve, DeleteStack, History, ListStacks, Manifest, Retarget, StackCommand, Unbar};
+pub use stack::{
+    Approve, DeleteStack, History, ListStacks, Manifest, Retarget, SetDrift, StackCommand, Unbar,
+};
 pub use suspend::{ListSuspensions, Resume, Suspend};
 pub use token::{CreateToken, RotateToken, TokenCommand};
 pub use webhook::{CreateWebhookArgs, Deliveries, RotateWebhookSecret, SetWebhook, WebhookCommand};

@@ -2,7 +2,7 @@
 
 use brokkr_client::Client;
 
-use crate::args::{AdminCommand, AgentCommand, Args, Command, StackCommand};
+use crate::args::{AdminCommand, AgentCommand, Args, Command, HealthCommand, StackCommand};
 use crate::connect::{connect, connect_at_once};
 use crate::failure::{Outcome, Result};
 use crate::printer::Printer;
@@ -20,6 +20,7 @@ mod diff;
 mod events;
 mod grant;
 mod health;
+mod health_rules;
 mod join;
 mod login;
 mod man;
@@ -47,7 +48,7 @@ pub async fn run(args: Args, printer: Printer) -> Result<Outcome> {
         Command::Completion(completion) => completion::script(&completion, printer).map(success),
         Command::Complete(words) => Box::pin(completion::answer(words, &global, printer)).await.map(success),
         Command::Man(man) => man::run(&man, printer).map(success),
-        Command::Health(args) => health::run(args, printer),
+        Command::Health(HealthCommand::Test(args)) => health::test(&args, printer),
         Command::Login(login) => Box::pin(login::run(login, &global, printer)).await.map(success),
         // Errors in the manifests are shown before the broker is contacted.
         Command::Apply(apply) => Box::pin(apply::run(*apply, &global, printer)).await.map(success),
@@ -98,6 +99,7 @@ async fn with_client(command: Command, client: &Client, printer: Printer) -> Res
         Command::Rollback(args) => rollback::run(args, client, printer).await,
         Command::Suspend(args) => suspend::suspend(args, client, printer).await,
         Command::Resume(args) => suspend::resume(args, client, printer).await,
+        Command::Health(HealthCommand::Rules(args)) => health_rules::run(args, client, printer).await,
         Command::Stack(args) => manage_stack(args, client, printer).await,
         Command::Rollout(args) => rollout::run(args, client, printer).await,
         Command::Agent(args) => agent::run(args, client, printer).await,
@@ -115,7 +117,7 @@ async fn with_client(command: Command, client: &Client, printer: Printer) -> Res
         | Command::Context(_)
         | Command::Completion(_)
         | Command::Complete(_)
-        | Command::Health(_)
+        | Command::Health(HealthCommand::Test(_))
         | Command::Man(_) => Ok(()),
     }
     .map(success)
@@ -130,6 +132,7 @@ async fn manage_stack(command: StackCommand, client: &Client, printer: Printer) 
         StackCommand::Barred { stack } => stack::barred(&stack, client, printer).await,
         StackCommand::Suspensions(args) => suspend::list(args, client, printer).await,
         StackCommand::Unbar(args) => stack::unbar(args, client, printer).await,
+        StackCommand::Drift(args) => stack::set_drift(args, client, printer).await,
         StackCommand::Retarget(args) => stack::retarget(args, client, printer).await,
         StackCommand::Approve(args) => stack::approve(args, client, printer).await,
         StackCommand::Delete(args) => delete::run(args, client, printer).await,

@@ -22,6 +22,7 @@ pub mod errors;
 pub mod events;
 pub mod grants;
 pub mod health;
+pub mod health_rules;
 pub mod history;
 pub mod hold;
 pub mod job;

@@ -38,6 +38,7 @@ pub mod events;
 pub mod exchange;
 pub mod grants;
 pub mod health;
+pub mod health_rules;
 pub mod key;
 pub mod page;
 pub mod plausible;

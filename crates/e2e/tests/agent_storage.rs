@@ -232,6 +232,7 @@ fn record(session: i64, entries: u32) -> Record {
         made: Default::default(),
         grant: None,
         suspensions: Vec::new(),
+        drift: Default::default(),
         project: "default".into(),
         stack: StackId::generate(),
         stack_name: "shop".into(),

@@ -359,6 +359,7 @@ fn blank(stack: StackId) -> Record {
         inventory: Default::default(),
         grant: None,
         suspensions: Vec::new(),
+        drift: Default::default(),
         made: Default::default(),
         hops: Default::default(),
         outcome: None,

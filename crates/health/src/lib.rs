@@ -135,12 +135,12 @@ pub fn is_completed(object: &ObjectView<'_>) -> bool {
 }
 
 /// Returns when to evaluate the object again, if its health may change without an event.
-pub fn recheck_at(object: &ObjectView<'_>, now: Timestamp) -> Option<Timestamp> {
+pub fn recheck_at(object: &ObjectView<'_>, given: &[HealthRule], now: Timestamp) -> Option<Timestamp> {
     let grace = match (object.group, object.kind) {
         ("", "Pod") if running::is_unschedulable(object) => SCHEDULING_GRACE,
         (group, kind)
-            if !is_built_in(group)
-                && rules::built_in(group, kind).is_none()
+            if applied_rule(group, kind, given) == AppliedRule::Conditions
+                && !is_built_in(group)
                 && custom::has_no_status(object) =>
         {
             STATUS_GRACE

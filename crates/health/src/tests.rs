@@ -96,13 +96,13 @@ fn a_recheck_is_scheduled_when_the_health_depends_on_time() {
         spec: &null,
         status: &null,
     };
-    let again = recheck_at(&object, NOW).unwrap();
+    let again = recheck_at(&object, &[], NOW).unwrap();
     assert_eq!(again, created.checked_add(STATUS_GRACE).unwrap());
     assert_eq!((health(&object, NOW).state, health(&object, again).state), (Progressing, Ready));
-    assert_eq!(recheck_at(&object, again), None);
+    assert_eq!(recheck_at(&object, &[], again), None);
     for (group, kind) in [("", "ConfigMap"), ("cert-manager.io", "Certificate")] {
         (object.group, object.kind) = (group, kind);
-        assert_eq!(recheck_at(&object, NOW), None, "{group}/{kind}");
+        assert_eq!(recheck_at(&object, &[], NOW), None, "{group}/{kind}");
     }
 }
 

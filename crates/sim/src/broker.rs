@@ -7,6 +7,7 @@ use brokkr_agent::model::{Content, definitions};
 use brokkr_api::envelope::{Approval, Grant, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::suspensions::Suspended;
 use brokkr_api::windows::Schedule;
 use brokkr_api::{EventId, SequenceId, StackId};
@@ -24,6 +25,7 @@ struct Stack {
     withdrawn: bool,
     schedule: Option<Schedule>,
     suspensions: Vec<Suspended>,
+    drift: DriftPolicy,
     deleted: bool,
     targeted: bool,
     grant: Option<Grant>,
@@ -84,6 +86,7 @@ impl Broker {
             withdrawn: false,
             schedule: None,
             suspensions: Vec::new(),
+            drift: DriftPolicy::default(),
             deleted,
             targeted: true,
             grant: None,
@@ -115,6 +118,14 @@ impl Broker {
     pub fn schedule(&mut self, stack: StackId, schedule: Option<Schedule>) {
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.schedule = schedule;
+            self.changed = true;
+        }
+    }
+
+    /// Sets what the agent does about changes that others make.
+    pub fn set_drift(&mut self, stack: StackId, drift: DriftPolicy) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.drift = drift;
             self.changed = true;
         }
     }
@@ -204,6 +215,8 @@ impl Broker {
                     withdrawn,
                     schedule: stack.schedule.clone(),
                     suspensions: stack.suspensions.clone(),
+                    health_rules: None,
+                    drift: stack.drift,
                     grant: stack.grant.clone(),
                     approvals: stack.approvals.clone(),
                     published_at: Timestamp::UNIX_EPOCH,

@@ -19,6 +19,7 @@ use super::classify;
 use super::pacing::{RequestSlots, ServerLoad};
 use crate::automatic::AutomaticObject;
 use crate::clock;
+use crate::health_rules::HealthRules;
 use crate::metrics::Metrics;
 use crate::model::{Failure, FailureClass, SeenObject};
 use crate::observe::tracked;
@@ -38,6 +39,7 @@ pub struct Cluster {
     /// Checked just before a write is sent (A7): queued writes are not sent once writes are suspended.
     may_write: Arc<AtomicBool>,
     metrics: Metrics,
+    rules: HealthRules,
     /// Objects that controllers of this cluster put into every namespace.
     automatic: Arc<[AutomaticObject]>,
 }
@@ -47,6 +49,7 @@ pub(super) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
+    rules: HealthRules,
 }
 
 /// A request without its body.
@@ -75,7 +78,7 @@ impl OutgoingRequest<'_> {
 
 impl Reply {
     pub(super) fn seen(&self, kind: &Kind) -> Result<SeenObject, Failure> {
-        tracked::read(&self.body, &kind.name(), clock::now())
+        tracked::read(&self.body, &kind.name(), clock::now(), &self.rules)
             .map_err(|error| classify::unreachable(&format!("failed to parse the response: {error}")))
     }
 
@@ -99,6 +102,7 @@ impl Cluster {
             slots,
             may_write: Arc::default(),
             metrics: Metrics::default(),
+            rules: HealthRules::default(),
             automatic: Arc::default(),
         }
     }
@@ -107,6 +111,17 @@ impl Cluster {
     #[must_use]
     pub fn counted_by(self, metrics: &Metrics) -> Self {
         Self { metrics: metrics.clone(), ..self }
+    }
+
+    /// Returns the cluster with these health rules, which decide the health of the objects in its responses.
+    #[must_use]
+    pub fn with_health_rules(self, rules: &HealthRules) -> Self {
+        Self { rules: rules.clone(), ..self }
+    }
+
+    #[must_use]
+    pub fn health_rules(&self) -> &HealthRules {
+        &self.rules
     }
 
     /// Returns the cluster with further objects that its controllers put into every namespace.
@@ -180,7 +195,7 @@ impl Cluster {
             let response = self.client.send(request).await.map_err(|error| classify::unreachable(&error))?;
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|error| classify::unreachable(&error))?.to_bytes();
-            Ok(Reply { status: parts.status, headers: parts.headers, body })
+            Ok(Reply { status: parts.status, headers: parts.headers, body, rules: self.rules.clone() })
         };
         let reply = match tokio::time::timeout(DEADLINE, exchange).await {
             Ok(reply) => reply,

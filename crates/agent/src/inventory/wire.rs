@@ -4,6 +4,7 @@ use brokkr_api::envelope::{Grant, Removal};
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, Report};
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
@@ -57,6 +58,8 @@ struct Spec {
     grant: Option<Grant>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     suspensions: Vec<RecordedSuspension>,
+    #[serde(default, skip_serializing_if = "DriftPolicy::is_default")]
+    drift: DriftPolicy,
     #[serde(default)]
     made: Made,
     inventory: Header,
@@ -173,6 +176,7 @@ pub fn to_object(
         session: record.session,
         grant: record.grant.clone(),
         suspensions: record.suspensions.clone(),
+        drift: record.drift,
         made: record.made.clone(),
         inventory,
     };
@@ -251,6 +255,7 @@ pub fn from_object(object: DynamicObject) -> Result<Record, PackError> {
         inventory: Default::default(),
         grant: spec.grant,
         suspensions: spec.suspensions,
+        drift: spec.drift,
         made: spec.made,
         hops: status.hops,
         outcome: status.outcome,

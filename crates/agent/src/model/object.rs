@@ -53,6 +53,9 @@ impl From<String> for Fingerprint {
     }
 }
 
+/// The state of an object on which drift depends: its uid, and the hash of our managedFields entry.
+pub type SeenState = (Uid, Option<Fingerprint>);
+
 /// An id that is opaque by contract and a UUID in practice, stored as 16 bytes if it is a UUID, otherwise as
 /// text.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

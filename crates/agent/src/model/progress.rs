@@ -10,7 +10,7 @@ use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::failure::{Cause, RetryState};
-use super::object::{SeenObject, Uid};
+use super::object::{SeenObject, SeenState, Uid};
 use super::suspension::FoundEdits;
 
 /// The stage of a delivery or removal.
@@ -66,6 +66,8 @@ pub struct Lookups {
     pub served: HashSet<Key>,
     /// What other clients have changed in objects that were left alone.
     pub edits: HashMap<Key, FoundEdits>,
+    /// What other clients have changed in objects that are not repaired, and the state of the object when it was read.
+    pub drift: HashMap<Key, (Option<SeenState>, FoundEdits)>,
     /// For each namespace or definition that is about to be deleted: the objects of others that it contains.
     pub contained: HashMap<Key, Vec<String>>,
 }

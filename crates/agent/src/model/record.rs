@@ -8,6 +8,7 @@ use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Condition, Hops, Report, Transition};
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,8 @@ pub struct Record {
     pub grant: Option<Grant>,
     /// What is left alone, also while the broker is unreachable.
     pub suspensions: Vec<RecordedSuspension>,
+    /// What is done about changes that others make, also while the broker is unreachable.
+    pub drift: DriftPolicy,
     pub made: Made,
     /// When the delivery reached each of its steps.
     pub hops: Hops,
@@ -144,6 +147,7 @@ impl Record {
             inventory: Arc::default(),
             grant: None,
             suspensions: Vec::new(),
+            drift: target.drift,
             made: Made::default(),
             hops: Hops::default(),
             outcome: None,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::content::{Content, DesiredObject};
 use super::failure::{Cause, Failure};
-use super::object::{SeenObject, Uid};
+use super::object::{SeenObject, SeenState, Uid};
 use super::progress::{Rival, Stage};
 use super::record::Record;
 use crate::ownership::Stamp;
@@ -77,6 +77,12 @@ pub enum Step {
         desired: Arc<DesiredObject>,
         since: Timestamp,
     },
+    /// Read what other clients have changed in an object of a stack whose drift is reported, not repaired.
+    ReadDrift {
+        desired: Arc<DesiredObject>,
+        /// The object that was observed; none if it is gone.
+        seen: Option<SeenState>,
+    },
     /// Read the Pods and events of a workload to find out why it is not ready.
     Diagnose {
         desired: Arc<DesiredObject>,
@@ -123,6 +129,7 @@ impl Step {
             | Self::Apply { desired, .. }
             | Self::FindRivals { desired, .. }
             | Self::ReadEdits { desired, .. }
+            | Self::ReadDrift { desired, .. }
             | Self::Diagnose { desired } => Some(&desired.key),
             Self::Hold
             | Self::Fetch

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use brokkr_api::health_rules::HealthRule;
 use brokkr_manifest::Key;
 
 use crate::model::{Prerequisite, SeenObject, Uid};
@@ -23,6 +24,8 @@ pub enum Change {
     Unwatchable(Arc<Part>, String),
     /// The kind is no longer watched, because no stack needs it. This is the last change of this part.
     Unwatched(Arc<Part>),
+    /// These health rules began or ceased to apply: objects of their kinds have to be evaluated again.
+    HealthRules(Vec<HealthRule>),
     /// The definition or namespace with this name changed, whatever its owner.
     PrerequisiteChanged(Prerequisite, String),
 }

@@ -118,7 +118,7 @@ impl Index {
                 }
                 vec![key]
             }
-            Change::PrerequisiteChanged(..) => Vec::new(),
+            Change::PrerequisiteChanged(..) | Change::HealthRules(_) => Vec::new(),
         }
     }
 

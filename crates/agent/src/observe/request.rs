@@ -18,6 +18,7 @@ use serde::Deserialize;
 use super::timing::WatchTiming;
 use super::tracked::{self, Line, Page};
 use crate::clock;
+use crate::health_rules::HealthRules;
 use crate::resource::Kind;
 
 const PAGE: u32 = 250;
@@ -34,6 +35,7 @@ pub struct Source {
     pub selector: Option<String>,
     pub metadata_only: bool,
     pub timing: WatchTiming,
+    pub rules: HealthRules,
 }
 
 /// Why the API server refused a request.
@@ -85,7 +87,8 @@ impl Source {
         add(&mut query, "continue", next);
         let asked = async {
             let body = self.get(query, "List").await?.into_body().collect().await.map_err(Refusal::failed)?;
-            tracked::read_page(&body.to_bytes(), &self.kind.name(), clock::now()).map_err(Refusal::failed)
+            let (kind, now) = (self.kind.name(), clock::now());
+            tracked::read_page(&body.to_bytes(), &kind, now, &self.rules).map_err(Refusal::failed)
         };
         within(self.timing.answer, asked).await
     }
@@ -112,6 +115,7 @@ impl Source {
             pending: BytesMut::new(),
             timeout: lasts + self.timing.margin,
             kind: self.kind.clone(),
+            rules: self.rules.clone(),
         })
     }
 
@@ -174,6 +178,7 @@ pub struct Lines {
     /// The server ends every watch after the requested time; a watch without data for longer is dead.
     timeout: Duration,
     kind: Kind,
+    rules: HealthRules,
 }
 
 impl Lines {
@@ -185,7 +190,7 @@ impl Lines {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                return match tracked::read_line(&line, &self.kind.name(), clock::now()) {
+                return match tracked::read_line(&line, &self.kind.name(), clock::now(), &self.rules) {
                     Ok((Line::Error { code, message }, _)) => Err(Refusal::of(code, message, None)),
                     Ok(read) => Ok(Some(read)),
                     Err(error) => Err(Refusal::Failed(format!("failed to parse a line: {error}"), None)),

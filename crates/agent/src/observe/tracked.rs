@@ -5,18 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use brokkr_health::{Health, ObjectView, health, is_completed, recheck_at};
+use brokkr_api::health_rules::HealthRule;
+use brokkr_health::{Health, ObjectView, decide, is_completed, recheck_at};
 use brokkr_manifest::Key;
+use brokkr_manifest::order::is_built_in;
 use jiff::Timestamp;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::digest::FieldsDigest;
+use crate::health_rules::HealthRules;
 use crate::intern::Interner;
-use crate::model::{Fingerprint, SeenObject};
+use crate::model::{Fingerprint, SeenObject, Uid};
 use crate::ownership;
 use crate::resource::KindName;
 
@@ -24,12 +27,17 @@ use crate::resource::KindName;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Reads one object. The kind is a parameter, because the items of a list do not contain it.
-pub fn read(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<SeenObject> {
+pub fn read(
+    body: &[u8],
+    kind: &KindName,
+    now: Timestamp,
+    rules: &HealthRules,
+) -> serde_json::Result<SeenObject> {
     let raw: Raw = serde_json::from_slice(body)?;
     if raw.is_nameless() {
         return Err(serde::de::Error::custom("an object without name or uid"));
     }
-    Ok(raw.reduce(kind, now))
+    Ok(raw.reduce(kind, now, rules))
 }
 
 /// One page of a list.
@@ -42,9 +50,14 @@ pub struct Page {
 }
 
 /// Reads a page object by object, so that at most one whole object is in memory.
-pub fn read_page(body: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<Page> {
+pub fn read_page(
+    body: &[u8],
+    kind: &KindName,
+    now: Timestamp,
+    rules: &HealthRules,
+) -> serde_json::Result<Page> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let page = PageOf { kind, now }.deserialize(&mut reader)?;
+    let page = PageOf { kind, now, rules }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(page)
 }
@@ -66,7 +79,12 @@ pub enum Line {
 }
 
 /// Reads a line, with the resourceVersion to resume from.
-pub fn read_line(line: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Result<(Line, String)> {
+pub fn read_line(
+    line: &[u8],
+    kind: &KindName,
+    now: Timestamp,
+    rules: &HealthRules,
+) -> serde_json::Result<(Line, String)> {
     let RawLine { r#type, object } = serde_json::from_slice(line)?;
     let version = object.metadata.resource_version.clone();
     let line = match r#type.as_str() {
@@ -75,8 +93,8 @@ pub fn read_line(line: &[u8], kind: &KindName, now: Timestamp) -> serde_json::Re
         }
         "ERROR" => Line::Error { code: object.code, message: object.message },
         _ if object.is_nameless() => Line::Error { code: 0, message: "an object without name or uid".into() },
-        "DELETED" => Line::Gone(object.key(kind), object.reduce(kind, now)),
-        _ => Line::Present(object.key(kind), object.reduce(kind, now)),
+        "DELETED" => Line::Gone(object.key(kind), object.reduce(kind, now, rules)),
+        _ => Line::Present(object.key(kind), object.reduce(kind, now, rules)),
     };
     Ok((line, version))
 }
@@ -171,7 +189,7 @@ impl Raw {
         }
     }
 
-    fn reduce(self, kind: &KindName, now: Timestamp) -> SeenObject {
+    fn reduce(self, kind: &KindName, now: Timestamp, rules: &HealthRules) -> SeenObject {
         static VERDICTS: LazyLock<Interner<Health>> = LazyLock::new(Interner::default);
         let names_itself =
             self.metadata.annotations.get(ownership::ID).is_some_and(|id| *id == self.key(kind).to_string());
@@ -186,20 +204,22 @@ impl Raw {
             spec: &self.spec,
             status: &self.status,
         };
-        let later = recheck_at(&view, now).map(|at| Box::new((at, VERDICTS.intern(health(&view, at)))));
-        let health = VERDICTS.intern(health(&view, now));
+        let stack = id_in(&metadata.annotations, ownership::STACK_ID);
+        let given: Arc<[HealthRule]> =
+            if is_built_in(&kind.group) { Arc::default() } else { rules.of(stack.as_ref()) };
+        let health_at = |at| VERDICTS.intern(decide(&view, &given, at).health);
+        let later = recheck_at(&view, &given, now).map(|at| Box::new((at, health_at(at))));
+        let health = health_at(now);
         let completed = is_completed(&view);
         let entries = metadata.managed_fields.unwrap_or_default();
         let ours = entries.iter().find(|entry| entry.is_ours());
         let fields =
             ours.map(|entry| Fingerprint::of(&format!("{}:{}", entry.api_version, entry.fields_v1.0)));
-        let id_in =
-            |values: &BTreeMap<String, String>, name| values.get(name).map(|id: &String| id.as_str().into());
         SeenObject {
             uid: metadata.uid.into(),
             version: metadata.resource_version.parse().unwrap_or_default(),
             agent: id_in(&metadata.labels, ownership::AGENT_LABEL),
-            stack: id_in(&metadata.annotations, ownership::STACK_ID),
+            stack,
             names_itself,
             keep: metadata.annotations.get(ownership::PRUNE).is_some_and(|value| value == "keep"),
             has_owner: !metadata.owner_references.is_empty(),
@@ -214,6 +234,10 @@ impl Raw {
     }
 }
 
+fn id_in(values: &BTreeMap<String, String>, name: &str) -> Option<Uid> {
+    values.get(name).map(|id| id.as_str().into())
+}
+
 impl ManagedFields {
     fn is_ours(&self) -> bool {
         self.manager == ownership::FIELD_MANAGER && self.operation == "Apply" && self.subresource.is_empty()
@@ -221,9 +245,11 @@ impl ManagedFields {
 }
 
 /// Reads a list, and reduces each object before the next one is read.
+#[derive(Clone, Copy)]
 struct PageOf<'a> {
     kind: &'a KindName,
     now: Timestamp,
+    rules: &'a HealthRules,
 }
 
 struct ItemsOf<'a>(PageOf<'a>);
@@ -258,7 +284,7 @@ impl<'de> Visitor<'de> for PageOf<'_> {
                     (page.version, page.next) = (metadata.resource_version, metadata.r#continue);
                 }
                 "items" => {
-                    page.objects = map.next_value_seed(ItemsOf(PageOf { kind: self.kind, now: self.now }))?;
+                    page.objects = map.next_value_seed(ItemsOf(self))?;
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -284,11 +310,11 @@ impl<'de> Visitor<'de> for ItemsOf<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let PageOf { kind, now } = self.0;
+        let PageOf { kind, now, rules } = self.0;
         let mut objects = Vec::new();
         while let Some(raw) = items.next_element::<Raw>()? {
             if !raw.is_nameless() {
-                objects.push((raw.key(kind), raw.reduce(kind, now)));
+                objects.push((raw.key(kind), raw.reduce(kind, now, rules)));
             }
         }
         Ok(objects)
@@ -302,9 +328,12 @@ impl<'de> Visitor<'de> for ItemsOf<'_> {
 
 #[cfg(test)]
 mod tests {
+    use brokkr_api::ids::Checksum;
+    use brokkr_health::HealthState;
     use serde_json::json;
 
     use super::*;
+    use crate::health_rules::{RuleScope, parse};
 
     #[test]
     fn metadata_that_was_copied_from_another_object_does_not_count() {
@@ -312,7 +341,7 @@ mod tests {
             let text = json!({"metadata": {"name": name, "namespace": "shop", "uid": "u",
                 "annotations": {"brokkr.io/id": "/ConfigMap/shop/a"}}});
             let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
-            read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap()
+            read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH, &HealthRules::default()).unwrap()
         };
         assert!(read("a").names_itself);
         assert!(!read("b").names_itself);
@@ -332,7 +361,7 @@ mod tests {
             "data": {"k": "not stored"},
         });
         let kind = KindName { group: String::new(), kind: "ConfigMap".into() };
-        read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH).unwrap()
+        read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH, &HealthRules::default()).unwrap()
     }
 
     #[test]
@@ -342,5 +371,31 @@ mod tests {
         assert_eq!(first.version, 42);
         assert_eq!(first.fields, object(ours, json!({"f:data": {"f:y": {}}})).fields);
         assert_ne!(first.fields, object(json!({"f:data": {".": {}}}), json!({})).fields);
+    }
+
+    #[test]
+    fn f6_the_rules_of_the_stack_decide_the_health_of_a_custom_kind() {
+        let stack = brokkr_api::StackId::generate();
+        let rule = json!([{"groups": ["a.example.com"], "kinds": ["Counter"],
+            "failed": [{"field": "status.phase", "equals": "Broken", "message": "status.message"}],
+            "ready": [{"field": "status.phase", "equals": "Counting"}]}])
+        .to_string();
+        let rules = HealthRules::default();
+        let read = |rules: &HealthRules| {
+            let text = json!({
+                "metadata": {"name": "a", "namespace": "shop", "uid": "u",
+                    "annotations": {"brokkr.io/stack-id": stack.to_string()}},
+                "status": {"phase": "Broken", "message": "the wheel is stuck"},
+            });
+            let kind = KindName { group: "a.example.com".into(), kind: "Counter".into() };
+            let seen = read(text.to_string().as_bytes(), &kind, Timestamp::UNIX_EPOCH, rules).unwrap();
+            (seen.health.state, seen.health.message.to_string())
+        };
+        assert_eq!(read(&rules).0, HealthState::Ready);
+        let set = parse(rule.as_bytes(), Checksum::of(rule.as_bytes())).unwrap();
+        rules.set(RuleScope::Stack(stack), Some(set));
+        assert_eq!(read(&rules), (HealthState::Failed, "the wheel is stuck".to_owned()));
+        rules.set(RuleScope::Stack(stack), None);
+        assert_eq!(read(&rules).0, HealthState::Ready);
     }
 }

@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use brokkr_api::AgentId;
+use brokkr_api::health_rules::HealthRule;
 use futures::FutureExt as _;
 use kube::Client;
 use tokio::sync::{Notify, OnceCell, Semaphore, mpsc};
@@ -16,6 +17,7 @@ use super::change::{Change, Part, Scope};
 use super::follow::{Consumer, Follower, Shared, WatchHistory};
 use super::request::Source;
 use super::timing::WatchTiming;
+use crate::health_rules::HealthRules;
 use crate::model::{Prerequisite, prerequisite_kind};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::{Kind, KindIn};
@@ -28,6 +30,7 @@ pub struct Watches {
     agent: AgentId,
     scope: Scope,
     timing: WatchTiming,
+    rules: HealthRules,
     changes: mpsc::Sender<Change>,
     shared: Arc<Shared>,
     running: HashMap<Part, Running>,
@@ -44,8 +47,16 @@ struct Running {
 
 impl Watches {
     #[must_use]
-    pub fn new(client: Client, agent: AgentId, scope: Scope, changes: mpsc::Sender<Change>) -> Self {
-        Self::with_timing(client, agent, scope, changes, WatchTiming::default())
+    pub fn new(
+        client: Client,
+        agent: AgentId,
+        scope: Scope,
+        rules: HealthRules,
+        changes: mpsc::Sender<Change>,
+    ) -> Self {
+        let mut watches = Self::with_timing(client, agent, scope, changes, WatchTiming::default());
+        watches.rules = rules;
+        watches
     }
 
     pub(super) fn with_timing(
@@ -65,6 +76,7 @@ impl Watches {
             agent,
             scope,
             timing,
+            rules: HealthRules::default(),
             changes,
             shared: Arc::new(shared),
             running: HashMap::new(),
@@ -132,6 +144,15 @@ impl Watches {
         }
     }
 
+    /// Lists the kinds again that one of these rules is for, so that their objects are evaluated again.
+    pub fn relist_kinds_of(&self, rules: &[HealthRule]) {
+        for (part, running) in &self.running {
+            if rules.iter().any(|rule| rule.matches(&part.kind.group, &part.kind.kind)) {
+                running.relist.notify_one();
+            }
+        }
+    }
+
     /// Reports every change of definitions or namespaces until [`Self::unwatch_prerequisite`].
     /// Existing objects are reported first, so that a change before the watch starts is not missed.
     pub fn watch_prerequisite(&mut self, prerequisite: Prerequisite) {
@@ -157,6 +178,7 @@ impl Watches {
             selector: ours.then(|| format!("{AGENT_LABEL}={}", self.agent)),
             metadata_only,
             timing: self.timing,
+            rules: self.rules.clone(),
         }
     }
 

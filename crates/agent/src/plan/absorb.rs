@@ -38,7 +38,7 @@ pub fn absorb(
             let mut written = (**written).clone();
             written.version = Some(version.clone());
             let reported_repairs = written.reports.iter().any(|report| {
-                report.transition == Transition::Repaired
+                matches!(report.transition, Transition::Repaired | Transition::Drifted)
                     && progress.repairs.reported_at.is_none_or(|last| report.at > last)
             });
             if reported_repairs {
@@ -193,6 +193,21 @@ pub fn absorb(
         (Step::ReadEdits { desired, .. }, StepResult::Gone) => {
             progress.failures.objects.remove(&desired.key);
             progress.lookups.edits.insert(desired.key.clone(), FoundEdits::Gone);
+        }
+        (Step::ReadDrift { desired, seen }, StepResult::EditsRead(edits)) => {
+            progress.failures.objects.remove(&desired.key);
+            let found = edits.clone().map_or(FoundEdits::Unknown, FoundEdits::Patch);
+            progress.lookups.drift.insert(desired.key.clone(), (seen.clone(), found));
+        }
+        (Step::ReadDrift { desired, seen }, StepResult::Gone) => {
+            progress.failures.objects.remove(&desired.key);
+            progress.lookups.drift.insert(desired.key.clone(), (seen.clone(), FoundEdits::Gone));
+        }
+        // The object is named without its fields.
+        (Step::ReadDrift { desired, seen }, StepResult::Failed(failure))
+            if failure.class == FailureClass::Permanent =>
+        {
+            progress.lookups.drift.insert(desired.key.clone(), (seen.clone(), FoundEdits::Unknown));
         }
         // It will never be readable: the suspension ends without it.
         (Step::ReadEdits { desired, .. }, StepResult::Failed(failure))

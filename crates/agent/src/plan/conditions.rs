@@ -8,11 +8,12 @@ mod tests;
 
 use brokkr_api::SequenceId;
 use brokkr_api::reason::{Message, Reason};
-use brokkr_api::report::{Condition, ConditionKind, ConditionStatus};
+use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, ObjectNote};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::contest::Contested;
+use super::drift;
 use super::report::{LONGEST_MESSAGE, and_more};
 use crate::model::{RecordedSuspension, Stage};
 
@@ -34,6 +35,8 @@ pub struct ConditionInputs<'a> {
     pub worst: Option<ObjectProblem<'a>>,
     /// Objects that others changed and that are not reverted yet.
     pub drifted: &'a [&'a Key],
+    /// If drift is reported and not repaired: what others have changed.
+    pub reported: Option<&'a [ObjectNote]>,
     /// The first contested object, and the number of contested objects.
     pub contested: Option<(&'a Contested<'a>, usize)>,
     /// What a prune or removal waits for.
@@ -173,6 +176,11 @@ fn ready(view: &ConditionInputs<'_>) -> ConditionText {
 }
 
 fn drifted(view: &ConditionInputs<'_>) -> ConditionText {
+    if let Some(changes) = view.reported {
+        let (reason, message) = drift::summary(changes);
+        let status = if changes.is_empty() { ConditionStatus::False } else { ConditionStatus::True };
+        return ConditionText(status, reason, message);
+    }
     let Some(first) = view.drifted.first() else { return no(Reason::NoDrift) };
     // The repair may be refused: then the refusal is the more useful reason.
     let (key, reason, what) = match view.failures.iter().find(|failure| view.drifted.contains(&failure.key)) {

@@ -7,6 +7,7 @@ use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::Transition;
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use brokkr_health::{Health, HealthState};
 use brokkr_manifest::Key;
@@ -129,6 +130,8 @@ impl Stack {
             withdrawn: false,
             schedule: None,
             suspensions: Vec::new(),
+            health_rules: None,
+            drift: DriftPolicy::default(),
             grant: None,
             approvals: Vec::new(),
             published_at: second(0),

@@ -14,7 +14,7 @@ use super::timing::{
     DEGRADED_AFTER, ORDINARY_START, REASON_REPORTS, REPAIR_REPORTS, SLOW_AFTER, SLOW_ROLLOUT,
     STABLE_AFTER_CRASH, due,
 };
-use super::{contest, retry};
+use super::{contest, drift, retry};
 use crate::model::{Content, Record, SeenObject, Situation};
 use crate::resource::{is_job, object_ref};
 
@@ -194,6 +194,11 @@ pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record
         }
         Some(worst) => report_unready(situation, record, &mut next, &worst, &mut reported),
     };
+    let of_drift = drift::report_changes(situation, record, &mut next);
+    changed |= of_drift.is_news;
+    if let Some(at) = of_drift.wake_at {
+        reported.wake_no_later_than(at);
+    }
     changed |= report_repairs(situation, record, &mut next, &mut reported.wake_at);
     reported.step = changed.then_some(next);
     reported

@@ -92,10 +92,11 @@ pub(super) fn is_news(situation: &Situation<'_>, key: &Key, entry: &Entry, seen:
         && !seen.belongs_to(situation.agent, situation.goal.target.stack_id, key)
 }
 
-/// Returns the record, if the grant of the target has changed since it was written.
+/// Returns the record, if the grant of the target, or what it says about drift, has changed since it was written.
 pub(super) fn with_new_grant(situation: &Situation<'_>) -> Option<Record> {
     let grant = &situation.goal.target.grant;
-    let record = situation.record.filter(|record| record.grant != *grant)?;
+    let drift = situation.goal.target.drift;
+    let record = situation.record.filter(|record| record.grant != *grant || record.drift != drift)?;
     Some(record.clone())
 }
 

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::contest::{CONTESTED_AFTER, TRUCE, is_contested, slowed};
 use super::retry::reclaim;
 use super::timing::due;
-use super::{dispose, prune, readiness, record};
+use super::{dispose, drift, prune, readiness, record};
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
 use crate::ownership::Stamp;
 use crate::resource::KindIn;
@@ -60,6 +60,9 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
         }
     }
     plan = repair_each(situation, plan, content.objects.keys());
+    if drift::is_reported(situation) && plan.watch.is_empty() {
+        plan = drift::look(situation, content, plan);
+    }
     if plan.steps.is_empty() && situation.busy.is_empty() {
         // Objects that need no check, such as those of another owner, must not keep the others from theirs.
         let unswept = situation.progress.repairs.unswept.iter();
@@ -156,7 +159,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     };
     let Some(entry) = record.inventory.get(key) else { return (None, None) };
     let Some((content, desired)) = situation.goal.as_applied(key, entry.digest) else { return (None, None) };
-    if situation.suspensions.cover(key) {
+    if situation.suspensions.cover(key) || drift::is_reported(situation) {
         return (None, None);
     }
     if situation.busy.contains(key) || !situation.observed.synced(key) {

@@ -5,7 +5,7 @@ use brokkr_api::report::Transition;
 use brokkr_manifest::Key;
 
 use super::conditions::{ConditionInputs, ContentState, ObjectProblem, Problem, conditions};
-use super::{contest, readiness};
+use super::{contest, drift, readiness};
 use crate::model::{FailureClass, Plan, Record, Situation, Stage, Step};
 
 /// Adds the conditions, the grant and the session to the records of a plan.
@@ -15,6 +15,7 @@ pub(super) fn with_conditions(situation: &Situation<'_>, mut plan: Plan) -> Plan
             record.session = situation.session;
             // While the broker is unreachable, the recorded grant applies.
             record.grant.clone_from(&situation.goal.target.grant);
+            record.drift = situation.goal.target.drift;
             situation.suspensions.refresh(&mut record.suspensions);
             complete(situation, plan.stage, record);
         }
@@ -38,6 +39,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
         .collect();
     let contested = contest::contests(situation);
     let drifted: Vec<&Key> = contest::drifted(situation).collect();
+    let reported = drift::is_reported(situation).then(|| drift::changes(situation));
     // With this record, the delivery is complete.
     let settled = record.applied == Some(situation.goal.target.sequence_id) && record.removal.is_none();
     let outcome = record.outcome.as_ref();
@@ -55,6 +57,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
             message: &worst.message,
         }),
         drifted: &drifted,
+        reported: reported.as_deref(),
         contested: contested.first().map(|first| (first, contested.len())),
         prune: outcome
             .filter(|outcome| {

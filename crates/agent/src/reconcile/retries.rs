@@ -74,6 +74,7 @@ impl Retries {
 mod tests {
     use brokkr_api::envelope::TargetStack;
     use brokkr_api::ids::Checksum;
+    use brokkr_api::stacks::DriftPolicy;
     use brokkr_api::{SequenceId, StackId};
 
     use super::*;
@@ -92,6 +93,8 @@ mod tests {
             withdrawn: false,
             schedule: None,
             suspensions: Vec::new(),
+            health_rules: None,
+            drift: DriftPolicy::default(),
             grant: None,
             approvals: Vec::new(),
             published_at: at,

@@ -82,6 +82,15 @@ impl Worker {
                     Err(failure) => StepResult::Failed(failure),
                 }
             }
+            Step::ReadDrift { desired, .. } => {
+                match self.cluster.read(&desired.kind.object_path(&desired.key)).await {
+                    Ok(Some(live)) => {
+                        StepResult::EditsRead(Some(edits::changes(&desired.body.to_value(), &live)))
+                    }
+                    Ok(None) => StepResult::Gone,
+                    Err(failure) => StepResult::Failed(failure),
+                }
+            }
             Step::Diagnose { desired } => {
                 let body = desired.body.to_value();
                 match diagnose::diagnose(&self.cluster, &desired.kind, &desired.key, &body).await {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::path::FieldPath;
 use crate::report::ConditionStatus;
@@ -65,9 +66,10 @@ impl Check {
 }
 
 /// A check as it is written: either `condition` or `field`, and what belongs to it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = HealthCheck)]
 #[serde(deny_unknown_fields)]
-struct CheckDocument {
+pub(super) struct CheckDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     condition: Option<String>,
     #[serde(default, deserialize_with = "condition_status", skip_serializing_if = "Option::is_none")]
@@ -75,8 +77,10 @@ struct CheckDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     conditions: Option<FieldPath>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     field: Option<FieldPath>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     equals: Option<Value>,
@@ -85,10 +89,13 @@ struct CheckDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exists: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     equals_field: Option<FieldPath>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     at_least_field: Option<FieldPath>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     message: Option<FieldPath>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     or_absent: bool,

@@ -80,6 +80,11 @@ impl Reason {
                 format!("belongs to {owner}; remove it there first, or rename it here")
             }
             Self::Drift { repairs } => format!("reverted changes by others, {}", times(*repairs)),
+            Self::DriftReported { objects: 1 } => "changed by others, not repaired".to_owned(),
+            Self::DriftReported { objects } => format!("{objects} objects changed by others, not repaired"),
+            Self::ChangedByOthers { fields } if !fields.is_empty() => {
+                format!("changed by others: {}", fields.join(", "))
+            }
             Self::Contested { manager, fields, repairs } => contested(manager.as_deref(), fields, *repairs),
             Self::PruneNeedsApproval { delete, total } => format!(
                 "the prune would delete {delete} of {total} objects (more than 50 and more than 30 %) and needs approval"
@@ -114,6 +119,8 @@ impl Reason {
             Self::ApiServerUnreachable => "failed to reach the API server",
             Self::OwnedByOther { owner: None } => "now belongs to another stack or agent",
             Self::ContestOver => "no other manager changes the contested fields any more",
+            Self::ChangedByOthers { .. } => "changed by others",
+            Self::GoneByOthers => "deleted by others",
             Self::Suspended => "left alone until the suspension ends",
             Self::NotSuspended => "not suspended",
             Self::SuspensionEnded { .. } => "the suspension is over",

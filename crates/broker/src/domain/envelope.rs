@@ -97,12 +97,13 @@ fn deletion(marker: &ObjectFacts) -> Removal {
 
 /// Returns the target state of an agent. `stacks` has to contain every stack that may reach the agent and
 /// every stack that the agent holds, unless the broker does not know it. Other stacks, the order and
-/// duplicates do not matter.
+/// duplicates do not matter. `health_rules` are those of the installation.
 #[must_use]
 pub fn envelope<'a>(
     installation: InstallationId,
     agent: &AgentFacts,
     stacks: impl IntoIterator<Item = &'a StackFacts>,
+    health_rules: Option<Checksum>,
 ) -> Envelope {
     let mut targets: Vec<TargetStack> = match agent.status {
         AgentStatus::Inactive => Vec::new(),
@@ -116,6 +117,7 @@ pub fn envelope<'a>(
         agent: agent.id,
         status: agent.status,
         stacks: targets,
+        health_rules,
     }
 }
 
@@ -134,6 +136,8 @@ pub fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
         withdrawn: desired.withdrawn,
         schedule: desired.schedule,
         suspensions: stack.suspensions_on(agent).cloned().collect(),
+        health_rules: stack.health_rules.as_ref().map(|rules| rules.checksum),
+        drift: stack.drift,
         grant: desired.right.into_grant(),
         approvals: approvals(agent, stack, desired.object.sequence_id),
         published_at: desired.object.published_at,
@@ -208,7 +212,7 @@ mod tests {
     }
 
     fn of(agent: &AgentFacts, stacks: &[StackFacts]) -> Vec<TargetStack> {
-        envelope(InstallationId::generate(), agent, stacks).stacks
+        envelope(InstallationId::generate(), agent, stacks, None).stacks
     }
 
     #[test]
@@ -280,8 +284,8 @@ mod tests {
         let installation = InstallationId::generate();
         let one = explicitly(stack("one", 1), &agent, 1);
         let two = explicitly(stack("two", 2), &agent, 1);
-        let in_order = encode(&envelope(installation, &agent, [&one, &two]));
-        let shuffled = encode(&envelope(installation, &agent, [&two, &one, &two]));
+        let in_order = encode(&envelope(installation, &agent, [&one, &two], None));
+        let shuffled = encode(&envelope(installation, &agent, [&two, &one, &two], None));
         assert_eq!(in_order, shuffled);
         assert_eq!(in_order.etag, format!("\"{}\"", Checksum::of(&in_order.bytes)));
     }

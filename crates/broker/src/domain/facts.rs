@@ -5,9 +5,11 @@ use std::sync::Arc;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Approval;
 use brokkr_api::ids::Checksum;
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::suspensions::Suspended;
 use brokkr_api::{AgentId, InstanceId, SequenceId, StackId};
 use brokkr_api::{Selector, protocol};
+use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::grants::ProjectGrants;
@@ -85,6 +87,9 @@ pub struct StackFacts {
     pub approvals: Vec<ApprovalFacts>,
     /// What agents leave alone. Nearly always empty.
     pub suspensions: Vec<SuspensionFacts>,
+    /// How the health of custom kinds is read. Nearly always absent.
+    pub health_rules: Option<Box<HealthRuleFacts>>,
+    pub drift: DriftPolicy,
     /// When agents may begin versions. One copy, shared by all stacks of the snapshot.
     pub windows: Arc<Windows>,
     /// The version that every agent gets, unless a rollout releases a newer one to it: see
@@ -113,6 +118,8 @@ impl StackFacts {
             grants,
             approvals,
             suspensions: Vec::new(),
+            health_rules: None,
+            drift: DriftPolicy::default(),
             windows: Arc::default(),
             base: None,
             releases,
@@ -235,6 +242,21 @@ impl SuspensionFacts {
     pub fn is_for(&self, agent: &AgentFacts) -> bool {
         self.agent.is_none_or(|one| one == agent.id)
             && self.selector.as_ref().is_none_or(|selector| agent.matches(selector))
+    }
+}
+
+/// Rules for the health of custom kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthRuleFacts {
+    pub checksum: Checksum,
+    /// Exactly the bytes that agents get. They are few, so that agents are answered from memory.
+    pub rules: Bytes,
+}
+
+impl HealthRuleFacts {
+    #[must_use]
+    pub fn new(rules: String) -> Self {
+        Self { checksum: Checksum::of(rules.as_bytes()), rules: rules.into() }
     }
 }
 

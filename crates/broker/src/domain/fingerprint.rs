@@ -76,7 +76,9 @@ pub fn stack_line(stack: &StackFacts) -> String {
     suspensions.sort_unstable();
     let (targets, selectors, suspensions) = (targets.join(","), selectors.join(","), suspensions.join(","));
     // Writing to a string cannot fail.
-    let _ = write!(line, "{targets}|{selectors}|{}|{suspensions}", stack.approvals.len());
+    let rules = stack.health_rules.as_ref().map(|rules| rules.checksum.to_string()).unwrap_or_default();
+    let (approvals, drift) = (stack.approvals.len(), stack.drift);
+    let _ = write!(line, "{targets}|{selectors}|{approvals}|{suspensions}|{rules}|{drift}");
     line
 }
 

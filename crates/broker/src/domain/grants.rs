@@ -11,7 +11,7 @@ use std::sync::Arc;
 use brokkr_api::envelope::Grant;
 use brokkr_api::{GrantId, Selector};
 
-use super::facts::AgentFacts;
+use super::facts::{AgentFacts, HealthRuleFacts};
 use super::windows::Windows;
 
 /// One grant of a project on a set of agents.
@@ -24,11 +24,12 @@ pub struct GrantFacts {
     pub allows: Arc<Grant>,
 }
 
-/// The rules of the installation: all grants, and when agents may begin.
+/// The rules of the installation: all grants, when agents may begin, and how the health of custom kinds is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub grants: Vec<GrantFacts>,
     pub windows: Windows,
+    pub health_rules: Option<HealthRuleFacts>,
     /// Projects that are not restricted to their grants. A project that is missing here may do less, never more.
     pub unrestricted: BTreeSet<String>,
 }

@@ -53,9 +53,11 @@ fn state_after(transition: &Transition) -> State {
     match transition {
         Transition::Applied => State::Applied,
         // A repair restores the target state; other reports say whether the objects are ready.
-        Transition::Healthy | Transition::Repaired | Transition::Suspended | Transition::Resumed => {
-            State::Healthy
-        }
+        Transition::Healthy
+        | Transition::Repaired
+        | Transition::Drifted
+        | Transition::Suspended
+        | Transition::Resumed => State::Healthy,
         Transition::Degraded => State::Degraded,
         Transition::Failed => State::Failed,
         Transition::Blocked => State::Blocked,
@@ -72,9 +74,11 @@ pub fn by_sequence(counts: &[(SequenceId, Transition, u64)]) -> BTreeMap<Sequenc
         let counts = sequences.entry(*sequence).or_default();
         let count = match transition {
             Transition::Applied => &mut counts.applied,
-            Transition::Healthy | Transition::Repaired | Transition::Suspended | Transition::Resumed => {
-                &mut counts.healthy
-            }
+            Transition::Healthy
+            | Transition::Repaired
+            | Transition::Drifted
+            | Transition::Suspended
+            | Transition::Resumed => &mut counts.healthy,
             Transition::Degraded => &mut counts.degraded,
             Transition::Failed => &mut counts.failed,
             Transition::Blocked => &mut counts.blocked,

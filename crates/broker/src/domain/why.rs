@@ -236,6 +236,7 @@ fn delivering(
         // The last report was good, but it may no longer be true if the agent is gone.
         Transition::Healthy
         | Transition::Repaired
+        | Transition::Drifted
         | Transition::Suspended
         | Transition::Resumed
         | Transition::Removed => trouble

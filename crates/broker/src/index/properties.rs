@@ -7,6 +7,7 @@ use std::sync::Arc;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Grant;
 use brokkr_api::ids::Checksum;
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::suspensions::Suspended;
 use brokkr_api::windows::{Freeze, Weekly, WindowRule};
 use brokkr_api::{AgentId, GrantId, InstallationId, Selector, SequenceId, StackId, SuspensionId, WindowId};
@@ -17,7 +18,8 @@ use uuid::Uuid;
 use super::snapshot::{Changes, Snapshot};
 use crate::domain::envelope::{encode, envelope};
 use crate::domain::facts::{
-    AgentFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts, SuspensionFacts,
+    AgentFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
+    SuspensionFacts,
 };
 use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
 use crate::domain::labels::{Label, LabelSet};
@@ -103,6 +105,11 @@ prop_compose! {
     }
 }
 
+fn health_rules() -> impl Strategy<Value = Option<HealthRuleFacts>> {
+    prop::option::of(prop::sample::select(&["[]", "[{}]"][..]))
+        .prop_map(|rules| rules.map(|rules| HealthRuleFacts::new(rules.to_owned())))
+}
+
 prop_compose! {
     fn a_suspension()(
         number in 0u128..3,
@@ -125,6 +132,8 @@ prop_compose! {
         staged in prop::option::weighted(0.5, (3i64..5, any::<bool>(), releases(), prop::bool::weighted(0.3))),
         widened in prop::option::weighted(0.4, (any::<bool>(), releases(), releases(), had())),
         suspensions in prop::collection::vec(a_suspension(), 0..3),
+        health_rules in health_rules(),
+        reports in any::<bool>(),
     ) -> StackFacts {
         let number_of = i64::try_from(number).expect("few");
         let object = |version: i64, marker: bool| ObjectFacts {
@@ -164,6 +173,8 @@ prop_compose! {
             .with_widening(widening);
         facts.deleted = deleted;
         facts.suspensions = suspensions;
+        facts.health_rules = health_rules.map(Box::new);
+        facts.drift = if reports { DriftPolicy::Report } else { DriftPolicy::Repair };
         facts.targets = targets
             .into_iter()
             .map(|(agent, since)| ExplicitTarget { agent: agent_id(agent), since })
@@ -194,8 +205,8 @@ fn grants() -> impl Strategy<Value = Rules> {
         windows.into_iter().map(|window| (window.name.clone(), window)).collect()
     };
     let windows = prop::collection::vec(a_window(), 0..3).prop_map(by_name);
-    (prop::collection::vec(a_grant(), 0..4), any::<bool>(), windows).prop_map(
-        |(grants, restricted, windows)| {
+    (prop::collection::vec(a_grant(), 0..4), any::<bool>(), windows, health_rules()).prop_map(
+        |(grants, restricted, windows, health_rules)| {
             let by_id: BTreeMap<GrantId, GrantFacts> =
                 grants.into_iter().map(|grant| (grant.id, grant)).collect();
             let unrestricted = if restricted { None } else { Some(PROJECTS[0].to_owned()) };
@@ -204,6 +215,7 @@ fn grants() -> impl Strategy<Value = Rules> {
                 grants: by_id.into_values().collect(),
                 unrestricted: unrestricted.into_iter().collect(),
                 windows,
+                health_rules,
             }
         },
     )
@@ -246,6 +258,12 @@ enum ChangedRules {
     All,
     Grants,
     Windows,
+    HealthRules,
+}
+
+fn changed_rules() -> impl Strategy<Value = ChangedRules> {
+    let one = [ChangedRules::Grants, ChangedRules::Windows, ChangedRules::HealthRules];
+    prop::sample::select(one.to_vec())
 }
 
 fn one_change() -> impl Strategy<Value = Batch> {
@@ -253,8 +271,7 @@ fn one_change() -> impl Strategy<Value = Batch> {
         4 => an_agent().prop_map(|agent| Batch { agents: vec![agent], ..Batch::default() }),
         4 => a_stack().prop_map(|stack| Batch { stacks: vec![stack], ..Batch::default() }),
         1 => (0..AGENTS).prop_map(|number| Batch { deleted: vec![agent_id(number)], ..Batch::default() }),
-        1 => (grants(), any::<bool>()).prop_map(|(grants, windows)| {
-            let changed = if windows { ChangedRules::Windows } else { ChangedRules::Grants };
+        1 => (grants(), changed_rules()).prop_map(|(grants, changed)| {
             Batch { grants: Some(grants), changed, ..Batch::default() }
         }),
     ]
@@ -303,7 +320,12 @@ impl Truth {
         self.stacks.extend(batch.stacks.into_iter().map(|stack| (stack.id, stack)));
         let rules = batch.grants.map(|new| match batch.changed {
             ChangedRules::All => new,
-            ChangedRules::Grants => Rules { windows: self.grants.windows.clone(), ..new },
+            ChangedRules::Grants => Rules {
+                windows: self.grants.windows.clone(),
+                health_rules: self.grants.health_rules.clone(),
+                ..new
+            },
+            ChangedRules::HealthRules => Rules { health_rules: new.health_rules, ..self.grants.clone() },
             ChangedRules::Windows => Rules { windows: new.windows, ..self.grants.clone() },
         });
         self.grants = rules.clone().unwrap_or_else(|| self.grants.clone());
@@ -342,7 +364,8 @@ impl Truth {
     fn envelopes(&self) -> HashMap<AgentId, String> {
         let stacks = self.stacks();
         let text = |agent: &AgentFacts| {
-            let envelope = envelope(InstallationId(Uuid::nil()), agent, &stacks);
+            let rules = self.grants.health_rules.as_ref().map(|rules| rules.checksum);
+            let envelope = envelope(InstallationId(Uuid::nil()), agent, &stacks, rules);
             String::from_utf8_lossy(&encode(&envelope).bytes).into_owned()
         };
         self.agents.values().map(|agent| (agent.id, text(agent))).collect()
@@ -362,7 +385,8 @@ fn envelopes(snapshot: &Snapshot) -> HashMap<AgentId, String> {
     let agents = (0..AGENTS).filter_map(|number| snapshot.agent(agent_id(number)));
     agents
         .map(|agent| {
-            let envelope = envelope(InstallationId(Uuid::nil()), agent, snapshot.candidates(agent));
+            let (stacks, rules) = (snapshot.candidates(agent), snapshot.health_rules());
+            let envelope = envelope(InstallationId(Uuid::nil()), agent, stacks, rules);
             (agent.id, String::from_utf8_lossy(&encode(&envelope).bytes).into_owned())
         })
         .collect()

@@ -25,14 +25,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use brokkr_api::agents::AgentStatus;
+use brokkr_api::ids::Checksum;
 use brokkr_api::{AgentId, StackId};
+use bytes::Bytes;
 use roaring::RoaringBitmap;
 
 pub use losses::{Losses, Retargeting};
 pub use pages::AgentCursor;
 
 use super::labels::{AgentsByLabel, Slot, StacksBySelector};
-use crate::domain::facts::{AgentFacts, StackFacts};
+use crate::domain::envelope::desired;
+use crate::domain::facts::{AgentFacts, HealthRuleFacts, StackFacts};
 use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
 use crate::domain::release::random_bits;
 use crate::domain::windows::Windows;
@@ -43,7 +46,7 @@ pub struct Changes {
     pub agents: Vec<AgentFacts>,
     pub deleted_agents: Vec<AgentId>,
     pub stacks: Vec<StackFacts>,
-    /// All grants and windows, if any of them changed.
+    /// All grants, windows and health rules of the installation, if any of them changed.
     pub rules: Option<Rules>,
 }
 
@@ -75,6 +78,7 @@ pub struct Snapshot {
     /// Projects that are not restricted to their grants.
     unrestricted: BTreeSet<String>,
     windows: Arc<Windows>,
+    health_rules: Option<HealthRuleFacts>,
 }
 
 impl Snapshot {
@@ -91,9 +95,9 @@ impl Snapshot {
             snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
         by_name.sort_unstable();
         snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
-        let Rules { grants, unrestricted, windows } = changes.rules.unwrap_or_default();
+        let Rules { grants, unrestricted, windows, health_rules } = changes.rules.unwrap_or_default();
         (snapshot.grants, snapshot.unrestricted) = (by_project(grants), unrestricted);
-        snapshot.windows = Arc::new(windows);
+        (snapshot.windows, snapshot.health_rules) = (Arc::new(windows), health_rules);
         changes.stacks.into_iter().for_each(|stack| snapshot.put_stack(stack));
         snapshot
     }
@@ -121,6 +125,21 @@ impl Snapshot {
     /// Returns whether any stack is suspended, or an object of it.
     pub fn has_suspension(&self) -> bool {
         !self.suspended.is_empty()
+    }
+
+    /// Returns the checksum of the health rules of the installation.
+    pub fn health_rules(&self) -> Option<Checksum> {
+        self.health_rules.as_ref().map(|rules| rules.checksum)
+    }
+
+    /// Returns the health rules with this checksum, if they are in the target state of the agent.
+    pub fn health_rules_of(&self, agent: &AgentFacts, checksum: Checksum) -> Option<Bytes> {
+        let of_stacks = self.candidates(agent).filter_map(|stack| {
+            let rules = stack.health_rules.as_deref().filter(|rules| rules.checksum == checksum)?;
+            (agent.status == AgentStatus::Active && desired(agent, stack).is_some()).then_some(rules)
+        });
+        let of_installation = self.health_rules.iter().filter(|rules| rules.checksum == checksum);
+        of_installation.chain(of_stacks).next().map(|rules| rules.rules.clone())
     }
 
     /// Returns every stack that may reach the agent, and every known one that it holds. Stacks may repeat.
@@ -157,9 +176,13 @@ impl Snapshot {
                 affected.insert(slot);
             }
         }
-        if let Some(Rules { grants, unrestricted, windows }) = changes.rules {
+        if let Some(Rules { grants, unrestricted, windows, health_rules }) = changes.rules {
             affected |= self.put_grants(grants, unrestricted);
             affected |= self.put_windows(windows);
+            if self.health_rules != health_rules {
+                self.health_rules = health_rules;
+                affected |= self.by_label.everyone();
+            }
         }
         for mut stack in changes.stacks {
             released.insert(stack.id);

@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use super::{Columns as _, Doing as _, Result, checksum, known};
 use crate::domain::facts::{
-    AgentFacts, ApprovalFacts, ExplicitTarget, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
-    SuspensionFacts,
+    AgentFacts, ApprovalFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, SelectorTarget, SessionFacts,
+    StackFacts, SuspensionFacts,
 };
 use crate::domain::labels::LabelSet;
 use crate::domain::release::{Clause, EarlierTargets, Release, Widening};
@@ -39,7 +39,8 @@ const NAMED_AGENTS: &str = "
 macro_rules! stacks_where {
     ($condition:literal) => {
         concat!(
-            "SELECT s.project, s.id, s.name, s.deleted_at IS NOT NULL AS deleted,
+            "SELECT s.project, s.id, s.name, s.deleted_at IS NOT NULL AS deleted, s.drift,
+                    (SELECT h.rules FROM health_rules h WHERE h.project = s.project AND h.stack_id = s.id) AS health_rules,
                     ARRAY(SELECT t.agent_id FROM stack_targets t
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY t.agent_id) AS target_agents,
                     ARRAY(SELECT t.created_at FROM stack_targets t
@@ -212,6 +213,9 @@ fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
         row.json::<Vec<ApprovalRow>>("approvals")?.into_iter().map(ApprovalRow::facts).collect();
     facts.suspensions =
         row.json::<Vec<SuspensionRow>>("suspensions")?.into_iter().map(SuspensionRow::facts).collect();
+    let rules: Option<String> = row.field("health_rules")?;
+    facts.health_rules = rules.map(|rules| Box::new(HealthRuleFacts::new(rules)));
+    facts.drift = row.known("drift")?;
     let agents = row.field::<Vec<Uuid>>("target_agents")?.into_iter().map(AgentId);
     let targets = agents.zip(row.field::<Vec<jiff_sqlx::Timestamp>>("target_times")?);
     facts.targets = targets.map(|(agent, since)| ExplicitTarget { agent, since: since.to_jiff() }).collect();

@@ -54,7 +54,9 @@ const STACKS: &str = fingerprint_of!(
      (SELECT count(*) FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
                                                AND p.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id)),
      coalesce((SELECT string_agg(u.id::text, ',' ORDER BY u.id)
-               FROM suspensions u WHERE u.project = s.project AND u.stack_id = s.id AND u.ended_at IS NULL), '')",
+               FROM suspensions u WHERE u.project = s.project AND u.stack_id = s.id AND u.ended_at IS NULL), ''),
+     coalesce((SELECT encode(sha256(convert_to(h.rules, 'UTF8')), 'hex') FROM health_rules h
+               WHERE h.project = s.project AND h.stack_id = s.id), ''), s.drift",
     "FROM stacks s
      WHERE get_byte(uuid_send(s.id), 15) BETWEEN $1 AND $2 AND s.deleted_at IS NULL AND s.id <> ALL($3)"
 );

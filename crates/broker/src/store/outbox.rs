@@ -28,6 +28,8 @@ pub enum OutboxNotification {
     Stack(StackId),
     Grant(GrantId),
     Window(WindowId),
+    /// The health rules of the installation.
+    HealthRules,
 }
 
 impl OutboxNotification {
@@ -38,6 +40,7 @@ impl OutboxNotification {
             "stack" => Some(Self::Stack(StackId(key))),
             "grant" => Some(Self::Grant(GrantId(key))),
             "window" => Some(Self::Window(WindowId(key))),
+            "health_rules" => Some(Self::HealthRules),
             _ => None,
         }
     }
@@ -49,6 +52,7 @@ impl OutboxNotification {
             Self::Stack(id) => id.0,
             Self::Grant(id) => id.0,
             Self::Window(id) => id.0,
+            Self::HealthRules => Uuid::nil(),
         }
     }
 }
@@ -78,6 +82,7 @@ pub async fn outbox_insert_on_conn(
         OutboxNotification::Stack(_) => "stack",
         OutboxNotification::Grant(_) => "grant",
         OutboxNotification::Window(_) => "window",
+        OutboxNotification::HealthRules => "health_rules",
     };
     sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ($1, $2, $3)")
         .bind(project)
@@ -176,7 +181,7 @@ pub async fn outbox_above_on_conn(
 }
 
 /// Returns the highest transaction at or above `horizon` that has a visible notification. With `keys`, only
-/// notifications of these keys count; with `grants`, those of any grant count as well.
+/// notifications of these keys count; with `grants`, those of any rule of the installation count as well.
 pub async fn outbox_highest_on_conn(
     conn: &mut PgConnection,
     horizon: u64,
@@ -185,7 +190,7 @@ pub async fn outbox_highest_on_conn(
 ) -> Result<Option<u64>> {
     sqlx::query_scalar(
         "SELECT xid::text::bigint FROM outbox
-         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind IN ('grant', 'window')))
+         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind IN ('grant', 'window', 'health_rules')))
          ORDER BY xid DESC LIMIT 1",
     )
     .bind(horizon.cast_signed())

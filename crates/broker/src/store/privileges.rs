@@ -55,6 +55,7 @@ const TABLES: &[(&[&str], &[&str])] = &[
             "barred_contents",
             "clamped_reports",
             "grants",
+            "health_rules",
             "idempotency_keys",
             "join_tokens",
             "leases",

@@ -62,6 +62,7 @@ fn read_stack(row: PgRow) -> Result<Stack, sqlx::Error> {
         name: row.known("name")?,
         labels: row.json("labels")?,
         annotations: row.json("annotations")?,
+        drift: row.known("drift")?,
         targets: StackTargets {
             agents: row.field("target_agents")?,
             selectors: selectors.iter().map(|text| known(text)).collect::<Result<_, _>>()?,
@@ -76,7 +77,7 @@ fn read_stack(row: PgRow) -> Result<Stack, sqlx::Error> {
 macro_rules! stack_columns {
     ($($rest:literal),*) => {
         concat!(
-            "SELECT s.project, s.id, s.name, s.labels, s.annotations, s.newest_sequence_id, s.staged_sequence_id, s.created_at, s.deleted_at,
+            "SELECT s.project, s.id, s.name, s.labels, s.annotations, s.drift, s.newest_sequence_id, s.staged_sequence_id, s.created_at, s.deleted_at,
                     ARRAY(SELECT a.name FROM stack_targets t JOIN agents a ON a.id = t.agent_id
                           WHERE t.project = s.project AND t.stack_id = s.id ORDER BY a.name) AS target_agents,
                     ARRAY(SELECT t.selector FROM stack_selectors t
@@ -311,13 +312,15 @@ pub async fn stack_change_on_conn(
     change: &PutStack,
 ) -> Result<()> {
     sqlx::query(
-        "UPDATE stacks SET labels = coalesce($3, labels), annotations = coalesce($4, annotations)
+        "UPDATE stacks SET labels = coalesce($3, labels), annotations = coalesce($4, annotations),
+                           drift = coalesce($5, drift)
          WHERE project = $1 AND id = $2",
     )
     .bind(&stack.project)
     .bind(stack.id.0)
     .bind(change.labels.as_ref().map(Json))
     .bind(change.annotations.as_ref().map(Json))
+    .bind(change.drift.map(|drift| drift.to_string()))
     .run(conn, "change the stack")
     .await
 }

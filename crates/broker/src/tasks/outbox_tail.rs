@@ -257,7 +257,9 @@ impl OutboxTail {
             match notification {
                 OutboxNotification::Agent(agent) => agents.push(*agent),
                 OutboxNotification::Stack(stack) => stacks.push(*stack),
-                OutboxNotification::Grant(_) | OutboxNotification::Window(_) => {
+                OutboxNotification::Grant(_)
+                | OutboxNotification::Window(_)
+                | OutboxNotification::HealthRules => {
                     changes.rules = Some(Rules::default());
                 }
             }

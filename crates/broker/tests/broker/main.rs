@@ -19,6 +19,7 @@ mod figures;
 mod fleet;
 mod grants;
 mod harness;
+mod health_rules;
 mod history;
 mod history_marks;
 mod hostile;

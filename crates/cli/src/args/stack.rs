@@ -33,6 +33,7 @@ pub enum StackCommand {
     },
     Unbar(Unbar),
     Retarget(Retarget),
+    Drift(SetDrift),
     Approve(Approve),
     Suspensions(ListSuspensions),
     Delete(DeleteStack),
@@ -94,6 +95,21 @@ pub struct Retarget {
     pub stack: Name,
     #[command(flatten)]
     pub targeting: Targeting,
+}
+
+/// Set what agents do about changes that others make to objects of a stack
+///
+/// With `report`, they name the changed objects and fields in the condition Drifted and in events, and repair nothing. New versions
+/// and deletions are still applied; a new version also puts back what others have changed. With `repair`, they repair it again at once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack drift web report")]
+pub struct SetDrift {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// repair or report
+    #[arg(value_name = "POLICY", value_parser = ["repair", "report"])]
+    pub policy: String,
 }
 
 /// Approve a pending prune

@@ -8,7 +8,7 @@ use brokkr_manifest::{Budget, Identity, parse_live};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::args::{HealthCommand, TestHealth};
+use crate::args::TestHealth;
 use crate::failure::{Exit, Failure, Outcome, Result};
 use crate::manifest::{Source, read_source};
 use crate::printer::Printer;
@@ -16,13 +16,7 @@ use crate::view::health::ObjectHealth;
 use crate::view::text::count;
 use crate::view::whole;
 
-pub fn run(args: HealthCommand, printer: Printer) -> Result<Outcome> {
-    match args {
-        HealthCommand::Test(args) => test(&args, printer),
-    }
-}
-
-fn test(args: &TestHealth, printer: Printer) -> Result<Outcome> {
+pub fn test(args: &TestHealth, printer: Printer) -> Result<Outcome> {
     let file = args.rules.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
     let rules = args.rules.as_deref().map(rules).transpose()?.unwrap_or_default();
     let now = Timestamp::now();
@@ -47,7 +41,8 @@ fn test(args: &TestHealth, printer: Printer) -> Result<Outcome> {
     Ok(if ready == total { Outcome::Success } else { Outcome::Negative })
 }
 
-fn rules(path: &Path) -> Result<Vec<HealthRule>> {
+/// Reads a file with a list of rules, and checks them.
+pub fn rules(path: &Path) -> Result<Vec<HealthRule>> {
     let file = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(Exit::Usage, format!("cannot read {file}: {error}")))?;

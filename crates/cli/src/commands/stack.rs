@@ -3,10 +3,10 @@
 use brokkr_api::Name;
 use brokkr_api::approvals::ApprovePrune;
 use brokkr_api::objects::BarredContent;
-use brokkr_api::stacks::{Stack, StackTargets};
+use brokkr_api::stacks::{DriftPolicy, PutStack, Stack, StackTargets};
 use brokkr_client::{Client, PageQuery};
 
-use crate::args::{Approve, History, ListStacks, Manifest, Retarget, Targeting, Unbar};
+use crate::args::{Approve, History, ListStacks, Manifest, Retarget, SetDrift, Targeting, Unbar};
 use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
@@ -65,6 +65,21 @@ pub async fn manifest(args: Manifest, client: &Client, printer: Printer) -> Resu
 pub fn nothing_submitted(stack: &str) -> Failure {
     Failure::new(Exit::NotFound, format!("the stack {stack} has no version yet"))
         .next(format!("brokkr apply {stack} -f PATH"))
+}
+
+pub async fn set_drift(args: SetDrift, client: &Client, printer: Printer) -> Result {
+    let name = &args.stack;
+    let drift: DriftPolicy =
+        args.policy.parse().map_err(|_| Failure::new(Exit::Usage, "drift is repaired or reported"))?;
+    let change = PutStack { drift: Some(drift), ..PutStack::default() };
+    // Creates no stack by mistake.
+    read(name, client).await?;
+    let stack = client.put_stack(name.as_str(), &change).await;
+    let stack = stack.while_trying(&format!("change the stack {name}")).about(Noun::Stack, name)?;
+    printer.done(&stack, format!("stack/{name}"), || match drift {
+        DriftPolicy::Repair => format!("agents repair drift of stack {name}"),
+        DriftPolicy::Report => format!("agents report drift of stack {name}, and do not repair it"),
+    })
 }
 
 pub async fn retarget(args: Retarget, client: &Client, printer: Printer) -> Result {

@@ -33,7 +33,7 @@ fn style(transition: &Transition) -> Style {
     match transition {
         Transition::Healthy => GOOD,
         Transition::Failed => BAD,
-        Transition::Degraded | Transition::Blocked | Transition::Suspended => CAREFUL,
+        Transition::Degraded | Transition::Blocked | Transition::Drifted | Transition::Suspended => CAREFUL,
         Transition::Applied | Transition::Repaired | Transition::Resumed => UNDER_WAY,
         Transition::Removed => FAINT,
         Transition::Other(_) => Style::new(),

@@ -6,7 +6,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::{BarredContent, DeploymentObject};
 use brokkr_api::reason::{Message, ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Transition};
-use brokkr_api::stacks::{Stack, StackTargets};
+use brokkr_api::stacks::{DriftPolicy, Stack, StackTargets};
 use brokkr_api::status::{StackStatus, StackSummary, State, StateCounts};
 use brokkr_api::why::Presence;
 use brokkr_api::{EventId, Labels, SequenceId};
@@ -92,6 +92,7 @@ pub fn stack(name: &str, sequence: Option<i64>) -> Stack {
         name: name.parse().unwrap(),
         labels: Labels::new(),
         annotations: Labels::new(),
+        drift: DriftPolicy::default(),
         targets,
         sequence_id: sequence.map(SequenceId),
         base_sequence_id: None,

@@ -1,6 +1,6 @@
 //! Stacks, as a list with counts, and one by one.
 
-use brokkr_api::stacks::{Stack, StackTargets};
+use brokkr_api::stacks::{DriftPolicy, Stack, StackTargets};
 use brokkr_api::status::StackSummary;
 use serde::Serialize;
 
@@ -71,6 +71,9 @@ impl Show for Stack {
         ]);
         if let Some(deleted) = self.deleted_at {
             text.push_str(&format!("\ndeleted:   {}", when(deleted, options.now)));
+        }
+        if self.drift == DriftPolicy::Report {
+            text.push_str("\ndrift:     reported, not repaired");
         }
         if !self.annotations.is_empty() {
             text.push_str("\nannotations:");

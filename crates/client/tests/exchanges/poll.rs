@@ -28,6 +28,7 @@ impl Agent {
             agent: agent_id,
             status: AgentStatus::Active,
             stacks: vec![],
+            health_rules: None,
         };
         Self { identity, envelope }
     }

@@ -14,6 +14,7 @@ use brokkr_agent::model::{StepResult, Uid};
 use brokkr_agent::resource::{Kind, Served};
 use brokkr_api::envelope::{Grant, TargetStack};
 use brokkr_api::ids::{Checksum, StackId};
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::{AgentId, SequenceId};
 use brokkr_install::FENCE;
 use brokkr_testkit::agent::{ACCOUNT, install};
@@ -110,6 +111,8 @@ impl Fixture {
             withdrawn: false,
             schedule: None,
             suspensions: Vec::new(),
+            health_rules: None,
+            drift: DriftPolicy::default(),
             grant: Some(Grant { account: Some(format!("{}/{account}", self.space)), ..Grant::default() }),
             approvals: Vec::new(),
             published_at: jiff::Timestamp::UNIX_EPOCH,

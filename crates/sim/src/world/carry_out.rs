@@ -81,10 +81,12 @@ impl World {
             Step::Apply { desired, uid, stamp, .. } => self.server.apply(desired, uid.as_ref(), stamp),
             // Only messages for users depend on these.
             Step::FindRivals { .. } => StepResult::RivalsFound(Vec::new()),
-            Step::ReadEdits { desired, .. } if !self.server.objects.contains_key(&desired.key) => {
+            Step::ReadEdits { desired, .. } | Step::ReadDrift { desired, .. }
+                if !self.server.objects.contains_key(&desired.key) =>
+            {
                 StepResult::Gone
             }
-            Step::ReadEdits { .. } => StepResult::EditsRead(None),
+            Step::ReadEdits { .. } | Step::ReadDrift { .. } => StepResult::EditsRead(None),
             Step::Diagnose { .. } => StepResult::Diagnosed(None),
             Step::Delete { key, uid, .. } => self.server.delete(key, uid),
             Step::Release { key, uid, .. } => self.server.release(key, uid),

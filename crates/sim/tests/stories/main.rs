@@ -4,6 +4,7 @@ mod chaos;
 mod cluster;
 mod crashes;
 mod delivery;
+mod drift;
 mod fence;
 mod handover;
 mod order;

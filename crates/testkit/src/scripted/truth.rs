@@ -8,6 +8,7 @@ use brokkr_api::envelope::{Envelope, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::protocol::PROTOCOL_VERSION;
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::{AgentId, InstallationId, Position, SequenceId, StackId};
 use brokkr_manifest::{Budget, parse};
 use jiff::Timestamp;
@@ -120,6 +121,8 @@ impl Truth {
             withdrawn: false,
             schedule: None,
             suspensions: Vec::new(),
+            health_rules: None,
+            drift: DriftPolicy::default(),
             grant: None,
             approvals: Vec::new(),
             published_at: now,
@@ -191,6 +194,7 @@ impl Truth {
             agent: self.agent,
             status: self.status,
             stacks: Vec::new(),
+            health_rules: None,
         };
         change(&mut envelope);
         Sealed { bytes: serde_json::to_vec(&envelope).expect("an envelope is JSON") }

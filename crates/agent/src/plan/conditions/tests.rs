@@ -23,6 +23,7 @@ fn healthy(stage: Stage) -> ConditionInputs<'static> {
         ready: 3,
         total: 3,
         worst: None,
+        reported: None,
         drifted: &[],
         contested: None,
         prune: None,

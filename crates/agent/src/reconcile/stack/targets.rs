@@ -53,7 +53,7 @@ impl StackState {
             let current =
                 current.filter(|target| Some((target.sequence_id, target.removal)) == begun).cloned();
             let (grant, suspensions) = (named.grant.clone(), named.suspensions.clone());
-            return Some(TargetStack { grant, suspensions, ..current.or(recorded)? });
+            return Some(TargetStack { grant, suspensions, drift: named.drift, ..current.or(recorded)? });
         }
         Some(TargetStack { withdrawn: false, ..named.clone() })
     }
@@ -167,6 +167,9 @@ impl StackState {
             withdrawn: false,
             schedule: None,
             suspensions: record.suspensions.iter().map(RecordedSuspension::named).collect(),
+            // They are stored for the stack, and not read from its target.
+            health_rules: None,
+            drift: record.drift,
             grant: record.grant.clone(),
             approvals: Vec::new(),
             published_at: at,

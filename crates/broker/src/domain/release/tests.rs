@@ -45,7 +45,7 @@ fn widening(had: &[&AgentFacts], open: bool, upto: u64) -> Widening {
 }
 
 fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
-    envelope(InstallationId::generate(), agent, [stack]).stacks.pop()
+    envelope(InstallationId::generate(), agent, [stack], None).stacks.pop()
 }
 
 fn version(agent: &AgentFacts, stack: &StackFacts) -> Option<i64> {

@@ -154,9 +154,11 @@ fn meaning(
                 Meaning::Nothing
             }
             Transition::Applied => Meaning::Good,
-            Transition::Repaired | Transition::Suspended | Transition::Resumed | Transition::Other(_) => {
-                Meaning::Nothing
-            }
+            Transition::Repaired
+            | Transition::Drifted
+            | Transition::Suspended
+            | Transition::Resumed
+            | Transition::Other(_) => Meaning::Nothing,
         },
     }
 }

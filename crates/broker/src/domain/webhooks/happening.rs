@@ -140,6 +140,7 @@ fn outcome(transition: &Transition, reason: &Reason) -> Option<WebhookEvent> {
         Transition::Degraded => WebhookEvent::Degraded,
         Transition::Failed => WebhookEvent::Failed,
         Transition::Repaired => WebhookEvent::Repaired,
+        Transition::Drifted => WebhookEvent::Drifted,
         Transition::Suspended => WebhookEvent::Suspended,
         Transition::Resumed => WebhookEvent::Resumed,
         Transition::Blocked => WebhookEvent::Blocked,

@@ -34,7 +34,7 @@ impl Snapshot {
     }
 
     fn entries(&self, agent: &AgentFacts) -> Vec<TargetStack> {
-        envelope(InstallationId(uuid::Uuid::nil()), agent, self.candidates(agent)).stacks
+        envelope(InstallationId(uuid::Uuid::nil()), agent, self.candidates(agent), None).stacks
     }
 
     /// Returns exactly the agents with another entry for the stack in their envelope.
@@ -64,6 +64,12 @@ impl Snapshot {
             concerned |=
                 self.suspended_by(after.suspensions.iter().filter(|one| !before.suspensions.contains(one)));
             return concerned & self.recipients(after);
+        }
+        let mut tuned = before.clone();
+        tuned.health_rules.clone_from(&after.health_rules);
+        tuned.drift = after.drift;
+        if tuned == *after {
+            return self.recipients(after);
         }
         let mut released = before.clone();
         released.release_as(after);

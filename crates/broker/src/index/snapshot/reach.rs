@@ -96,6 +96,7 @@ impl Snapshot {
         let here = self.grants.iter().filter(|(_, grants)| is_listed(grants));
         self.unrestricted == all.unrestricted
             && *self.windows == all.windows
+            && self.health_rules == all.health_rules
             && here.clone().count() == expected.len()
             && here.into_iter().all(|(project, grants)| expected.get(project) == Some(grants))
     }

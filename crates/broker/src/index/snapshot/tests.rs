@@ -79,7 +79,8 @@ fn measure(agents: usize, stacks: usize, rounds: usize) {
     let started = Instant::now();
     for slot in &affected {
         let facts = snapshot.at(slot);
-        let bytes = encode(&envelope(InstallationId(facts.id.0), facts, snapshot.candidates(facts))).bytes;
+        let bytes =
+            encode(&envelope(InstallationId(facts.id.0), facts, snapshot.candidates(facts), None)).bytes;
         assert!(bytes.len() > 100);
     }
     let envelopes = started.elapsed() / u32::try_from(affected.len()).expect("few");

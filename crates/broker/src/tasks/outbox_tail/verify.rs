@@ -70,7 +70,7 @@ impl OutboxTail {
         let without: Vec<Uuid> = above.iter().map(|notification| notification.key()).collect();
         let there = fingerprints_on_conn(&mut transaction, &slices, &without).await?;
         let is_rule = |notification: &OutboxNotification| {
-            matches!(notification, OutboxNotification::Grant(_) | OutboxNotification::Window(_))
+            !matches!(notification, OutboxNotification::Agent(_) | OutboxNotification::Stack(_))
         };
         let rules = if above.iter().any(is_rule) {
             None

@@ -31,6 +31,7 @@ const ROWS: &str = "
     UNION ALL SELECT 'alarm ' || to_jsonb(a)::text FROM webhook_alarms a WHERE agent_id <> ALL($1::uuid[] || $2::uuid[])
     UNION ALL SELECT 'approval ' || to_jsonb(a)::text FROM prune_approvals a
     UNION ALL SELECT 'suspension ' || (to_jsonb(u) - 'left_seconds' - 'counted_at')::text FROM suspensions u
+    UNION ALL SELECT 'health rule ' || to_jsonb(h)::text FROM health_rules h
     UNION ALL SELECT 'bar ' || to_jsonb(b)::text FROM barred_contents b
     UNION ALL SELECT 'claim ' || agent_id || ' ' || stack_id FROM agent_holds
         WHERE agent_id = ANY($1) AND stack_id = ANY($4) AND confirmed

@@ -99,6 +99,7 @@ impl<'a> Attempt<'a> {
         let (_, path) = self.route.name.split_once(' ').context("METHOD /path")?;
         let sequence = self.subject().1.to_string();
         let path = path.replace("{agent}", &named.id.to_string()).replace("{sequence_id}", &sequence);
+        let path = path.replace("{checksum}", &Checksum::of(b"rules").to_string());
         anyhow::ensure!(!path.contains('{'), "fill in the parameters of {path}");
         Ok(path)
     }

@@ -6,6 +6,7 @@ use brokkr_api::objects::DeploymentObject;
 use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Report, Transition};
 use brokkr_api::stacks::Stack;
+use reqwest::Method;
 use serde_json::{Value, from_value, json};
 
 use super::{Tour, manifest, submission, submit};
@@ -43,8 +44,29 @@ pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Re
     tour.post(owner, "stacks/web/suspensions", wanted).await?;
     tour.get(owner, "stacks/web/suspensions").await?;
     tour.post(owner, "stacks/web/resume", json!({})).await?;
+    health_rules(tour, owner, eu).await?;
     follow(tour, owner, eu, stack.id, &third).await?;
     Ok(stack.id)
+}
+
+/// Sets rules for the health of a custom kind, which the agent fetches.
+async fn health_rules(tour: &Tour, owner: &Caller, eu: &Agent) -> Result<()> {
+    let failed = json!({ "field": "status.phase", "equals": "Failed", "message": "status.error" });
+    let rule = json!({ "groups": ["backup.example.com"], "kinds": ["Backup"], "failed": [failed],
+        "ready": [{ "field": "status.phase", "equals": "Completed" }] });
+    let rules = json!({ "rules": [rule] });
+    tour.put(&tour.ops, "health-rules", rules.clone()).await?;
+    tour.get(&tour.ops, "health-rules").await?;
+    tour.put(owner, "stacks/web/health-rules", rules).await?;
+    tour.get(owner, "stacks/web/health-rules").await?;
+    let envelope = eu.poll().await?.envelope()?;
+    let checksum = envelope.health_rules.context("the rules of the installation")?;
+    tour.get(&eu.caller(), &eu.path(&format!("health-rules/{checksum}"))).await?;
+    // The rest of the tour does without.
+    for (caller, path) in [(&tour.ops, "health-rules"), (owner, "stacks/web/health-rules")] {
+        caller.send(Method::PUT, path, &json!({ "rules": [] })).await?.error_for_status()?;
+    }
+    Ok(())
 }
 
 /// Delivers the first version as the agent does.
