@@ -16,11 +16,14 @@
 //! | `prerequisites`      | Namespaces and definitions before everything else                      |
 //! | `preflight`          | rights and ownership before the first write                            |
 //! | `write`              | dry runs, then server-side apply, in order                             |
+//! | `waves`              | waves that wait until the one before is ready                          |
+//! | `open`               | what is still to be written                                            |
 //! | `stop`               | stops a delivery, and deletes its new Namespaces                       |
 //! | `record`             | builds the record to write at each transition                          |
 //! | `dispose`            | how to dispose of an object that is no longer needed (B6, C5, C6)      |
 //! | `view`, `conditions` | the conditions of the stack as a whole (F5)                            |
 //! | `readiness`          | which objects are not ready, and why                                   |
+//! | `jobs`               | Jobs that are steps: each runs once for each digest                    |
 //! | `absorb`             | applies the result of a step to record and progress                    |
 //! | `contest`            | drift, and objects that others change again after every repair         |
 //! | `retry`              | when a failed request is made again, and when it is reported           |
@@ -36,6 +39,8 @@ mod dispose;
 mod drift;
 #[cfg(test)]
 mod fixtures;
+mod jobs;
+mod open;
 mod preflight;
 mod prerequisites;
 mod prune;
@@ -49,6 +54,7 @@ mod stop;
 mod suspend;
 pub mod timing;
 mod view;
+mod waves;
 mod write;
 
 use brokkr_api::reason::{ObjectRef, Reason};

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::agents::AgentStatus;
 use crate::ids::{AgentId, Checksum, InstallationId, SequenceId, StackId};
+use crate::objects::JobRef;
 use crate::stacks::DriftPolicy;
 use crate::suspensions::Suspended;
 use crate::windows::Schedule;
@@ -47,6 +48,13 @@ pub struct TargetStack {
     /// do not begin it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withdrawn: bool,
+    /// A wave begins when the one before is healthy, or has failed to become healthy for this long; absent: waves do not wait. Fixed
+    /// when the version was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave_wait_seconds: Option<u32>,
+    /// Jobs that run again with this version, although they have run with the same manifest before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rerun: Vec<JobRef>,
     /// When the agent may begin; absent: at any time. It goes on with what it has begun, and repairs drift, at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,

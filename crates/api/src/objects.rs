@@ -22,6 +22,13 @@ pub struct DeploymentObject {
     pub keeps_resources: bool,
     /// How many resources it contains.
     pub resources: i32,
+    /// A wave begins when the one before is healthy, within so many seconds; absent: waves do not wait. From the annotations of the
+    /// stack when the version was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave_wait_seconds: Option<u32>,
+    /// The Jobs that run again with this version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rerun: Vec<JobRef>,
     /// The name of the token that submitted it.
     pub submitted_by: String,
     /// Why it was submitted, as the submitter wrote it.
@@ -31,6 +38,22 @@ pub struct DeploymentObject {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     pub created_at: Timestamp,
+}
+
+/// A Job of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+pub struct JobRef {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Runs Jobs of a stack again: its newest content becomes a new version that says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rerun {
+    /// `NAME` or `NAMESPACE/NAME`; by default, all Jobs of the stack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
 }
 
 /// A message and a Git commit to record with a version.

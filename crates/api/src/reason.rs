@@ -179,6 +179,21 @@ pub enum Reason {
     /// Other clients deleted the object, and it is not created again.
     GoneByOthers,
 
+    // ── Order ──
+    /// What comes later is not written before all objects of this wave are ready.
+    WaitingForWave {
+        wave: Wave,
+    },
+    /// The wave is not ready within its time, or a Job of it has failed: what comes later stays unwritten.
+    WaveNotReady {
+        wave: Wave,
+    },
+    /// The object is a Helm hook that Brokkr does not run: it was left out.
+    HookLeftOut {
+        /// The hook events, as the chart names them.
+        hook: String,
+    },
+
     // ── Suspensions ──
     /// A suspension covers the stack or an object of it.
     Suspended,
@@ -304,6 +319,17 @@ pub enum Reason {
     #[serde(skip)]
     #[strum(disabled)]
     Other(String),
+}
+
+/// Objects of a stack that are applied together: a wave, or the Helm hooks of one weight. Ordered as they are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wave {
+    /// Hooks before the rest of the stack, by their weight.
+    HooksBefore(i64),
+    Number(i64),
+    /// Hooks after the rest of the stack, by their weight.
+    HooksAfter(i64),
 }
 
 /// What a grant does not cover.
@@ -488,6 +514,8 @@ impl Reason {
             | Self::NamespaceNotFound { .. }
             | Self::NamespaceTerminating { .. }
             | Self::OwnedByOther { .. }
+            | Self::WaitingForWave { .. }
+            | Self::WaveNotReady { .. }
             | Self::CannotWatch { .. } => Some(Hop::Applied),
             Self::PruneNeedsApproval { .. }
             | Self::WaitingForDeletion

@@ -99,3 +99,56 @@ pub struct PurgedStack {
     /// The number of versions whose content was deleted now.
     pub versions: u64,
 }
+
+/// The annotation of a stack that makes its waves wait for each other.
+pub const WAVE_WAIT: &str = "brokkr.io/wave-wait";
+/// The annotation of a stack that says for how many seconds a wave may take to become healthy.
+pub const WAVE_WAIT_SECONDS: &str = "brokkr.io/wave-wait-seconds";
+/// How long a wave may take to become healthy, unless the stack says otherwise.
+pub const WAVE_WAIT_DEFAULT: u32 = 300;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadWaveWait {
+    #[error("the annotation {WAVE_WAIT} must be \"healthy\"")]
+    Mode,
+    #[error("the annotation {WAVE_WAIT_SECONDS} must be a whole number from 1 to 86400")]
+    Seconds,
+}
+
+/// Returns for how long the waves of a stack with these annotations wait for each other; none if they do not wait.
+pub fn wave_wait(annotations: &Labels) -> Result<Option<u32>, BadWaveWait> {
+    let seconds = annotations.get(WAVE_WAIT_SECONDS).map(|text| {
+        let seconds = text.parse::<u32>().ok().filter(|seconds| (1..=86_400).contains(seconds));
+        // The database reads the digits.
+        seconds.filter(|seconds| seconds.to_string() == *text).ok_or(BadWaveWait::Seconds)
+    });
+    let seconds = seconds.transpose()?.unwrap_or(WAVE_WAIT_DEFAULT);
+    match annotations.get(WAVE_WAIT).map(String::as_str) {
+        None => Ok(None),
+        Some("healthy") => Ok(Some(seconds)),
+        Some(_) => Err(BadWaveWait::Mode),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_says_in_its_annotations_whether_its_waves_wait_and_for_how_long() {
+        let read = |list: &[(&str, &str)]| {
+            wave_wait(&list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+        };
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[(WAVE_WAIT, "healthy")]), Ok(Some(300)));
+        assert_eq!(read(&[(WAVE_WAIT, "healthy"), (WAVE_WAIT_SECONDS, "900")]), Ok(Some(900)));
+        assert_eq!(read(&[(WAVE_WAIT_SECONDS, "900")]), Ok(None));
+        for mode in ["", "ready", "true", "Healthy"] {
+            assert_eq!(read(&[(WAVE_WAIT, mode)]), Err(BadWaveWait::Mode), "{mode}");
+        }
+        for seconds in ["", "0", "86401", "5m", "-1", "+5", "05"] {
+            let annotations = [(WAVE_WAIT, "healthy"), (WAVE_WAIT_SECONDS, seconds)];
+            assert_eq!(read(&annotations), Err(BadWaveWait::Seconds), "{seconds}");
+        }
+    }
+}

@@ -102,6 +102,10 @@ pub enum Cause {
     HeldBack,
     /// The agent begins nothing outside of its maintenance window, or in a freeze.
     WindowClosed,
+    /// The next wave inside the stack is written when the one before is ready.
+    WaitingForWave,
+    /// A wave inside the stack is not ready within its time, or a Job of it has failed.
+    WaveNotReady,
     /// The stack, or an object of it, is suspended on the agent.
     Suspended,
     /// The next wave of the rollout of the newest version needs approvals.

@@ -352,6 +352,10 @@ CREATE TABLE deployment_objects (
     is_deletion_marker boolean NOT NULL DEFAULT false,
     keeps_resources    boolean NOT NULL DEFAULT false,
     is_urgent          boolean NOT NULL DEFAULT false,
+    -- From the annotations of the stack when it was submitted: for how long its waves wait for each other.
+    wave_wait_seconds  integer CHECK (wave_wait_seconds BETWEEN 1 AND 86400),
+    -- The Jobs that run again with it.
+    rerun              jsonb,
     resources          integer NOT NULL,
     content            bytea NOT NULL,
     content_dropped_at timestamptz,

@@ -119,6 +119,7 @@ pub fn table() -> Vec<Route> {
 
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/deployment-objects", routes!(deployment_objects::submit_deployment_object)).body(SUBMISSION),
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/roll-back",         routes!(stacks::rollback::roll_back)),
+        route(Token(Deployer),     "POST /api/v1/stacks/{stack}/rerun",             routes!(stacks::rerun::rerun_jobs)),
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/prune-approvals",   routes!(prune_approvals::approve_prune)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/prune-approvals",    routes!(prune_approvals::list_prune_approvals)),
         route(Token(Deployer),     "POST /api/v1/stacks/{stack}/suspensions",       routes!(suspensions::suspend_stack)),

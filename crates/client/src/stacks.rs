@@ -1,7 +1,7 @@
 //! Stacks and their status. All methods take a name or an id.
 
 use brokkr_api::Selector;
-use brokkr_api::objects::DeploymentObject;
+use brokkr_api::objects::{DeploymentObject, Rerun};
 use brokkr_api::page::Page;
 use brokkr_api::stacks::{PurgeStack, PurgedStack, PutStack, Stack, StackTargets};
 use brokkr_api::status::{StackStatus, State};
@@ -23,6 +23,11 @@ impl Client {
     /// Creates the stack, or changes the given fields.
     pub async fn put_stack(&self, stack: &str, put: &PutStack) -> Result<Stack> {
         self.send(self.write(Method::PUT, &["stacks", stack]).json(put)?).await?.json()
+    }
+
+    /// Runs Jobs of a stack again, with a new version of its newest content.
+    pub async fn rerun(&self, stack: &str, wanted: &Rerun) -> Result<DeploymentObject> {
+        self.send(self.write(Method::POST, &["stacks", stack, "rerun"]).json(wanted)?).await?.json()
     }
 
     pub async fn stack(&self, stack: &str) -> Result<Stack> {

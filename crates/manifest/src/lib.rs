@@ -11,13 +11,14 @@
 //! 4. [`normal`]: brings an object into the form that is compared, hashed and applied.
 //! 5. [`canonical`]: serialises that form, and computes digests.
 //!
-//! [`order`] returns the order of applying and deleting, [`yields`] the fields that other managers own, [`redact`] a copy
+//! [`order`] returns the order of applying and deleting, [`hooks`] which objects are Helm hooks, [`yields`] the fields that other managers own, [`redact`] a copy
 //! without secret values, and [`diff`](mod@diff) the differences between two versions.
 
 pub mod budget;
 pub mod canonical;
 pub mod diff;
 pub mod error;
+pub mod hooks;
 pub mod identity;
 pub mod normal;
 pub mod order;
@@ -32,6 +33,7 @@ use serde_json::Value;
 pub use budget::Budget;
 pub use canonical::{Digest, checksum, from_hex, to_hex};
 pub use error::{Location, ManifestError, ManifestErrors, Problem};
+pub use hooks::{Hook, HookUse, Side, hook_of};
 pub use identity::{Identity, Key, KeyError};
 pub use order::{Rank, Stage, deletion_stages, rank, stages};
 pub use parse::{parse, parse_live};

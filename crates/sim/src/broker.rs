@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brokkr_agent::model::{Content, definitions};
 use brokkr_api::envelope::{Approval, Grant, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
+use brokkr_api::objects::JobRef;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::suspensions::Suspended;
@@ -23,6 +24,9 @@ struct Stack {
     /// The version that the agent gets again if the newest one is withdrawn.
     base: Option<SequenceId>,
     withdrawn: bool,
+    /// How long its waves wait for each other, and the Jobs to run again; of the newest version.
+    wave_wait_seconds: Option<u32>,
+    rerun: Vec<JobRef>,
     schedule: Option<Schedule>,
     suspensions: Vec<Suspended>,
     drift: DriftPolicy,
@@ -59,6 +63,8 @@ impl Broker {
             checksum: Checksum::of(format!("{items:?}").as_bytes()),
             definitions: definitions(&objects),
             objects,
+            dormant: BTreeMap::new(),
+            left_out: Vec::new(),
             fetched: now,
             verified: now,
         };
@@ -84,6 +90,8 @@ impl Broker {
             sequence,
             base: None,
             withdrawn: false,
+            wave_wait_seconds: None,
+            rerun: Vec::new(),
             schedule: None,
             suspensions: Vec::new(),
             drift: DriftPolicy::default(),
@@ -96,6 +104,7 @@ impl Broker {
             entry.base = Some(entry.sequence);
         }
         (entry.sequence, entry.deleted) = (sequence, deleted);
+        entry.rerun.clear();
         sequence
     }
 
@@ -112,6 +121,31 @@ impl Broker {
             (stack.withdrawn, stack.deleted) = (true, false);
             self.changed = true;
         }
+    }
+
+    /// Makes the waves of the stack wait for each other, or not.
+    pub fn wait_for_waves(&mut self, stack: StackId, seconds: Option<u32>) {
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.wave_wait_seconds = seconds;
+            self.changed = true;
+        }
+    }
+
+    #[must_use]
+    pub fn waits_for_waves(&self, stack: StackId) -> bool {
+        self.stacks.get(&stack).is_some_and(|stack| stack.wave_wait_seconds.is_some())
+    }
+
+    /// Publishes the newest content again, with Jobs to run again.
+    pub fn rerun(&mut self, stack: StackId, jobs: &[&str]) -> Option<SequenceId> {
+        let entry = self.stacks.get(&stack)?;
+        let (name, content) = (entry.name.clone(), self.contents.get(&entry.sequence)?.clone());
+        let sequence = self.next(stack, &name, false);
+        self.contents.insert(sequence, Arc::new(Content { sequence, ..(*content).clone() }));
+        let jobs = jobs.iter().filter_map(|job| job.split_once('/'));
+        let jobs = jobs.map(|(namespace, name)| JobRef { namespace: namespace.into(), name: name.into() });
+        self.stacks.get_mut(&stack)?.rerun = jobs.collect();
+        Some(sequence)
     }
 
     /// Changes when the agent may begin versions of the stack.
@@ -213,6 +247,8 @@ impl Broker {
                     parsed_digest: Checksum::of(b""),
                     removal,
                     withdrawn,
+                    wave_wait_seconds: stack.wave_wait_seconds,
+                    rerun: if base.is_none() { stack.rerun.clone() } else { Vec::new() },
                     schedule: stack.schedule.clone(),
                     suspensions: stack.suspensions.clone(),
                     health_rules: None,

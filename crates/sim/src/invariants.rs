@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use brokkr_agent::grant;
 use brokkr_agent::model::{ApplyReason, Record, Step, StepResult};
-use brokkr_agent::resource::is_prerequisite;
+use brokkr_agent::resource::{is_job, is_prerequisite};
 use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
@@ -154,7 +154,9 @@ impl Invariants {
         if record.removal.is_none() {
             let Some(content) = world.broker.content(record.sequence) else { return Ok(()) };
             let desired = content.objects.contains_key(key);
-            let is_replaced = content.objects.get(key).is_some_and(|desired| desired.replace);
+            let is_replaced =
+                content.objects.get(key).is_some_and(|desired| desired.replace || desired.is_temporary())
+                    || record.job(key).is_some_and(|step| step.replaces.as_ref() == Some(&object.uid));
             ensure(!desired || is_replaced || is_rolled_back(record, key), || {
                 format!("B5: {key} is deleted although it is desired")
             })?;
@@ -190,6 +192,10 @@ impl Invariants {
         content
             .objects
             .iter()
+            // A hook may be for another phase, and a Job may have run before.
+            .filter(|(key, desired)| {
+                desired.hook.is_none() && !(is_job(key) && order::is_ready(world, desired))
+            })
             .all(|(key, desired)| applied.is_some_and(|applied| applied.get(key) == Some(&desired.digest)))
     }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use brokkr_agent::model::{Body, DesiredObject};
 use brokkr_agent::resource::{Kind, KindName, KindRef, Served};
 use brokkr_api::ids::Checksum;
-use brokkr_manifest::Key;
+use brokkr_api::reason::Wave;
 use brokkr_manifest::order::Rank;
+use brokkr_manifest::{Hook, Key};
 use serde_json::{Value, json};
 
 /// The definition that stacks here contain, and the kind that it defines.
@@ -64,6 +65,8 @@ pub struct Item {
     pub beta: bool,
     /// Whether it is a Job that is deleted some time after it has finished.
     pub ttl: bool,
+    /// The Helm hook that it is.
+    pub hook: Option<Hook>,
 }
 
 /// Prints the key and the value, and the properties that differ from the default.
@@ -82,6 +85,9 @@ impl fmt::Debug for Item {
             ("beta", self.beta),
             ("ttl", self.ttl),
         ];
+        if let Some(hook) = self.hook {
+            write!(f, " {hook:?}")?;
+        }
         special.iter().filter(|(_, is)| *is).try_for_each(|(name, _)| write!(f, " {name}"))
     }
 }
@@ -101,6 +107,7 @@ impl Item {
             replace: false,
             beta: false,
             ttl: false,
+            hook: None,
         }
     }
 
@@ -175,9 +182,10 @@ impl Item {
                 kind: body["spec"]["names"]["kind"].as_str().unwrap_or_default().into(),
             }),
             body: Body::new(&body),
-            wave: self.wave,
+            wave: Wave::Number(self.wave),
             rank: Rank::of(&self.key.group, &self.key.kind),
             replace: self.replace,
+            hook: self.hook,
         })
     }
 }

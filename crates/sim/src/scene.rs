@@ -74,6 +74,16 @@ impl Scene {
         self.world.run.set_targets(targets, now);
     }
 
+    /// Makes the waves of the stack wait, from its next version on. The stack has to exist.
+    pub fn wait_for_waves(&mut self, seconds: u32) {
+        self.world.broker.wait_for_waves(self.stack, Some(seconds));
+    }
+
+    /// Lets an object become ready or unready.
+    pub fn set_ready(&mut self, name: &str, is_ready: bool) {
+        self.world.set_ready(&key(name), is_ready);
+    }
+
     pub fn delete(&mut self) {
         self.world.broker.delete(self.stack);
         self.settle();

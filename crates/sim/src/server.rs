@@ -108,6 +108,10 @@ pub struct Server {
     pub pace: SignedDuration,
     /// Whether controllers remove no finalizers, except a definition's own.
     pub finalizers_stick: bool,
+    /// Objects that are not ready, whatever they contain.
+    pub unready: BTreeSet<Key>,
+    /// Every Job that has ended, with what it ran.
+    pub ended_jobs: Vec<(Key, Body)>,
     /// Kinds that the agent has no permission to write.
     pub forbidden: BTreeSet<KindName>,
     /// Kinds that the agent has no permission to watch, and since when.
@@ -206,6 +210,8 @@ impl Server {
             version: 100,
             pace: SignedDuration::from_millis(500),
             finalizers_stick: false,
+            unready: BTreeSet::new(),
+            ended_jobs: Vec::new(),
             forbidden: BTreeSet::new(),
             unwatchable: BTreeMap::new(),
             fence: None,
@@ -233,16 +239,17 @@ impl Server {
             deleting: object.is_deleting(),
             finalizers: object.finalizers.clone(),
             fields: object.fields(),
-            health: Self::health(key, object),
+            health: self.health(key, object),
             later: None,
             sequence: object.marks.sequence.as_deref().and_then(|text| text.parse().ok()),
             completed: object.finished_at.is_some(),
         })
     }
 
-    fn health(key: &Key, object: &Object) -> Arc<Health> {
+    fn health(&self, key: &Key, object: &Object) -> Arc<Health> {
         let is_definition = KindName::of(key).is_definition();
-        let unready = object.is_deleting() || is_definition && !object.established;
+        let unready =
+            object.is_deleting() || is_definition && !object.established || self.unready.contains(key);
         let state = if unready { HealthState::Progressing } else { HealthState::Ready };
         Arc::new(Health { state, reason: Reason::None, message: Message::default() })
     }

@@ -142,6 +142,12 @@ impl World {
         self.after_change();
     }
 
+    /// Lets an object become ready or unready.
+    pub fn set_ready(&mut self, key: &Key, is_ready: bool) {
+        self.server.set_ready(key, is_ready);
+        self.after_change();
+    }
+
     /// Runs until nothing happens any more, or only waiting is left.
     pub fn settle(&mut self) -> Checked {
         self.changed();

@@ -1,6 +1,7 @@
 //! Fetches a deployment object as bytes, checks it before it is parsed, parses it with the same crate as the
 //! broker, and resolves it against the kinds that this cluster serves.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brokkr_api::SequenceId;
@@ -8,7 +9,7 @@ use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
 use brokkr_api::reason::Reason;
 use brokkr_client::Client as Broker;
-use brokkr_manifest::{Budget, parse};
+use brokkr_manifest::{Budget, HookUse, hook_of, parse};
 
 use crate::clock;
 use crate::content_cache::{ContentCache, ContentCacheError};
@@ -106,12 +107,18 @@ async fn read(
             Failure::with_words(FailureClass::Transient, Reason::DiscoveryFailed, words)
         }
     })?;
+    let left_out = manifest.objects.iter().filter_map(|object| match hook_of(object) {
+        Some(HookUse::LeftOut(hook)) => Some((object.identity.key(), hook)),
+        _ => None,
+    });
     let verified = clock::now();
     Ok(Arc::new(Content {
         sequence: target.sequence_id,
         checksum: target.checksum,
         definitions: definitions(&objects),
         objects,
+        dormant: BTreeMap::new(),
+        left_out: left_out.collect(),
         fetched,
         verified,
     }))

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use brokkr_api::ids::Checksum;
-use brokkr_api::reason::Reason;
+use brokkr_api::reason::{Reason, Wave};
 use brokkr_manifest::order::{WAVE, rank};
-use brokkr_manifest::{Identity, Key, Manifest};
+use brokkr_manifest::{HookUse, Identity, Key, Manifest, hook_of};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
@@ -105,7 +105,7 @@ impl Kinds {
         StepResult::Resolved
     }
 
-    /// Returns every object of the manifest with its kind and namespace.
+    /// Returns every object of the manifest with its kind and namespace, except hooks that are left out.
     pub async fn resolve_all(
         &self,
         cluster: &Cluster,
@@ -113,6 +113,11 @@ impl Kinds {
     ) -> Result<BTreeMap<Key, Arc<DesiredObject>>, ResolveError> {
         let mut desired = BTreeMap::new();
         for object in &manifest.objects {
+            let hook = match hook_of(object) {
+                Some(HookUse::LeftOut(_)) => continue,
+                Some(HookUse::Step(hook)) => Some(hook),
+                None => None,
+            };
             let identity = &object.identity;
             let kind = self.resolve(cluster, identity, manifest).await?;
             let mut key = identity.key();
@@ -131,12 +136,13 @@ impl Kinds {
                     kind,
                     body: Body::new(&object.body),
                     digest: Checksum(object.digest),
-                    wave,
+                    wave: Wave::Number(wave),
                     rank: rank(identity),
                     defines: defines(&object.body).filter(|_| KindName::of(&key).is_definition()),
                     binds: bound_role(&key, &object.body)
                         .map(|role| BoundRole { in_stack: contains(manifest, &role), role }),
                     replace: object.annotation(REPLACE).is_some_and(|how| how.trim() == "recreate"),
+                    hook,
                     key: key.clone(),
                 }),
             );

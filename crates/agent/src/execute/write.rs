@@ -10,7 +10,7 @@ use super::request::{APPLY, Cluster, JSON, METADATA, OutgoingRequest, Reply};
 use crate::grant::ActingAs;
 use crate::model::{DesiredObject, Failure, StepResult, Uid};
 use crate::ownership::{self, FIELD_MANAGER, Stamp, apply_metadata};
-use crate::resource::{Kind, is_prerequisite};
+use crate::resource::{Kind, is_job, is_prerequisite};
 use crate::yields;
 
 const MERGE: &str = "application/merge-patch+json";
@@ -128,11 +128,13 @@ impl Writes {
         result.unwrap_or_else(StepResult::Failed)
     }
 
-    /// Deletes exactly the object that was seen, not another one with the same name.
+    /// Deletes exactly the object that was seen, not another one with the same name. A Job goes after its Pods, so that they do not run
+    /// beside those of the Job that replaces it.
     pub async fn delete(&self, kind: &Kind, key: &Key, uid: &Uid) -> StepResult {
+        let propagation = if is_job(key) { "Foreground" } else { "Background" };
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": {"uid": uid}, "propagationPolicy": "Background",
+            "preconditions": {"uid": uid}, "propagationPolicy": propagation,
         });
         let (method, query, content_type) = (Method::DELETE, "", JSON);
         let request = self.on_object(method, query, content_type, &options);

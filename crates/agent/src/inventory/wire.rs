@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::pack::PackError;
 use super::shard::Header;
-use crate::model::{Made, Outcome, Record, RecordedSuspension};
+use crate::model::{JobStep, Made, Outcome, Record, RecordedSuspension, RecordedWait};
 use crate::own_objects::{KEPT_BY, tail};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::{Kind, RECORD_GROUP as GROUP, Served};
@@ -62,6 +62,14 @@ struct Spec {
     drift: DriftPolicy,
     #[serde(default)]
     made: Made,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first: Option<SequenceId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wave_wait_seconds: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wait: Option<RecordedWait>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    jobs: Vec<JobStep>,
     inventory: Header,
 }
 
@@ -178,6 +186,10 @@ pub fn to_object(
         suspensions: record.suspensions.clone(),
         drift: record.drift,
         made: record.made.clone(),
+        first: record.first,
+        wave_wait_seconds: record.wave_wait_seconds,
+        wait: record.wait,
+        jobs: record.jobs.clone(),
         inventory,
     };
     let state = match (&record.outcome, record.removal) {
@@ -257,6 +269,10 @@ pub fn from_object(object: DynamicObject) -> Result<Record, PackError> {
         suspensions: spec.suspensions,
         drift: spec.drift,
         made: spec.made,
+        first: spec.first,
+        wave_wait_seconds: spec.wave_wait_seconds,
+        wait: spec.wait,
+        jobs: spec.jobs,
         hops: status.hops,
         outcome: status.outcome,
         crashed: status.crashed,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use brokkr_api::SequenceId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
-use brokkr_manifest::Key;
+use brokkr_api::reason::Wave;
 use brokkr_manifest::order::Rank;
+use brokkr_manifest::{Hook, Key, Side};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ pub struct DesiredObject {
     pub body: Body,
     pub digest: Checksum,
     /// Objects are written by wave (from an annotation), and within a wave by rank (of their kind).
-    pub wave: i64,
+    pub wave: Wave,
     pub rank: Rank,
     /// The kind that it defines, if it is a CustomResourceDefinition.
     pub defines: Option<KindName>,
@@ -29,6 +30,16 @@ pub struct DesiredObject {
     pub binds: Option<BoundRole>,
     /// Whether it is deleted and recreated if an immutable field has to change.
     pub replace: bool,
+    /// The Helm hook that it is.
+    pub hook: Option<Hook>,
+}
+
+impl DesiredObject {
+    /// Returns whether it is deleted at the end of the delivery.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.hook.is_some_and(|hook| hook.delete_when_complete)
+    }
 }
 
 /// The role that a binding names.
@@ -63,10 +74,51 @@ pub struct Content {
     pub sequence: SequenceId,
     pub checksum: Checksum,
     pub objects: BTreeMap<Key, Arc<DesiredObject>>,
+    /// Hooks that are not for this phase: they are neither applied nor deleted.
+    pub dormant: BTreeMap<Key, Arc<DesiredObject>>,
+    /// Hooks that are never applied, with their events.
+    pub left_out: Vec<(Key, String)>,
     /// Kinds that a definition in the same content defines, with that definition.
     pub definitions: HashMap<KindName, Key>,
     pub fetched: Timestamp,
     pub verified: Timestamp,
+}
+
+impl Content {
+    /// Returns the content with the hooks of an install or an upgrade among its objects.
+    #[must_use]
+    pub fn in_phase(self: &Arc<Self>, is_install: bool) -> Arc<Self> {
+        if self.objects.values().chain(self.dormant.values()).all(|desired| desired.hook.is_none()) {
+            return self.clone();
+        }
+        let mut content = (**self).clone();
+        let all =
+            std::mem::take(&mut content.objects).into_iter().chain(std::mem::take(&mut content.dormant));
+        for (key, desired) in all {
+            let Some(hook) = desired.hook else {
+                content.objects.insert(key, desired);
+                continue;
+            };
+            let wave = match if is_install { hook.install } else { hook.upgrade } {
+                Some(Side::Before) => Wave::HooksBefore(hook.weight),
+                Some(Side::After) => Wave::HooksAfter(hook.weight),
+                None => {
+                    content.dormant.insert(key, desired);
+                    continue;
+                }
+            };
+            content.objects.insert(key, Arc::new(DesiredObject { wave, ..(*desired).clone() }));
+        }
+        Arc::new(content)
+    }
+
+    /// Returns whether the object stays at the end of the delivery.
+    #[must_use]
+    pub fn keeps(&self, key: &Key) -> bool {
+        self.objects
+            .get(key)
+            .map_or_else(|| self.dormant.contains_key(key), |desired| !desired.is_temporary())
+    }
 }
 
 /// Returns the kinds that these objects define.

@@ -13,8 +13,10 @@ use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
 use serde::{Deserialize, Serialize};
 
+use super::job::JobStep;
 use super::object::{Fingerprint, Uid};
 use super::suspension::RecordedSuspension;
+use super::wave_clock::RecordedWait;
 use crate::resource::Kind;
 
 /// Whether an object existed before Brokkr. A Namespace is deleted only if Brokkr created it.
@@ -76,6 +78,14 @@ pub struct Record {
     /// What is done about changes that others make, also while the broker is unreachable.
     pub drift: DriftPolicy,
     pub made: Made,
+    /// The version that was applied first: its delivery is the install, for Helm hooks.
+    pub first: Option<SequenceId>,
+    /// How long its waves wait for each other.
+    pub wave_wait_seconds: Option<u32>,
+    /// For how long the delivery has waited for a wave.
+    pub wait: Option<RecordedWait>,
+    /// Jobs that are steps.
+    pub jobs: Vec<JobStep>,
     /// When the delivery reached each of its steps.
     pub hops: Hops,
     pub outcome: Option<Outcome>,
@@ -118,6 +128,18 @@ impl Record {
         Arc::make_mut(&mut self.inventory)
     }
 
+    /// Returns the Job, if it is a step.
+    #[must_use]
+    pub fn job(&self, key: &Key) -> Option<&JobStep> {
+        self.jobs.iter().find(|step| step.job == *key)
+    }
+
+    /// Returns whether the delivery of this version is the first one that has completed, or may be.
+    #[must_use]
+    pub fn is_install(&self, sequence: SequenceId) -> bool {
+        self.first.map_or(self.applied.is_none(), |first| first == sequence)
+    }
+
     /// Returns whether the removal of the stack is complete, so that the record is about to be deleted.
     #[must_use]
     pub fn is_removed(&self) -> bool {
@@ -149,6 +171,10 @@ impl Record {
             suspensions: Vec::new(),
             drift: target.drift,
             made: Made::default(),
+            first: None,
+            wave_wait_seconds: None,
+            wait: None,
+            jobs: Vec::new(),
             hops: Hops::default(),
             outcome: None,
             crashed: None,

@@ -11,6 +11,7 @@ use super::object::{SeenObject, Uid};
 use super::progress::Progress;
 use super::record::{Origin, Record};
 use super::suspension::Suspensions;
+use super::wave_clock::WaveClock;
 use crate::resource::is_job;
 
 /// The live objects that the watches have observed.
@@ -66,6 +67,8 @@ pub struct Situation<'a> {
     pub other_stacks: &'a dyn OtherStacks,
     /// What is left alone.
     pub suspensions: &'a Suspensions,
+    /// For how long the delivery has waited for a wave.
+    pub wave_clock: &'a WaveClock,
     /// Objects with a planned or running request.
     pub busy: &'a HashSet<Key>,
     /// How long workloads must be ready before the stack counts as healthy.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brokkr_api::SequenceId;
-use brokkr_api::reason::{LeftBecause, Message, Prerequisite};
+use brokkr_api::reason::{LeftBecause, Message, Prerequisite, Wave};
 use brokkr_api::report::ObjectNote;
 use brokkr_manifest::Key;
 use jiff::Timestamp;
@@ -212,6 +212,8 @@ pub struct Plan {
     pub wake_at: Option<Timestamp>,
     /// What the stack waits for, in words; none if it does not wait.
     pub waiting_for: Option<Message>,
+    /// The wave that has to be ready before the delivery goes on.
+    pub waits_for_wave: Option<Wave>,
     /// Whether an applied object is not ready.
     pub unready: bool,
     /// The plan depends on other stacks of this agent: plan again when they change.
@@ -228,6 +230,7 @@ impl Plan {
             blocked_on: BTreeSet::new(),
             wake_at: None,
             waiting_for: None,
+            waits_for_wave: None,
             unready: false,
             depends_on_others: false,
         }

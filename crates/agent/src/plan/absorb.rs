@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
+use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::contest;
@@ -131,7 +132,7 @@ pub fn absorb(
         }
         (Step::DryRun { desired, .. }, StepResult::Failed(failure))
             if failure.class == FailureClass::Immutable
-                && desired.replace
+                && (desired.replace || is_replaced(record.as_ref(), &desired.key))
                 && !is_prerequisite(&desired.key) =>
         {
             progress.failures.objects.remove(&desired.key);
@@ -291,6 +292,11 @@ fn retry(earlier: Option<&RetryState>, of: FailedStep, failure: &Failure, now: T
         FailureClass::Conflict | FailureClass::Transient => backoff(attempts, failure.retry_after),
     };
     RetryState { failure: failure.clone(), of, attempts, since, retry_at: now + pause }
+}
+
+/// Returns whether the delivery replaces the Job.
+fn is_replaced(record: Option<&Record>, key: &Key) -> bool {
+    record.and_then(|record| record.job(key)).is_some_and(|step| step.replaces.is_some())
 }
 
 #[cfg(test)]

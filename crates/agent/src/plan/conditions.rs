@@ -41,6 +41,8 @@ pub struct ConditionInputs<'a> {
     pub contested: Option<(&'a Contested<'a>, usize)>,
     /// What a prune or removal waits for.
     pub prune: Option<Problem<'a>>,
+    /// The wave that a delivery waits for.
+    pub unready_wave: Option<Problem<'a>>,
     pub suspensions: &'a [RecordedSuspension],
     pub now: Timestamp,
 }
@@ -136,7 +138,10 @@ fn applied(view: &ConditionInputs<'_>) -> ConditionText {
         (_, [first, rest @ ..]) => {
             no_with(first.reason.clone().or(Reason::Failed), and_more(first.sentence(), rest.len()))
         }
-        (stage, []) => no(in_progress(stage)),
+        (stage, []) => match view.unready_wave.filter(|_| stage == Stage::Apply) {
+            Some(wave) => no_with(wave.reason.clone(), wave.message.clone()),
+            None => no(in_progress(stage)),
+        },
     }
 }
 

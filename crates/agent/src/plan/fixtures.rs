@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::ids::Checksum;
-use brokkr_api::reason::{Message, Reason};
+use brokkr_api::reason::{Message, Reason, Wave};
 use brokkr_api::report::Transition;
 use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::{AgentId, SequenceId, StackId};
@@ -18,6 +18,7 @@ use crate::model::fixtures::seen;
 use crate::model::{
     Body, Content, DesiredObject, Entry, FailedStep, Failure, FailureClass, Fight, Goal, Holder, Observed,
     Origin, OtherStacks, Outcome, Progress, Record, RetryState, SeenObject, Situation, Suspensions, Uid,
+    WaveClock,
 };
 use crate::resource::{Kind, Served};
 
@@ -54,11 +55,12 @@ pub fn desired(key: &Key, body: &serde_json::Value) -> DesiredObject {
         key: key.clone(),
         body: Body::new(body),
         digest: Checksum::of(b""),
-        wave: 0,
+        wave: Wave::Number(0),
         rank: Rank::Workload,
         defines: None,
         binds: None,
         replace: false,
+        hook: None,
     }
 }
 
@@ -76,6 +78,7 @@ pub struct Stack {
     pub record: Record,
     pub progress: Progress,
     pub suspensions: Suspensions,
+    pub wave_clock: WaveClock,
     pub objects: HashMap<Key, SeenObject>,
     pub completed: HashMap<Key, Uid>,
     /// No object can be observed.
@@ -128,6 +131,8 @@ impl Stack {
             parsed_digest: checksum,
             removal: None,
             withdrawn: false,
+            wave_wait_seconds: None,
+            rerun: Vec::new(),
             schedule: None,
             suspensions: Vec::new(),
             health_rules: None,
@@ -142,6 +147,8 @@ impl Stack {
             sequence: SEQUENCE,
             checksum,
             objects: BTreeMap::new(),
+            dormant: BTreeMap::new(),
+            left_out: Vec::new(),
             definitions: HashMap::new(),
             fetched: second(0),
             verified: second(0),
@@ -166,6 +173,7 @@ impl Stack {
             record,
             progress: Progress::default(),
             suspensions: Suspensions::default(),
+            wave_clock: WaveClock::default(),
             objects: HashMap::new(),
             completed: HashMap::new(),
             unwatched: false,
@@ -239,6 +247,7 @@ impl Stack {
             observed: self,
             other_stacks: self,
             suspensions: &self.suspensions,
+            wave_clock: &self.wave_clock,
             busy: &NONE,
             stable_after: SignedDuration::from_secs(stable_after),
             now: second(now),

@@ -20,7 +20,8 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content) -> Option<Plan>
     {
         return Some(plan);
     }
-    let goes = |key: &&&Key| situation.other_stacks.successor(key).is_none();
+    let goes =
+        |key: &&&Key| !content.objects.contains_key(**key) && situation.other_stacks.successor(key).is_none();
     if let Some(plan) = hold_mass_prune(situation, record, leftovers.keys().filter(goes).count()) {
         return Some(plan);
     }
@@ -30,13 +31,17 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content) -> Option<Plan>
 }
 
 fn leftovers<'a>(record: &'a Record, content: &Content) -> BTreeMap<&'a Key, &'a Entry> {
-    record.inventory.iter().filter(|(key, _)| !content.objects.contains_key(*key)).collect()
+    record.inventory.iter().filter(|(key, _)| !content.keeps(key)).collect()
 }
 
 /// Returns whether the record has objects that the content does not contain. After a complete prune,
 /// these are objects that another stack will take over.
 pub(super) fn lingers(record: &Record, content: &Content) -> bool {
-    record.inventory.len() > content.objects.len()
+    let has_hooks = || content.objects.values().any(|desired| desired.hook.is_some());
+    if content.dormant.is_empty() && !has_hooks() {
+        return record.inventory.len() > content.objects.len();
+    }
+    record.inventory.keys().any(|key| !content.keeps(key))
 }
 
 /// Returns whether a prune is so large that it waits for approval: of more than 50 objects and more than 30 % of the stack.

@@ -14,8 +14,8 @@ use super::timing::{
     DEGRADED_AFTER, ORDINARY_START, REASON_REPORTS, REPAIR_REPORTS, SLOW_AFTER, SLOW_ROLLOUT,
     STABLE_AFTER_CRASH, due,
 };
-use super::{contest, drift, retry};
-use crate::model::{Content, Record, SeenObject, Situation};
+use super::{contest, drift, jobs, retry};
+use crate::model::{Content, Record, RunOutcome, SeenObject, Situation};
 use crate::resource::{is_job, object_ref};
 
 /// The unready object to name in a report.
@@ -75,7 +75,7 @@ fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Wo
             of_status(reason.clone(), reason.message(), HealthState::Failed)
         }
         Some(seen) if seen.is_ready(situation.now) => None,
-        _ if situation.is_completed_and_gone(key) => None,
+        _ if situation.is_completed_and_gone(key) || is_past(situation, content, key) => None,
         None => of_status(Reason::Missing, Reason::Missing.message(), HealthState::Unknown),
         Some(seen) => {
             let health = seen.health_at(situation.now);
@@ -96,6 +96,15 @@ fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Wo
             }
         }
     }
+}
+
+/// Returns whether the object was needed during the delivery only, or has run before.
+fn is_past(situation: &Situation<'_>, content: &Content, key: &Key) -> bool {
+    let Some(desired) = content.objects.get(key) else { return false };
+    let is_recorded = situation.record.is_some_and(|record| record.inventory.contains_key(key));
+    desired.is_temporary() && !is_recorded
+        || jobs::state(situation, desired)
+            == Some(jobs::JobState::Ended { outcome: RunOutcome::Complete, recorded: true })
 }
 
 /// A crash or a failed image pull counts as failed at once, because only a change helps. Everything else,
@@ -177,6 +186,10 @@ pub(super) fn report_health(situation: &Situation<'_>, content: &Content, record
     };
     let last = record.outcome.as_ref().map(|outcome| &outcome.transition);
     let mut changed = note_completed_jobs(situation, content, &mut next);
+    if let Some(ended) = jobs::recorded(situation, content, &next) {
+        next.jobs = ended.jobs;
+        changed = true;
+    }
     changed |= match worst {
         None if last != Some(&Transition::Healthy) => {
             if next.hops.healthy.is_none() {

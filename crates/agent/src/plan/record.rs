@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brokkr_api::SequenceId;
-use brokkr_api::reason::{LeftBecause, Message, Reason};
-use brokkr_api::report::{Hops, Transition};
+use brokkr_api::reason::{LeftBecause, Message, Reason, Wave};
+use brokkr_api::report::{Hops, ObjectNote, Transition};
 use brokkr_manifest::Key;
 use jiff::Timestamp;
 
 use super::dispose::{self, Receipt};
-use super::readiness;
 use super::report::{announced, note, report, summary};
+use super::{jobs, readiness};
 use crate::model::{Content, DesiredObject, Entry, Made, Origin, Record, SeenObject, Situation};
 use crate::resource::is_prerequisite;
 
@@ -32,6 +32,10 @@ pub(super) fn intention<'a>(
 ) -> Record {
     let mut record = situation.current_record();
     let target = &situation.goal.target;
+    if record.version.is_none() || record.sequence != content.sequence || record.removal.is_some() {
+        jobs::intend(situation, content, &mut record, &existing);
+    }
+    record.wave_wait_seconds = target.wave_wait_seconds;
     record.stamp = stamp_sequence(situation.record, content);
     record.checksum = Some(content.checksum);
     if record.sequence != content.sequence || record.hops.published.is_none() || record.removal.is_some() {
@@ -63,9 +67,9 @@ pub(super) fn intention<'a>(
             digest: None,
             fields: None,
             completed: false,
-            wave: desired.wave,
+            wave: 0,
         });
-        (entry.kind, entry.wave) = (desired.kind.clone(), desired.wave);
+        (entry.kind, entry.wave) = (desired.kind.clone(), deletion_wave(desired.wave));
         // The object was not applied yet, or it is not the one that was applied: only its uid is known.
         if let Some(seen) = seen
             && entry.uid.as_ref() != Some(&seen.uid)
@@ -80,9 +84,18 @@ pub(super) fn intention<'a>(
     }
     // A Job that is about to be pruned runs again if a later version contains it.
     for (key, entry) in inventory {
-        entry.completed &= content.objects.contains_key(key);
+        entry.completed &= content.objects.contains_key(key) || content.dormant.contains_key(key);
     }
     record
+}
+
+/// Returns the wave in the order of deletions: hooks are deleted before or after all others.
+fn deletion_wave(wave: Wave) -> i64 {
+    match wave {
+        Wave::HooksBefore(_) => i64::MIN,
+        Wave::Number(number) => number,
+        Wave::HooksAfter(_) => i64::MAX,
+    }
 }
 
 /// Returns whether the object is new to the record: its uid differs from the uid in the record, and it does
@@ -123,6 +136,8 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
         entry.completed = false;
     }
     record.sequence = record.sequence.max(target.sequence_id);
+    record.jobs.clear();
+    record.first = None;
     record.applied = None;
     record.outcome = None;
     record.hops = announced(target);
@@ -132,12 +147,13 @@ pub(super) fn removal_intention(situation: &Situation<'_>) -> Record {
 /// Returns the record of a complete delivery.
 pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = record.clone();
-    let stays = |key: &Key| content.objects.contains_key(key) || dispose::lingers(situation, key);
+    let stays = |key: &Key| content.keeps(key) || dispose::lingers(situation, key);
     let mut leftovers = BTreeMap::new();
     if !record.inventory.keys().all(stays) {
         leftovers = record.inventory_mut().extract_if(.., |key, _| !stays(key)).collect();
     }
     record.applied = Some(content.sequence);
+    record.first.get_or_insert(content.sequence);
     let after =
         |earlier: Option<Timestamp>| earlier.map_or(situation.now, |earlier| earlier.max(situation.now));
     record.hops.applied = Some(after(record.hops.verified));
@@ -154,8 +170,14 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
             .collect();
     let (ready, worst) = readiness::of(situation, content);
     record.ready = ready;
-    let left = Message::new(left.join("; "));
-    report(situation, &mut record, Transition::Applied, &Reason::None, &left, Vec::new());
+    let left_out: Vec<ObjectNote> = content
+        .left_out
+        .iter()
+        .map(|(key, hook)| note(key, Reason::HookLeftOut { hook: hook.clone() }))
+        .collect();
+    let left = left.into_iter().chain(left_out.first().map(|_| summary(&left_out).to_string()));
+    let left = Message::new(left.collect::<Vec<_>>().join("; "));
+    report(situation, &mut record, Transition::Applied, &Reason::None, &left, left_out);
     if worst.is_none() {
         record.hops.healthy = Some(after(record.hops.pruned));
         report(situation, &mut record, Transition::Healthy, &Reason::None, &Message::default(), Vec::new());
@@ -166,9 +188,7 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
 /// Returns the record without the objects that another stack took over.
 pub(super) fn handed_over(situation: &Situation<'_>, content: &Content, record: &Record) -> Record {
     let mut record = record.clone();
-    record
-        .inventory_mut()
-        .retain(|key, _| content.objects.contains_key(key) || dispose::lingers(situation, key));
+    record.inventory_mut().retain(|key, _| content.keeps(key) || dispose::lingers(situation, key));
     record
 }
 

@@ -72,7 +72,7 @@ pub(super) fn unwatched(situation: &Situation<'_>, stage: Stage, watch: BTreeSet
 }
 
 /// Writes a report, unless the record already says the same.
-fn report_once(
+pub(super) fn report_once(
     situation: &Situation<'_>,
     stage: Stage,
     transition: Transition,

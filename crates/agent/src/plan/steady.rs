@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::contest::{CONTESTED_AFTER, TRUCE, is_contested, slowed};
 use super::retry::reclaim;
 use super::timing::due;
-use super::{dispose, drift, prune, readiness, record};
+use super::{dispose, drift, jobs, prune, readiness, record};
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Record, SeenObject, Situation, Stage, Step};
 use crate::ownership::Stamp;
 use crate::resource::KindIn;
@@ -44,11 +44,7 @@ pub(super) fn plan(situation: &Situation<'_>, content: &Content, record: &Record
         if let Some(plan) = prune::plan(situation, content) {
             return plan;
         }
-        if record
-            .inventory
-            .keys()
-            .any(|key| !content.objects.contains_key(key) && !dispose::lingers(situation, key))
-        {
+        if record.inventory.keys().any(|key| !content.keeps(key) && !dispose::lingers(situation, key)) {
             let record = record::handed_over(situation, content, record);
             return Plan::with(Stage::Steady, vec![Step::WriteRecord(Box::new(record))]);
         }
@@ -142,7 +138,7 @@ fn is_going(situation: &Situation<'_>, stage: Stage, key: &Key) -> bool {
         // It may be replaced.
         Stage::Prerequisites | Stage::Validate | Stage::Apply => is_deleted,
         Stage::Prune | Stage::Finish | Stage::Steady => {
-            situation.goal.content.as_ref().is_none_or(|content| !content.objects.contains_key(key))
+            situation.goal.content.as_ref().is_none_or(|content| !content.keeps(key))
         }
         _ => false,
     }
@@ -165,7 +161,12 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
     if situation.busy.contains(key) || !situation.observed.synced(key) {
         return (None, None);
     }
-    // B8: a completed Job that is gone is not missing.
+    // B8: a completed Job that is gone is not missing. One that is replaced, or has run, need not come back.
+    if jobs::is_outdated(record, key, entry.digest)
+        && situation.observed.seen(key).is_none_or(|seen| jobs::is_replaced(situation, key, seen))
+    {
+        return (None, None);
+    }
     if situation.is_completed_and_gone(key) || situation.was_completed_before_it_was_gone(key) {
         return (None, None);
     }

@@ -17,6 +17,9 @@ pub(super) fn with_conditions(situation: &Situation<'_>, mut plan: Plan) -> Plan
             record.grant.clone_from(&situation.goal.target.grant);
             record.drift = situation.goal.target.drift;
             situation.suspensions.refresh(&mut record.suspensions);
+            let is_applied = record.applied == Some(record.sequence);
+            let waited = situation.wave_clock.to_record();
+            record.wait = waited.filter(|wait| !is_applied && wait.sequence == record.sequence);
             complete(situation, plan.stage, record);
         }
     }
@@ -61,7 +64,14 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
         contested: contested.first().map(|first| (first, contested.len())),
         prune: outcome
             .filter(|outcome| {
-                outcome.transition == Transition::Blocked && outcome.reason != Reason::Suspended
+                outcome.transition == Transition::Blocked
+                    && !matches!(outcome.reason, Reason::Suspended | Reason::WaitingForWave { .. })
+            })
+            .map(|outcome| Problem { reason: &outcome.reason, message: &outcome.message }),
+        unready_wave: outcome
+            .filter(|outcome| {
+                outcome.sequence == situation.goal.target.sequence_id
+                    && matches!(outcome.reason, Reason::WaitingForWave { .. } | Reason::WaveNotReady { .. })
             })
             .map(|outcome| Problem { reason: &outcome.reason, message: &outcome.message }),
         suspensions: &record.suspensions,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use brokkr_api::reason::Reason;
 
+use super::open::{is_changed, is_done, is_open};
 use super::retry::{existing, has_failed_for_good, is_overdue, reclaim, report_overdue, requests, sync};
 use super::stop::stop_on_failures;
 use super::timing::{RELEASE_CHECKS, SLOW_AFTER};
-use super::{record, report};
+use super::{jobs, record, report, waves};
 use crate::model::{ApplyReason, Content, DesiredObject, Plan, Situation, Stage, Step};
 use crate::ownership::Stamp;
 use crate::resource::is_prerequisite;
@@ -22,6 +23,7 @@ pub(super) fn validate(situation: &Situation<'_>, content: &Content) -> Option<P
     let unchecked = rest(content).filter(|desired| {
         !situation.progress.delivery.validated.contains(&desired.key)
             && is_changed(situation, desired)
+            && !is_done(situation, content, desired)
             && !situation.suspensions.cover(&desired.key)
             && !has_failed_for_good(situation, &desired.key)
             && existing(situation, &desired.key).is_none_or(|seen| !seen.deleting)
@@ -45,16 +47,20 @@ fn rest(content: &Content) -> impl Iterator<Item = &Arc<DesiredObject>> + Clone 
     content.objects.values().filter(|desired| !is_prerequisite(&desired.key))
 }
 
-fn is_changed(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
-    let entry = situation.record.and_then(|record| record.inventory.get(&desired.key));
-    entry.and_then(|entry| entry.digest) != Some(desired.digest)
-}
-
 /// Applies all objects: first the changed ones, in order, then the others, to which only the new
 /// stamp (the ownership metadata) is written.
 pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan> {
-    let open: Vec<_> = content.objects.values().filter(|desired| is_open(situation, desired)).collect();
-    let order = |desired: &DesiredObject| (!is_changed(situation, desired), desired.wave, desired.rank);
+    let unready = waves::first_unready(situation, content);
+    let open: Vec<_> = content
+        .objects
+        .values()
+        .filter(|desired| is_open(situation, content, desired))
+        .filter(|desired| unready.is_none_or(|unready| waves::group(situation, desired) <= unready))
+        .collect();
+    let order = |desired: &DesiredObject| {
+        let group = waves::group(situation, desired);
+        (group, !is_changed(situation, desired), desired.wave, desired.rank)
+    };
     // J5: an object delays those after it until it is written, has failed for good, or has failed for so long that this is
     // reported.
     let delaying = open.iter().filter(|desired| !is_overdue(situation, &desired.key));
@@ -67,18 +73,7 @@ pub(super) fn apply(situation: &Situation<'_>, content: &Content) -> Option<Plan
     let now = open.into_iter().filter(|desired| next.is_none_or(|next| order(desired) <= next));
     objects(situation, Stage::Apply, content, now)
         .or_else(|| stop_on_failures(situation, content.objects.values()))
-}
-
-fn is_open(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
-    !is_done(situation, desired)
-        && !situation.suspensions.cover(&desired.key)
-        && !situation.progress.delivery.written.contains(&desired.key)
-        && !has_failed_for_good(situation, &desired.key)
-}
-
-/// A8: equal content does not run a Job again that was complete before it was deleted.
-fn is_done(situation: &Situation<'_>, desired: &DesiredObject) -> bool {
-    !is_changed(situation, desired) && situation.is_completed_and_gone(&desired.key)
+        .or_else(|| waves::wait(situation, content, unready?))
 }
 
 /// Applies objects that are not written yet. Objects that are being deleted are waited for.
@@ -90,7 +85,7 @@ pub(super) fn objects<'a>(
 ) -> Option<Plan> {
     let mut leaving = None;
     let mut open = Vec::new();
-    for desired in objects.filter(|desired| is_open(situation, desired)) {
+    for desired in objects.filter(|desired| is_open(situation, content, desired)) {
         match existing(situation, &desired.key) {
             Some(seen)
                 if seen.deleting
@@ -104,7 +99,10 @@ pub(super) fn objects<'a>(
     let plan =
         requests(situation, stage, open.into_iter(), |desired| match existing(situation, &desired.key) {
             // Its manifest allows it to be recreated if an immutable field changes.
-            Some(seen) if situation.progress.delivery.replace.contains(&desired.key) => {
+            Some(seen)
+                if situation.progress.delivery.replace.contains(&desired.key)
+                    || jobs::is_replaced(situation, &desired.key, seen) =>
+            {
                 Step::Delete { key: desired.key.clone(), kind: desired.kind.clone(), uid: seen.uid.clone() }
             }
             seen => reclaim(situation, desired).unwrap_or_else(|| Step::Apply {
@@ -135,10 +133,12 @@ fn stamp(situation: &Situation<'_>, content: &Content) -> Stamp {
 #[cfg(test)]
 mod tests {
     use brokkr_api::ids::Checksum;
+    use brokkr_api::reason::Wave;
     use brokkr_health::HealthState;
 
     use super::*;
-    use crate::plan::fixtures::{Stack, desired, key, second};
+    use crate::model::FailureClass;
+    use crate::plan::fixtures::{Stack, desired, failed, key, second};
 
     /// Returns the names of the objects that are applied next.
     fn applied(stack: &Stack) -> Vec<String> {
@@ -160,6 +160,27 @@ mod tests {
         assert_eq!(applied(&stack), ["zebra"]);
         stack.progress.delivery.written.insert(changed);
         assert_eq!(applied(&stack), ["web"]);
+    }
+
+    #[test]
+    fn d5_j5_a_failing_object_holds_back_later_waves_but_not_its_own() {
+        let mut stack = Stack::of("", "ConfigMap");
+        stack.record.applied = None;
+        for (name, wave) in [("zebra", 0), ("late", 1)] {
+            let key = key("", "ConfigMap", Some("shop"), name);
+            stack.add(&key);
+            let wave = Wave::Number(wave);
+            let other = DesiredObject { wave, ..desired(&key, &serde_json::json!({})) };
+            stack.content_mut().objects.insert(key, Arc::new(other));
+        }
+        stack.progress.failures.objects.insert(stack.key.clone(), failed(FailureClass::Permanent, 0, 100));
+        assert_eq!(applied(&stack), ["zebra"]);
+        stack.progress.delivery.written.insert(key("", "ConfigMap", Some("shop"), "zebra"));
+        assert_eq!(applied(&stack), ["late"], "waves do not wait");
+        stack.goal.target.wave_wait_seconds = Some(300);
+        assert_eq!(applied(&stack), Vec::<String>::new());
+        stack.progress.delivery.written.clear();
+        assert_eq!(applied(&stack), ["zebra"]);
     }
 
     #[test]

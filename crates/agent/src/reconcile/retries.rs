@@ -91,6 +91,8 @@ mod tests {
             parsed_digest: Checksum::of(b""),
             removal: None,
             withdrawn: false,
+            wave_wait_seconds: None,
+            rerun: Vec::new(),
             schedule: None,
             suspensions: Vec::new(),
             health_rules: None,

@@ -3,6 +3,7 @@
 mod targets;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 
 use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
@@ -16,8 +17,8 @@ use super::retries::Retries;
 use crate::grant;
 use crate::model::progress::Repairs;
 use crate::model::{
-    FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step,
-    StepResult, Suspensions,
+    Content, FailureClass, Goal, OtherStacks, Plan, Prerequisite, Progress, Record, Situation, Stage, Step,
+    StepResult, Suspensions, WaveClock,
 };
 use crate::observe::Index;
 use crate::plan::absorb::absorb;
@@ -64,6 +65,8 @@ pub struct StackState {
     pub record: Option<Record>,
     /// What is left alone.
     pub suspensions: Suspensions,
+    /// For how long the delivery has waited for a wave.
+    wave_clock: WaveClock,
     pub progress: Progress,
     /// Objects with a planned or running request.
     busy: HashSet<Key>,
@@ -90,7 +93,8 @@ impl StackState {
     #[must_use]
     pub fn resumed(record: Record) -> Self {
         let suspensions = Suspensions::restored(&record.suspensions);
-        Self { record: Some(record), suspensions, ..Self::default() }
+        let wave_clock = WaveClock::restored(record.wait.as_ref());
+        Self { record: Some(record), suspensions, wave_clock, ..Self::default() }
     }
 
     /// Returns the next steps to execute.
@@ -255,6 +259,7 @@ impl StackState {
             self.queue.push_back(Step::WriteRecord(Box::new(record)));
             return None;
         }
+        self.wave_clock.count(now);
         let goal = self.goal.as_ref()?;
         let situation = Situation {
             agent: around.context.agent,
@@ -267,6 +272,7 @@ impl StackState {
             observed: around.index,
             other_stacks: around.other_stacks,
             suspensions: &self.suspensions,
+            wave_clock: &self.wave_clock,
             busy: &self.busy,
             stable_after: around.context.stable_after,
             now,
@@ -299,6 +305,8 @@ impl StackState {
             self.wake_at = next.wake_at;
         }
         if !under_way && whole_plan_at.is_none() {
+            let sequence = self.goal.as_ref().map(|goal| goal.target.sequence_id);
+            self.wave_clock.set(sequence.zip(next.waits_for_wave), now);
             self.planned_at = Some(now);
         }
         let steps = std::mem::take(&mut next.steps);
@@ -384,13 +392,13 @@ impl StackState {
             && let Some(goal) = &mut self.goal
             && goal.target.sequence_id == content.sequence
         {
-            goal.content = Some(content.clone());
+            goal.content = Some(in_phase(self.record.as_ref(), content));
         }
         absorb(&mut self.progress, &mut self.record, step, answer, now);
         if let (Some(goal), StepResult::FetchedEarlier(Some(content))) = (&mut self.goal, answer)
             && goal.fallback.is_none()
         {
-            goal.fallback = Some(content.clone());
+            goal.fallback = Some(in_phase(self.record.as_ref(), content));
         }
         if let (Some(goal), StepResult::ContentsForgotten) = (&mut self.goal, answer) {
             goal.fallback = None;
@@ -423,4 +431,9 @@ impl StackState {
         }
         self.adopt_next_target(now);
     }
+}
+
+/// Returns the content with the Helm hooks that its delivery runs.
+fn in_phase(record: Option<&Record>, content: &Arc<Content>) -> Arc<Content> {
+    content.in_phase(record.is_none_or(|record| record.is_install(content.sequence)))
 }

@@ -1,6 +1,8 @@
 //! The English sentence of each reason. Sentences are made here and nowhere else.
 
-use super::{LeftBecause, Message, Reason, Uncovered};
+use std::fmt;
+
+use super::{LeftBecause, Message, Reason, Uncovered, Wave};
 
 /// Fields of a contest that are named; the rest are counted.
 const NAMED_FIELDS: usize = 5;
@@ -86,6 +88,11 @@ impl Reason {
                 format!("changed by others: {}", fields.join(", "))
             }
             Self::Contested { manager, fields, repairs } => contested(manager.as_deref(), fields, *repairs),
+            Self::WaitingForWave { wave } => format!("waiting until {wave} is ready"),
+            Self::WaveNotReady { wave } => {
+                format!("{wave} is not ready; what comes later is not written until it is")
+            }
+            Self::HookLeftOut { hook } => format!("left out: Brokkr does not run the Helm hook {hook}"),
             Self::PruneNeedsApproval { delete, total } => format!(
                 "the prune would delete {delete} of {total} objects (more than 50 and more than 30 %) and needs approval"
             ),
@@ -161,6 +168,16 @@ impl Reason {
             Self::RepairFailed => "cannot be reverted",
             Self::Uncontested => "no contested fields",
             _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Wave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HooksBefore(weight) => write!(f, "the hooks of weight {weight} before the stack"),
+            Self::Number(number) => write!(f, "wave {number}"),
+            Self::HooksAfter(weight) => write!(f, "the hooks of weight {weight} after the stack"),
         }
     }
 }

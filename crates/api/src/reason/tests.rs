@@ -33,6 +33,8 @@ fn a_reason_is_the_same_after_it_was_sent_and_stored() {
             namespace: None,
         },
         Reason::WebhookDenied { webhook: None },
+        Reason::WaveNotReady { wave: Wave::Number(-3) },
+        Reason::WaitingForWave { wave: Wave::HooksAfter(5) },
         Reason::NotCovered(Uncovered::ClusterScoped),
         Reason::Left(LeftBecause::NeededBy(Box::new(ObjectRef { kind: "Pod".into(), ..Default::default() }))),
         Reason::Left(LeftBecause::Requested),

@@ -3,6 +3,7 @@
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::{Approval, Envelope, Removal, TargetStack};
 use brokkr_api::ids::Checksum;
+use brokkr_api::objects::JobRef;
 use brokkr_api::protocol::PROTOCOL_VERSION;
 use brokkr_api::windows::Schedule;
 use brokkr_api::{InstallationId, SequenceId};
@@ -134,6 +135,8 @@ pub fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
         parsed_digest: desired.object.parsed_digest,
         removal: desired.removal,
         withdrawn: desired.withdrawn,
+        wave_wait_seconds: desired.object.wave_wait_seconds,
+        rerun: rerun(stack, desired.object.sequence_id),
         schedule: desired.schedule,
         suspensions: stack.suspensions_on(agent).cloned().collect(),
         health_rules: stack.health_rules.as_ref().map(|rules| rules.checksum),
@@ -150,6 +153,12 @@ pub fn target(agent: &AgentFacts, stack: &StackFacts) -> Option<TargetStack> {
 fn approvals(agent: &AgentFacts, stack: &StackFacts, sequence_id: SequenceId) -> Vec<Approval> {
     let given = stack.approvals.iter().filter(|one| one.is_for(agent.id));
     given.map(|one| &one.approval).filter(|approval| approval.sequence_id == sequence_id).cloned().collect()
+}
+
+/// Returns the Jobs that run again with this version.
+fn rerun(stack: &StackFacts, sequence_id: SequenceId) -> Vec<JobRef> {
+    let found = stack.reruns.iter().find(|rerun| rerun.sequence_id == sequence_id);
+    found.map(|rerun| rerun.jobs.clone()).unwrap_or_default()
 }
 
 /// Encodes the envelope.
@@ -192,6 +201,7 @@ mod tests {
             is_deletion_marker: false,
             keeps_resources: false,
             is_urgent: false,
+            wave_wait_seconds: None,
             resources: 1,
             published_at: second(100),
         };

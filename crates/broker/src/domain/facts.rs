@@ -5,6 +5,7 @@ use std::sync::Arc;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::envelope::Approval;
 use brokkr_api::ids::Checksum;
+use brokkr_api::objects::JobRef;
 use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::suspensions::Suspended;
 use brokkr_api::{AgentId, InstanceId, SequenceId, StackId};
@@ -85,6 +86,8 @@ pub struct StackFacts {
     pub grants: Arc<ProjectGrants>,
     /// Approved prunes of the versions that agents may get.
     pub approvals: Vec<ApprovalFacts>,
+    /// The Jobs that run again with a version. Nearly always empty.
+    pub reruns: Vec<RerunFacts>,
     /// What agents leave alone. Nearly always empty.
     pub suspensions: Vec<SuspensionFacts>,
     /// How the health of custom kinds is read. Nearly always absent.
@@ -117,6 +120,7 @@ impl StackFacts {
             selectors,
             grants,
             approvals,
+            reruns: Vec::new(),
             suspensions: Vec::new(),
             health_rules: None,
             drift: DriftPolicy::default(),
@@ -260,6 +264,13 @@ impl HealthRuleFacts {
     }
 }
 
+/// The Jobs that run again with a version.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+pub struct RerunFacts {
+    pub sequence_id: SequenceId,
+    pub jobs: Vec<JobRef>,
+}
+
 /// A deployment object without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 pub struct ObjectFacts {
@@ -271,6 +282,8 @@ pub struct ObjectFacts {
     pub keeps_resources: bool,
     /// Begins at any time, whatever the windows say.
     pub is_urgent: bool,
+    /// For how long its waves wait for each other, if they do.
+    pub wave_wait_seconds: Option<u32>,
     pub resources: i32,
     pub published_at: Timestamp,
 }

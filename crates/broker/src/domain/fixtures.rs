@@ -34,6 +34,7 @@ pub fn object(sequence: i64) -> ObjectFacts {
         is_deletion_marker: false,
         keeps_resources: false,
         is_urgent: false,
+        wave_wait_seconds: None,
         resources: 1,
         published_at: Timestamp::UNIX_EPOCH,
     }

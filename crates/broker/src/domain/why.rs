@@ -256,7 +256,7 @@ fn blocked(case: &Case<'_>, report: &LastReport) -> Broken {
     let reason = waits.map(|waits| &waits.reason);
     let cause = reason.and_then(cause::of).or_else(|| cause::of_report(report)).unwrap_or(Cause::Blocked);
     // A stack outside its grant is neither written nor deleted; a kind that cannot be watched is not written.
-    let unwritten = matches!(cause, Cause::NotGranted | Cause::Suspended)
+    let unwritten = matches!(cause, Cause::NotGranted | Cause::Suspended | Cause::WaitingForWave)
         || matches!(report.reason, Reason::CannotWatch { .. });
     let hop = if unwritten { Hop::Applied } else { Hop::Pruned };
     advised(case, hop, cause, message)

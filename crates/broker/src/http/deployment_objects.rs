@@ -46,7 +46,7 @@ use crate::state::contents::present;
 use crate::store::agents::AgentNamespace;
 use crate::store::barred_contents::barred_content_find_on_conn;
 use crate::store::deployment_objects::{
-    NewObject, NewRollout, PublishedObject, StoredObject, deployment_object_list,
+    NewObject, NewRollout, PublishedObject, StoredObject, WaveWait, deployment_object_list,
 };
 use crate::store::holds::hold_released;
 use crate::store::stacks::{LockedStack, StackRef};
@@ -145,6 +145,8 @@ pub async fn submit_deployment_object(
             keeps_resources: false,
             is_urgent: rollout.now,
             resources: reading.resources,
+            wave_wait: WaveWait::AsAnnotated,
+            rerun: Vec::new(),
             content: &change.body,
             submitted_by: &token.name,
             provenance: provenance.clone(),

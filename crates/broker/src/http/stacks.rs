@@ -2,6 +2,7 @@
 
 pub mod list;
 pub mod purge;
+pub mod rerun;
 pub mod rollback;
 pub mod status;
 pub mod targets;
@@ -10,7 +11,7 @@ pub mod why;
 use axum::extract::{Path, State};
 use brokkr_api::names::BadName;
 use brokkr_api::objects::DeploymentObject;
-use brokkr_api::stacks::{PutStack, Stack};
+use brokkr_api::stacks::{PutStack, Stack, wave_wait};
 use brokkr_api::suspensions::EndCause;
 use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::WebhookEvent;
@@ -90,6 +91,9 @@ pub async fn get_stack(State(broker): BrokerState, caller: Caller, Path(stack): 
 pub async fn put_stack(State(broker): BrokerState, Path(stack): Path<String>, change: Change) -> ApiResult {
     let request: PutStack = change.json_or_default()?;
     check_metadata(request.labels.as_ref(), request.annotations.as_ref())?;
+    if let Some(annotations) = &request.annotations {
+        wave_wait(annotations).map_err(|error| ApiError::invalid_request(error.to_string()))?;
+    }
     let named = StackRef::read(&stack);
     let project = change.caller()?.project();
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {

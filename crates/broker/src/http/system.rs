@@ -195,6 +195,8 @@ async fn publish_restored(write: &mut Write, project: &str, id: StackId, by: &st
         keeps_resources: stored.object.keeps_resources,
         is_urgent: false,
         resources: stored.object.resources,
+        wave_wait: WaveWait::Kept(stored.object.wave_wait_seconds),
+        rerun: stored.object.rerun,
         content: &stored.content,
         submitted_by: by,
         provenance: Provenance::default(),

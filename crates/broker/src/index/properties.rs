@@ -144,6 +144,7 @@ prop_compose! {
             is_deletion_marker: marker,
             keeps_resources: false,
             is_urgent: version == 2,
+            wave_wait_seconds: None,
             resources: 1,
             // As in the database, an object never changes.
             published_at: Timestamp::from_second(version).expect("a time"),

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use brokkr_api::ids::Checksum;
-use brokkr_api::objects::{DeploymentObject, Provenance};
+use brokkr_api::objects::{DeploymentObject, JobRef, Provenance};
+use brokkr_api::stacks::WAVE_WAIT_DEFAULT;
 use brokkr_api::{SequenceId, StackId};
 use bytes::Bytes;
 use sqlx::postgres::PgRow;
@@ -26,9 +27,21 @@ pub struct NewObject<'a> {
     /// Begins at any time, whatever the windows say.
     pub is_urgent: bool,
     pub resources: i32,
+    pub wave_wait: WaveWait,
+    /// Jobs that run again with it.
+    pub rerun: Vec<JobRef>,
     pub content: &'a [u8],
     pub submitted_by: &'a str,
     pub provenance: Provenance,
+}
+
+/// For how long the waves of a new version wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaveWait {
+    /// As the annotations of the stack say now.
+    AsAnnotated,
+    /// As in the version with the same content.
+    Kept(Option<u32>),
 }
 
 impl<'a> NewObject<'a> {
@@ -43,6 +56,8 @@ impl<'a> NewObject<'a> {
             keeps_resources,
             is_urgent: false,
             resources: 0,
+            wave_wait: WaveWait::Kept(None),
+            rerun: Vec::new(),
             content: b"",
             submitted_by,
             provenance: Provenance::default(),
@@ -69,6 +84,8 @@ fn read_object(row: PgRow) -> Result<DeploymentObject, sqlx::Error> {
         is_deletion_marker: row.field("is_deletion_marker")?,
         keeps_resources: row.field("keeps_resources")?,
         resources: row.field("resources")?,
+        wave_wait_seconds: row.field::<Option<i32>>("wave_wait_seconds")?.and_then(|it| it.try_into().ok()),
+        rerun: row.field::<Option<Json<Vec<JobRef>>>>("rerun")?.map(|Json(jobs)| jobs).unwrap_or_default(),
         submitted_by: row.field("submitted_by")?,
         message: row.field("message")?,
         commit: row.field("git_commit")?,
@@ -111,12 +128,16 @@ pub async fn deployment_object_publish_on_conn(
         "WITH object AS (
             INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker,
                                             keeps_resources, resources, content, submitted_by, message, git_commit,
-                                            created_at, is_urgent)
-            SELECT $1, $2, next_sequence_id(), $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $16
+                                            created_at, is_urgent, rerun, wave_wait_seconds)
+            SELECT $1, $2, next_sequence_id(), $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $16, $17,
+                   CASE WHEN $18 THEN (
+                       SELECT CASE WHEN s.annotations ->> 'brokkr.io/wave-wait' = 'healthy'
+                                   THEN coalesce((s.annotations ->> 'brokkr.io/wave-wait-seconds')::integer, $20) END
+                       FROM stacks s WHERE s.project = $1 AND s.id = $2) ELSE $19::integer END
             WHERE NOT $12 OR NOT EXISTS (
                 SELECT FROM barred_contents WHERE project = $1 AND stack_id = $2 AND checksum = $3)
             RETURNING project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources,
-                      resources, submitted_by, message, git_commit, created_at),
+                      resources, wave_wait_seconds, rerun, submitted_by, message, git_commit, created_at),
          advanced AS (
             UPDATE stacks SET newest_sequence_id = CASE WHEN $13::bigint IS NULL THEN object.sequence_id ELSE newest_sequence_id END,
                               staged_sequence_id = CASE WHEN $13 IS NULL THEN NULL ELSE object.sequence_id END,
@@ -147,6 +168,13 @@ pub async fn deployment_object_publish_on_conn(
     .bind(stack.newest.map(|base| base.0))
     .bind(rollout.map(|rollout| Json(&rollout.policy)))
     .bind(new.is_urgent)
+    .bind((!new.rerun.is_empty()).then_some(Json(&new.rerun)))
+    .bind(new.wave_wait == WaveWait::AsAnnotated)
+    .bind(match new.wave_wait {
+        WaveWait::Kept(seconds) => seconds.map(u32::cast_signed),
+        WaveWait::AsAnnotated => None,
+    })
+    .bind(WAVE_WAIT_DEFAULT.cast_signed())
     .try_map(|row| {
         let has_webhooks = row.field("has_webhooks")?;
         Ok(PublishedObject { object: read_object(row)?, has_webhooks })
@@ -161,7 +189,7 @@ pub async fn deployment_object_fetch_on_conn(
 ) -> Result<Option<DeploymentObject>> {
     sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, message, git_commit, created_at
+                wave_wait_seconds, rerun, submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
@@ -177,7 +205,7 @@ pub async fn deployment_object_fetch_many(
 ) -> Result<Vec<DeploymentObject>> {
     sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, message, git_commit, created_at
+                wave_wait_seconds, rerun, submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE sequence_id = ANY($1)",
     )
     .bind(sequence_ids)
@@ -193,7 +221,7 @@ pub async fn deployment_object_fetch_content(
 ) -> Result<Option<StoredObject>> {
     sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, message, git_commit, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
+                wave_wait_seconds, rerun, submitted_by, message, git_commit, created_at, content, content_dropped_at IS NOT NULL AS is_dropped
          FROM deployment_objects WHERE sequence_id = $1",
     )
     .bind(sequence_id.0)
@@ -267,7 +295,7 @@ pub async fn deployment_object_list(
 ) -> Result<Vec<DeploymentObject>> {
     sqlx::query(
         "SELECT project, stack_id, sequence_id, checksum, parsed_digest, is_deletion_marker, keeps_resources, resources,
-                submitted_by, message, git_commit, created_at
+                wave_wait_seconds, rerun, submitted_by, message, git_commit, created_at
          FROM deployment_objects WHERE project = $1 AND stack_id = $2 AND sequence_id < $3
          ORDER BY sequence_id DESC LIMIT $4",
     )

@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use super::{Columns as _, Doing as _, Result, checksum, known};
 use crate::domain::facts::{
-    AgentFacts, ApprovalFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, SelectorTarget, SessionFacts,
+    AgentFacts, ApprovalFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, RerunFacts, SelectorTarget,
+    SessionFacts,
     StackFacts, SuspensionFacts,
 };
 use crate::domain::labels::LabelSet;
@@ -54,6 +55,9 @@ macro_rules! stacks_where {
                                                ORDER BY p.sequence_id, p.agent_id)
                               FROM prune_approvals p WHERE p.project = s.project AND p.stack_id = s.id
                                 AND p.sequence_id IN (s.newest_sequence_id, s.staged_sequence_id)), '[]') AS approvals,
+                    coalesce((SELECT jsonb_agg(jsonb_build_object('sequence_id', j.sequence_id, 'jobs', j.rerun) ORDER BY j.sequence_id)
+                              FROM deployment_objects j WHERE j.project = s.project AND j.stack_id = s.id AND j.rerun IS NOT NULL
+                                AND j.sequence_id >= coalesce(s.newest_sequence_id, 0)), '[]') AS reruns,
                     coalesce((SELECT jsonb_agg(jsonb_build_object('id', u.id, 'agent', u.agent_id, 'selector', u.selector,
                                                                   'object', u.object, 'seconds', u.seconds) ORDER BY u.id)
                               FROM suspensions u WHERE u.project = s.project AND u.stack_id = s.id
@@ -64,7 +68,7 @@ macro_rules! stacks_where {
                                        'sequence_id', v.sequence_id, 'checksum', encode(v.checksum, 'hex'),
                                        'parsed_digest', encode(v.parsed_digest, 'hex'),
                                        'is_deletion_marker', v.is_deletion_marker, 'keeps_resources', v.keeps_resources,
-                                       'is_urgent', v.is_urgent,
+                                       'is_urgent', v.is_urgent, 'wave_wait_seconds', v.wave_wait_seconds,
                                        'resources', v.resources, 'published_at', v.created_at),
                                    'seed', r.seed, 'open', r.is_open, 'clauses', r.clauses, 'revision', r.revision,
                                    -- They decide nothing once a newer version is rolled out.
@@ -86,7 +90,7 @@ macro_rules! stacks_where {
                                          AND e.sequence_id BETWEEN w.widens AND w.sequence_id - 1 AND e.had = w.had), '[]'))
                         FROM rollouts w WHERE w.project = s.project AND w.stack_id = s.id
                                           AND w.sequence_id = s.widening_sequence_id) END AS widening,
-                    o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.keeps_resources, o.is_urgent, o.resources,
+                    o.sequence_id, o.checksum, o.parsed_digest, o.is_deletion_marker, o.keeps_resources, o.is_urgent, o.wave_wait_seconds, o.resources,
                     o.created_at AS published_at
              FROM stacks s
              -- With the limit, the object is always read by its key. Without, PostgreSQL may read the whole table.
@@ -211,6 +215,7 @@ fn read_stack(row: PgRow) -> Result<StackFacts, sqlx::Error> {
     facts.deleted = row.field("deleted")?;
     facts.approvals =
         row.json::<Vec<ApprovalRow>>("approvals")?.into_iter().map(ApprovalRow::facts).collect();
+    facts.reruns = row.json::<Vec<RerunFacts>>("reruns")?;
     facts.suspensions =
         row.json::<Vec<SuspensionRow>>("suspensions")?.into_iter().map(SuspensionRow::facts).collect();
     let rules: Option<String> = row.field("health_rules")?;
@@ -237,6 +242,7 @@ fn read_base(row: &PgRow) -> Result<Option<ObjectFacts>, sqlx::Error> {
         is_deletion_marker: row.field("is_deletion_marker")?,
         keeps_resources: row.field("keeps_resources")?,
         is_urgent: row.field("is_urgent")?,
+        wave_wait_seconds: row.field::<Option<i32>>("wave_wait_seconds")?.and_then(|it| it.try_into().ok()),
         resources: row.field("resources")?,
         published_at: row.time("published_at")?,
     }))

@@ -55,5 +55,6 @@ mod traces;
 mod trust;
 mod version1;
 mod waiting;
+mod waves;
 mod webhooks;
 mod why;

@@ -223,6 +223,8 @@ pub fn object(sequence: i64) -> DeploymentObject {
         parsed_digest: Checksum::of(&sequence.to_be_bytes()),
         is_deletion_marker: false,
         keeps_resources: false,
+        wave_wait_seconds: None,
+        rerun: Vec::new(),
         resources: 14,
         submitted_by: "ana".to_owned(),
         message: None,

@@ -109,6 +109,8 @@ impl Fixture {
             parsed_digest: Checksum::of(b""),
             removal: None,
             withdrawn: false,
+            wave_wait_seconds: None,
+            rerun: Vec::new(),
             schedule: None,
             suspensions: Vec::new(),
             health_rules: None,

@@ -1,10 +1,10 @@
-//! J5: order holds under transient errors. Nothing of a later wave or rank is written before everything earlier of the
+//! J5: order holds, also under transient errors. If the waves of a stack wait, everything in earlier ones is ready. Nothing of a later wave or rank is written before everything earlier of the
 //! same stack is written, or has failed for good, or has failed for so long that it was reported.
 
 use std::collections::BTreeMap;
 
 use brokkr_agent::model::{DesiredObject, Record};
-use brokkr_agent::resource::is_prerequisite;
+use brokkr_agent::resource::{is_job, is_prerequisite};
 use brokkr_api::ids::Checksum;
 use brokkr_api::{SequenceId, StackId};
 use brokkr_manifest::Key;
@@ -49,6 +49,14 @@ impl Order {
             return Ok(());
         }
         let Some(content) = world.broker.content(record.sequence) else { return Ok(()) };
+        if world.broker.waits_for_waves(record.stack) {
+            let unready = content.objects.values().find(|earlier| {
+                earlier.wave < desired.wave && !is_prerequisite(&earlier.key) && !is_ready(world, earlier)
+            });
+            if let Some(earlier) = unready {
+                return Err(format!("J5: {} is written before {} is ready", desired.key, earlier.key));
+            }
+        }
         let place = |desired: &DesiredObject| (desired.wave, desired.rank);
         let is_live = |desired: &DesiredObject| {
             let live = world.server.objects.get(&desired.key).and_then(|object| object.applied.as_ref());
@@ -59,6 +67,7 @@ impl Order {
                 && is_changed(earlier)
                 && !self.has_written(record, earlier)
                 && !is_live(earlier)
+                && !(is_job(&earlier.key) && is_ready(world, earlier))
                 && !failures.has_given_up(record.stack, record.sequence, &earlier.key, world.now())
         });
         match open {
@@ -69,4 +78,14 @@ impl Order {
             None => Ok(()),
         }
     }
+}
+
+/// Returns whether the object is live and ready; of a Job, whether it has ever completed.
+pub fn is_ready(world: &World, desired: &DesiredObject) -> bool {
+    let server = &world.server;
+    if is_job(&desired.key) {
+        return server.ended_jobs.iter().any(|(key, body)| *key == desired.key && *body == desired.body);
+    }
+    let live = server.objects.get(&desired.key).and_then(|object| object.applied.as_ref());
+    live.is_some_and(|applied| applied.body == desired.body) && !server.unready.contains(&desired.key)
 }

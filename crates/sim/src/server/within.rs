@@ -65,6 +65,7 @@ impl Server {
     fn next_of_job(&self, key: &Key, object: &Object) -> Option<Timestamp> {
         match object.finished_at {
             _ if !is_job(key) => None,
+            None if self.unready.contains(key) => None,
             None => Some(object.since + self.pace),
             Some(finished) => object.has_ttl().then(|| finished + self.pace * 4),
         }
@@ -77,6 +78,8 @@ impl Server {
         if object.finished_at.is_some() {
             self.begin_delete(key);
         } else {
+            let ran = object.applied.as_ref().map(|applied| applied.body.clone());
+            self.ended_jobs.extend(ran.map(|body| (key.clone(), body)));
             self.change(key, |object| object.finished_at = Some(at));
         }
     }
@@ -87,6 +90,17 @@ impl Server {
         is_prerequisite(prerequisite)
             && inside.peek().is_some()
             && inside.all(|(_, object)| object.is_deleting())
+    }
+
+    /// Lets an object become ready or unready.
+    pub fn set_ready(&mut self, key: &Key, is_ready: bool) {
+        let before = self.seen(key);
+        let has_changed = if is_ready { self.unready.remove(key) } else { self.unready.insert(key.clone()) };
+        if has_changed && let Some(object) = self.objects.get_mut(key) {
+            self.version += 1;
+            object.version = self.version;
+            self.notify_watches(key, before);
+        }
     }
 
     /// Lets controllers do the work that is due.

@@ -12,5 +12,6 @@ mod removal;
 mod suite;
 mod suspension;
 mod truth;
+mod waves;
 mod windows;
 mod withdrawal;

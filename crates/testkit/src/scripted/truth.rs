@@ -119,6 +119,8 @@ impl Truth {
             parsed_digest,
             removal,
             withdrawn: false,
+            wave_wait_seconds: None,
+            rerun: Vec::new(),
             schedule: None,
             suspensions: Vec::new(),
             health_rules: None,

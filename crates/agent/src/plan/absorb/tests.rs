@@ -49,6 +49,8 @@ fn a_delivery_goes_on_if_its_rights_cannot_be_reviewed() {
         sequence: SequenceId(1),
         checksum: Checksum::of(b""),
         objects: BTreeMap::new(),
+        dormant: BTreeMap::new(),
+        left_out: Vec::new(),
         definitions: HashMap::new(),
         fetched: NOW,
         verified: NOW,

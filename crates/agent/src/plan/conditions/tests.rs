@@ -27,6 +27,7 @@ fn healthy(stage: Stage) -> ConditionInputs<'static> {
         drifted: &[],
         contested: None,
         prune: None,
+        unready_wave: None,
         suspensions: &[],
         now: NOW,
     }

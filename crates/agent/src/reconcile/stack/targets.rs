@@ -6,7 +6,7 @@ use brokkr_api::windows::Opening;
 use jiff::Timestamp;
 
 use super::StackState;
-use crate::model::{Goal, Record, RecordedSuspension, Suspensions};
+use crate::model::{Goal, Record, RecordedSuspension, Suspensions, WaveClock};
 
 impl StackState {
     /// Sets the target that the broker names.
@@ -137,6 +137,8 @@ impl StackState {
         self.stage = None;
         let recorded = self.record.as_ref().map(|record| record.suspensions.as_slice()).unwrap_or_default();
         self.suspensions = Suspensions::restored(recorded);
+        let wait = self.record.as_ref().and_then(|record| record.wait.as_ref());
+        self.wave_clock = WaveClock::restored(wait);
         let target = self.goal.take().map(|goal| goal.target);
         match self.next.take().or(self.shut.take()).or(target) {
             Some(target) => self.set_target(target, now),
@@ -165,6 +167,8 @@ impl StackState {
             parsed_digest: Checksum::of(b""),
             removal: record.removal,
             withdrawn: false,
+            wave_wait_seconds: record.wave_wait_seconds,
+            rerun: Vec::new(),
             schedule: None,
             suspensions: record.suspensions.iter().map(RecordedSuspension::named).collect(),
             // They are stored for the stack, and not read from its target.

@@ -102,6 +102,10 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         Cause::NotReady => only("check the messages of the objects, or wait"),
         Cause::HeldBack => only("wait until the rollout reaches the agent"),
         Cause::WindowClosed => only("wait until the agent may begin"),
+        Cause::WaitingForWave => only("wait; the next wave is written when these objects are ready"),
+        Cause::WaveNotReady => or_roll_back(
+            "check the messages of the objects; the delivery continues automatically when they are ready",
+        ),
         Cause::Suspended => {
             let command = checked(
                 brokkr(case, &format!("resume {stack}")),

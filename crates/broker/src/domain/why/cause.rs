@@ -39,6 +39,8 @@ pub(super) fn of(reason: &Reason) -> Option<Cause> {
         Reason::PruneNeedsApproval { .. } => Cause::AwaitsApproval,
         Reason::Finalizer { .. } => Cause::Finalizer,
         Reason::Suspended => Cause::Suspended,
+        Reason::WaitingForWave { .. } => Cause::WaitingForWave,
+        Reason::WaveNotReady { .. } => Cause::WaveNotReady,
         _ => return None,
     };
     Some(cause)

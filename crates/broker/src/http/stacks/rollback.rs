@@ -21,8 +21,8 @@ use crate::http::write::{self, ResultStorage, Write};
 use crate::state::contents::present;
 use crate::store::barred_contents::{barred_content_find_on_conn, barred_content_insert_on_conn};
 use crate::store::deployment_objects::{
-    NewObject, NewRollout, StoredObject, deployment_object_before_on_conn, deployment_object_fetch_content,
-    deployment_object_fetch_on_conn,
+    NewObject, NewRollout, StoredObject, WaveWait, deployment_object_before_on_conn,
+    deployment_object_fetch_content, deployment_object_fetch_on_conn,
 };
 use crate::store::rollouts::{rollout_clauses_on_conn, rollout_fetch};
 use crate::store::stacks::LockedStack;
@@ -92,6 +92,8 @@ pub async fn roll_back(State(broker): BrokerState, Path(stack): Path<String>, ch
             keeps_resources: false,
             is_urgent: true,
             resources: earlier.object.resources,
+            wave_wait: WaveWait::Kept(earlier.object.wave_wait_seconds),
+            rerun: Vec::new(),
             content: &earlier.content,
             submitted_by: &token.name,
             // A reason that is not a valid message is stored with the bar only.

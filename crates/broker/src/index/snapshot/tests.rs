@@ -37,6 +37,7 @@ fn stack(number: usize, sequence: i64) -> StackFacts {
         is_deletion_marker: false,
         keeps_resources: false,
         is_urgent: false,
+        wave_wait_seconds: None,
         resources: 1,
         published_at: Timestamp::UNIX_EPOCH,
     };
