@@ -44,7 +44,8 @@ pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas, SetProject};
 pub use rollout::{OneRollout, ReasonedRollout, RolloutArgs, RolloutCommand, SetRolloutPolicy};
 pub use stack::{
-    Approve, DeleteStack, History, ListStacks, Manifest, Retarget, SetDrift, StackCommand, Unbar,
+    Annotate, AnnotationChange, Approve, DeleteStack, History, ListStacks, Manifest, Rerun, Retarget,
+    SetDrift, StackCommand, Unbar,
 };
 pub use suspend::{ListSuspensions, Resume, Suspend};
 pub use token::{CreateToken, RotateToken, TokenCommand};

@@ -135,6 +135,8 @@ async fn manage_stack(command: StackCommand, client: &Client, printer: Printer) 
         StackCommand::Drift(args) => stack::set_drift(args, client, printer).await,
         StackCommand::Retarget(args) => stack::retarget(args, client, printer).await,
         StackCommand::Approve(args) => stack::approve(args, client, printer).await,
+        StackCommand::Rerun(args) => stack::rerun(args, client, printer).await,
+        StackCommand::Annotate(args) => stack::annotate(args, client, printer).await,
         StackCommand::Delete(args) => delete::run(args, client, printer).await,
         // Mapped by `everyday`.
         StackCommand::Apply(_)

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use brokkr_api::ErrorCode;
-use brokkr_manifest::{Budget, Problem};
+use brokkr_manifest::{Budget, HookUse, Problem, hook_of};
 
 use crate::args::Content;
 use crate::failure::{Exit, Failure, Result};
@@ -33,6 +33,19 @@ pub async fn read(content: &Content, stack: &str, printer: Printer) -> Result<Ve
             .next("use -f PATH (- for stdin), -k DIR or --helm CHART"));
     }
     files(&content.files, content.recursive)
+}
+
+/// Returns a sentence for each Helm hook that agents leave out.
+pub fn left_out(content: &[u8]) -> Vec<String> {
+    let manifest = brokkr_manifest::parse(content, &Budget::default());
+    let objects = manifest.map(|manifest| manifest.objects).unwrap_or_default();
+    let left_out = objects.iter().filter_map(|object| match hook_of(object)? {
+        HookUse::LeftOut(hook) => Some((&object.identity, hook)),
+        HookUse::Step(_) => None,
+    });
+    left_out
+        .map(|(identity, hook)| format!("{identity} is left out: Brokkr does not run the Helm hook {hook}"))
+        .collect()
 }
 
 fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<u8>> {

@@ -28,7 +28,7 @@ pub async fn kustomize(folder: &Path, printer: Printer) -> Result<Vec<u8>> {
     }
 }
 
-/// Renders a chart without hooks, because nothing would run them.
+/// Renders a chart with its hooks: agents run those of install and upgrade.
 pub async fn helm(chart: &str, content: &Content, release: &str, printer: Printer) -> Result<Vec<u8>> {
     let bytes = run(template(chart, content, release), printer).await?;
     bytes.ok_or_else(|| {
@@ -38,7 +38,7 @@ pub async fn helm(chart: &str, content: &Content, release: &str, printer: Printe
 
 fn template(chart: &str, content: &Content, release: &str) -> Invocation {
     let mut arguments: Vec<OsString> =
-        vec!["template".into(), release.into(), chart.into(), "--no-hooks".into(), "--include-crds".into()];
+        vec!["template".into(), release.into(), chart.into(), "--include-crds".into()];
     for file in &content.values {
         arguments.extend(["--values".into(), file.into()]);
     }

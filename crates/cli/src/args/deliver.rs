@@ -72,7 +72,7 @@ pub struct Content {
     /// Render the kustomization in this directory with the installed kustomize or kubectl
     #[arg(short, long, value_name = "DIR", conflicts_with = "files")]
     pub kustomize: Option<PathBuf>,
-    /// Render this chart with the installed helm, without hooks: a directory, an archive, repository/name or oci://…
+    /// Render this chart with the installed helm: a directory, an archive, repository/name or oci://…
     #[arg(long, value_name = "CHART", conflicts_with_all = ["files", "kustomize"])]
     pub helm: Option<String>,
     /// Pass a values file to helm; can be repeated

@@ -1,12 +1,14 @@
 //! `brokkr stack …`
 
+use std::str::FromStr;
 use std::time::Duration;
 
+use brokkr_api::names::{BadLabel, check_label_key};
 use brokkr_api::rollouts::Share;
 use brokkr_api::{Name, SequenceId};
 use clap::Subcommand;
 
-use super::{Apply, Diff, ListSuspensions, Rollback, Status, Targeting, Wait, Why};
+use super::{Apply, Diff, ListSuspensions, Rollback, Status, Targeting, Wait, WaitOptions, Why};
 
 #[derive(Debug, Subcommand)]
 pub enum StackCommand {
@@ -35,6 +37,8 @@ pub enum StackCommand {
     Retarget(Retarget),
     Drift(SetDrift),
     Approve(Approve),
+    Rerun(Rerun),
+    Annotate(Annotate),
     Suspensions(ListSuspensions),
     Delete(DeleteStack),
 }
@@ -136,6 +140,57 @@ pub struct Approve {
     /// Approve only if this is still the newest version [default: approve the newest]
     #[arg(long, value_name = "SEQUENCE")]
     pub sequence: Option<SequenceId>,
+}
+
+/// Run Jobs of a stack again
+///
+/// A Job runs once for each version of its manifest. This submits the newest content again, as a new version that runs the Jobs again;
+/// it is rolled out like any other version.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack rerun web --job migrate --wait")]
+pub struct Rerun {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Only this Job [default: all Jobs of the stack]
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub job: Option<String>,
+    #[command(flatten)]
+    pub waiting: WaitOptions,
+}
+
+/// Set (KEY=VALUE) and remove (KEY-) annotations of a stack
+///
+/// If there is no stack of this name, it is created, without a version and without targets.
+///
+/// The annotation brokkr.io/wave-wait=healthy makes the waves of the stack wait for each other, from its next version on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: brokkr stack annotate web brokkr.io/wave-wait=healthy team-")]
+pub struct Annotate {
+    /// Name or id
+    #[arg(value_parser = super::stack)]
+    pub stack: Name,
+    /// Annotations to set or remove
+    #[arg(required = true, value_name = "KEY=VALUE|KEY-")]
+    pub changes: Vec<AnnotationChange>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnotationChange {
+    Set(String, String),
+    Remove(String),
+}
+
+impl FromStr for AnnotationChange {
+    type Err = BadLabel;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (key, change) = match (text.split_once('='), text.strip_suffix('-')) {
+            (Some((key, value)), _) => (key, Self::Set(key.to_owned(), value.to_owned())),
+            (None, Some(key)) => (key, Self::Remove(key.to_owned())),
+            (None, None) => return Err(BadLabel::Form(text.to_owned())),
+        };
+        check_label_key(key).map(|()| change)
+    }
 }
 
 /// Delete a stack and its resources on every agent

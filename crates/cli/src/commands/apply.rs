@@ -17,6 +17,9 @@ use crate::{git, manifest, view};
 
 pub async fn run(args: Apply, global: &Global, printer: Printer) -> Result {
     let content = manifest::read(&args.content, args.stack.as_str(), printer).await?;
+    for hook in manifest::left_out(&content) {
+        printer.warn(&hook);
+    }
     let provenance = provenance(&args).await?;
     let client = connect(global, printer)?;
     let stack = put_stack(&args, &client).await?;

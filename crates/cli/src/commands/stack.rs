@@ -1,12 +1,17 @@
 //! `brokkr stack …`, except `delete` and the commands that also exist at top level.
 
-use brokkr_api::Name;
 use brokkr_api::approvals::ApprovePrune;
-use brokkr_api::objects::BarredContent;
+use brokkr_api::objects::{self, BarredContent};
 use brokkr_api::stacks::{DriftPolicy, PutStack, Stack, StackTargets};
+use brokkr_api::{ErrorCode, Name};
 use brokkr_client::{Client, PageQuery};
 
-use crate::args::{Approve, History, ListStacks, Manifest, Retarget, SetDrift, Targeting, Unbar};
+use crate::args::{
+    Annotate, AnnotationChange, Approve, History, ListStacks, Manifest, Rerun, Retarget, SetDrift, Targeting,
+    Unbar,
+};
+use crate::commands::apply::content_of;
+use crate::commands::deliver::Delivery;
 use crate::failure::{About as _, Exit, Failure, Noun, Result, WhileTrying as _};
 use crate::printer::Printer;
 use crate::view;
@@ -60,6 +65,51 @@ pub async fn manifest(args: Manifest, client: &Client, printer: Printer) -> Resu
     };
     let content = client.deployment_object(sequence).await;
     printer.bytes(&content.while_trying(&format!("read version {sequence} of the stack {name}"))?)
+}
+
+pub async fn rerun(args: Rerun, client: &Client, printer: Printer) -> Result {
+    let name = &args.stack;
+    let wanted = objects::Rerun { job: args.job };
+    let object = client
+        .rerun(name.as_str(), &wanted)
+        .await
+        .while_trying(&format!("run Jobs of the stack {name} again"))
+        .about(Noun::Stack, name)?;
+    let jobs: Vec<String> =
+        object.rerun.iter().map(|job| format!("{}/{}", job.namespace, job.name)).collect();
+    let text = format!(
+        "stack {name}: submitted as version {}, which runs again: {}",
+        content_of(&object),
+        jobs.join(", ")
+    );
+    Delivery { stack: name, object: &object, client, printer }.finish(&text, &args.waiting).await
+}
+
+pub async fn annotate(args: Annotate, client: &Client, printer: Printer) -> Result {
+    let name = &args.stack;
+    let action = format!("change the annotations of the stack {name}");
+    // Before its first version, the stack does not exist.
+    let mut annotations = match client.stack(name.as_str()).await {
+        Ok(stack) => stack.annotations,
+        Err(error) if error.code() == Some(ErrorCode::BRK2001) => Default::default(),
+        Err(error) => return Err(Failure::of_client(&action, error)),
+    };
+    for change in args.changes {
+        match change {
+            AnnotationChange::Set(key, value) => {
+                annotations.insert(key, value);
+            }
+            AnnotationChange::Remove(key) => {
+                annotations.remove(&key);
+            }
+        }
+    }
+    let put = PutStack { annotations: Some(annotations), ..PutStack::default() };
+    let stack = client.put_stack(name.as_str(), &put).await.while_trying(&action)?;
+    printer.done(&stack, format!("stack/{name}"), || {
+        let pairs = stack.annotations.iter().map(|(key, value)| format!("{key}={value}"));
+        format!("stack {name} has the annotations {}", pairs.collect::<Vec<_>>().join(","))
+    })
 }
 
 pub fn nothing_submitted(stack: &str) -> Failure {
