@@ -39,6 +39,7 @@ mod retarget;
 mod rights;
 mod suspending;
 mod validation;
+mod waves;
 mod why;
 mod wrong_answers;
 mod yielding;

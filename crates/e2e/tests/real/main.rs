@@ -5,6 +5,7 @@
 mod demo;
 mod engine;
 mod installation;
+mod migrations;
 mod operators;
 mod ourselves;
 mod rollouts;
