@@ -31,6 +31,7 @@ pub mod ownership;
 pub mod plan;
 pub mod proxy;
 pub mod reconcile;
+pub mod record_events;
 pub mod resource;
 pub mod run;
 pub mod start;

@@ -31,6 +31,7 @@ use crate::inventory::wire;
 use crate::metrics::Metrics;
 use crate::model::{Prerequisite, Record, Step, StepResult, Uid};
 use crate::observe::{Change, Watches};
+use crate::record_events::Reported;
 use crate::resource::KindIn;
 use counts::Counts;
 use passes::{Outcome, Passes};
@@ -60,8 +61,16 @@ pub struct Reconciler {
     orphans: HashSet<Uid>,
     passes: Passes,
     metrics: Metrics,
-    answers: mpsc::UnboundedSender<Done>,
-    reports: mpsc::UnboundedSender<Vec<Report>>,
+    outbox: Outbox,
+}
+
+/// The channels that begin at the reconciler.
+pub struct Outbox {
+    /// Executed steps with their results.
+    pub answers: mpsc::UnboundedSender<Done>,
+    pub reports: mpsc::UnboundedSender<Vec<Report>>,
+    /// Reports that become events in the cluster, which may be lost.
+    pub events: mpsc::Sender<Reported>,
 }
 
 /// The channels that end at the reconciler.
@@ -92,8 +101,7 @@ impl Reconciler {
         records: Vec<Record>,
         sweeps: Sweeps,
         metrics: Metrics,
-        answers: mpsc::UnboundedSender<Done>,
-        reports: mpsc::UnboundedSender<Vec<Report>>,
+        outbox: Outbox,
     ) -> Self {
         let mut reconciler = Self {
             worker,
@@ -107,8 +115,7 @@ impl Reconciler {
             orphans: HashSet::new(),
             passes: Passes::default(),
             metrics,
-            answers,
-            reports,
+            outbox,
         };
         reconciler.watches.ensure([KindIn { kind: wire::kind(), namespace: None }]);
         for record in records {
@@ -195,7 +202,7 @@ impl Reconciler {
             BrokerMessage::BrokerUnreachable => self.continue_without_broker(),
             BrokerMessage::Target(envelope) => self.set_targets(*envelope),
         }
-        let may_write = self.active && self.writes_suspended.is_none();
+        let may_write = self.may_write();
         if self.worker.cluster.allow_writes(may_write) != may_write && may_write {
             self.state.resume_writing();
         }
@@ -271,9 +278,23 @@ impl Reconciler {
     }
 
     fn send(&self, reports: Vec<Report>) {
-        if !reports.is_empty() {
-            let _ = self.reports.send(reports);
+        if reports.is_empty() {
+            return;
         }
+        // An event is a write to the cluster.
+        if self.may_write() {
+            for report in &reports {
+                if let Some(stack) = self.state.stacks.get(&report.stack_id) {
+                    // If too many wait, it is dropped.
+                    let _ = self.outbox.events.try_send((stack.name(), report.clone()));
+                }
+            }
+        }
+        let _ = self.outbox.reports.send(reports);
+    }
+
+    fn may_write(&self) -> bool {
+        self.active && self.writes_suspended.is_none()
     }
 
     fn count_pass(&self, ended: Option<(Outcome, Duration)>) {
@@ -297,7 +318,7 @@ impl Reconciler {
 
     /// Plans the next steps of a stack, and executes them.
     fn advance(&mut self, id: StackId) {
-        if !self.active || self.writes_suspended.is_some() {
+        if !self.may_write() {
             return;
         }
         let context = AgentContext {
@@ -323,7 +344,7 @@ impl Reconciler {
             tracing::debug!(stack.id = %id, steps = decided.steps.len(), first = first.name(), "executing steps");
         }
         for step in decided.steps {
-            let (worker, answers) = (self.worker.clone(), self.answers.clone());
+            let (worker, answers) = (self.worker.clone(), self.outbox.answers.clone());
             let target = target.clone();
             tokio::spawn(async move {
                 let answer = worker.carry_out(&step, &target).await;

@@ -29,9 +29,9 @@ use crate::health_rules::store::RuleStore;
 use crate::inventory::Records;
 use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
-use crate::reconcile::{Inbox, Reconciler, Sweeps, Worker};
+use crate::reconcile::{Inbox, Outbox, Reconciler, Sweeps, Worker};
 use crate::start::Start;
-use crate::{fence, proxy};
+use crate::{fence, proxy, record_events};
 
 /// The capacity of the channel for changes: a flood slows the watches down instead of filling the memory.
 const CHANGES: usize = 4096;
@@ -120,6 +120,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let (answers_in, answers) = mpsc::unbounded_channel();
     let (reports_in, reports) = mpsc::unbounded_channel();
     let (acknowledged_in, acknowledged) = mpsc::unbounded_channel();
+    let (events_in, events) = mpsc::channel(record_events::WAITING);
 
     let scope = if arguments.namespaces.is_empty() {
         Scope::Cluster
@@ -150,7 +151,8 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     };
     let watches = Watches::new(watching, agent, scope, rules, changes_in);
     let sweeps = Sweeps::every(arguments.sweep_interval);
-    let reconciler = Reconciler::new(worker, watches, known, sweeps, metrics.clone(), answers_in, reports_in);
+    let outbox = Outbox { answers: answers_in, reports: reports_in, events: events_in };
+    let reconciler = Reconciler::new(worker, watches, known, sweeps, metrics.clone(), outbox);
     let asked = admin.running();
     let (namespace, life) = (&arguments.namespace, arguments.key_life);
     let keys = Keys::new(&requests, namespace, broker.clone(), found, life, metrics.clone());
@@ -174,6 +176,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         () = link.run() => {}
         () = rule_fetcher.run() => {}
         () = report::run(broker, agent, reports, acknowledged_in, metrics) => {}
+        () = record_events::run(requests.clone(), agent, events) => {}
     }
     Ok(())
 }

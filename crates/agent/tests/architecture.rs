@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["run", "install", "start", "forget_position"],
     // The loop, and the execution of its decisions.
     &["reconcile"],
-    &["diagnose", "broker_link"],
+    &["diagnose", "broker_link", "record_events"],
     // The listener for health checks, the requests to the API server, and the metrics of everything above.
     &["admin"],
     &["execute"],

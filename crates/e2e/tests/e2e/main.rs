@@ -13,6 +13,7 @@ mod crashes;
 mod deletion;
 mod delivery;
 mod drift;
+mod events;
 mod failing;
 mod health_rules;
 mod interference;

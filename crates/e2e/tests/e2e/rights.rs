@@ -300,11 +300,16 @@ async fn installing_again_with_fewer_permissions_removes_the_others() -> Result<
     };
     install(&cluster, &home, &["--kind", "*.example.com", "--impersonate", &format!("{one}/brokkr-x")])
         .await?;
-    assert_eq!(bound().await?.len(), 8, "{:?}", bound().await?);
+    assert_eq!(bound().await?.len(), 10, "{:?}", bound().await?);
     let both = format!("{one},{two}");
     install(&cluster, &home, &["--profile", "namespaces", "--target-namespace", &both]).await?;
     install(&cluster, &home, &["--profile", "namespaces", "--target-namespace", &one]).await?;
-    let records = "* ClusterRoleBinding brokkr-agent-records.".to_owned();
-    assert_eq!(bound().await?, [records, format!("{one} RoleBinding brokkr-agent.")]);
+    let kept = [
+        "* ClusterRoleBinding brokkr-agent-records.".to_owned(),
+        "default Role brokkr-agent-events.".to_owned(),
+        "default RoleBinding brokkr-agent-events.".to_owned(),
+        format!("{one} RoleBinding brokkr-agent."),
+    ];
+    assert_eq!(bound().await?.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(kept));
     Ok(())
 }

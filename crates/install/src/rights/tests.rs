@@ -94,6 +94,7 @@ fn the_namespaces_profile_grants_cluster_wide_rights_only_on_records() {
             "* brokkr-fence-home.brokkr-system",
             "brokkr-system brokkr-agent",
             "* brokkr-agent-records.brokkr-system",
+            "default brokkr-agent-events.brokkr-system",
             "a brokkr-agent.brokkr-system",
             "b brokkr-agent.brokkr-system",
             "a brokkr-agent-kinds.brokkr-system",
