@@ -11,8 +11,8 @@ use crate::selector::Selector;
 /// The maximum number of stacks, and of agents, in a filter.
 pub const FILTER_NAMES: usize = 100;
 
-/// The type of a message. Outcomes are sent as agents report them. An alert is sent once when a problem lasts longer than
-/// the grace period, and once when it is over.
+/// The type of a message. Outcomes are sent as agents report them. An alert covers all agents of a stack with the same lasting
+/// problem.
 #[derive(
     Clone,
     Copy,
@@ -102,22 +102,46 @@ pub enum WebhookEvent {
     #[serde(rename = "stack.removed")]
     #[strum(serialize = "stack.removed")]
     Removed,
-    /// A stack has been failed, degraded or blocked on an agent for longer than the grace period.
-    #[serde(rename = "alert.failure")]
-    #[strum(serialize = "alert.failure")]
-    FailureLasts,
-    /// The alert is resolved.
-    #[serde(rename = "alert.failure_resolved")]
-    #[strum(serialize = "alert.failure_resolved")]
-    FailureResolved,
-    /// Another client has been changing objects of a stack for longer than the grace period.
-    #[serde(rename = "alert.drift")]
-    #[strum(serialize = "alert.drift")]
-    DriftLasts,
-    /// The alert is resolved.
-    #[serde(rename = "alert.drift_resolved")]
-    #[strum(serialize = "alert.drift_resolved")]
-    DriftResolved,
+    /// A problem of a stack has lasted for longer than the grace period on one or more agents. All agents with the same
+    /// cause are one alert.
+    #[serde(rename = "alert.opened")]
+    #[strum(serialize = "alert.opened")]
+    AlertOpened,
+    /// An open alert has reached more agents. Sent at most once in the alert interval.
+    #[serde(rename = "alert.updated")]
+    #[strum(serialize = "alert.updated")]
+    AlertUpdated,
+    /// No agent has had the problem of an alert for the grace period.
+    #[serde(rename = "alert.resolved")]
+    #[strum(serialize = "alert.resolved")]
+    AlertResolved,
+}
+
+impl WebhookEvent {
+    /// Returns whether this is a message about an alert, which covers many agents.
+    #[must_use]
+    pub fn is_alert(self) -> bool {
+        matches!(self, Self::AlertOpened | Self::AlertUpdated | Self::AlertResolved)
+    }
+}
+
+/// The format of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::EnumString, strum::EnumIter)]
+#[strum(serialize_all = "snake_case")]
+pub enum WebhookFormat {
+    /// Standard Webhooks: JSON with a type and data, for programs.
+    #[default]
+    Standard,
+    /// An incoming webhook of Slack.
+    Slack,
+    /// A workflow of Microsoft Teams that posts an Adaptive Card.
+    Teams,
+    /// The Events API v2 of PagerDuty. The fragment of the URL is the integration key. Only alerts are sent.
+    #[serde(rename = "pagerduty")]
+    #[strum(serialize = "pagerduty")]
+    PagerDuty,
 }
 
 /// Selects the messages of a webhook. An absent field other than `events` matches everything.
@@ -125,16 +149,19 @@ pub enum WebhookEvent {
 #[serde(deny_unknown_fields)]
 pub struct WebhookFilter {
     /// Types of events. By default all except `stack.failed`, `stack.degraded`, `stack.blocked` and `stack.repaired`, which
-    /// alerts cover if they last.
+    /// alerts cover if they last. By default only alerts, if the format is not `standard`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<WebhookEvent>,
     /// Names or ids of stacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<String>,
-    /// Names or ids of agents. If set, events without an agent do not match.
+    /// Selects by the labels of the stack, such as `team=payments`. If set, events without a stack do not match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_selector: Option<Selector>,
+    /// Names or ids of agents. If set, events without an agent do not match, and alerts count only these agents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
-    /// Selects by the labels of the agent. If set, events without an agent do not match.
+    /// Selects by the labels of the agent. If set, events without an agent do not match, and alerts count only these agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_selector: Option<Selector>,
 }
@@ -147,6 +174,8 @@ pub struct CreateWebhook {
     #[schema(example = "https://hooks.example.com/brokkr")]
     pub url: String,
     #[serde(default)]
+    pub format: WebhookFormat,
+    #[serde(default)]
     pub filter: WebhookFilter,
 }
 
@@ -156,6 +185,8 @@ pub struct CreateWebhook {
 pub struct WebhookPatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<WebhookFormat>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<WebhookFilter>,
     /// A disabled webhook gets no messages; its pending messages become dead letters.
@@ -170,6 +201,7 @@ pub struct Webhook {
     pub name: Name,
     /// Complete for owners. Others see only the host, because the path may be a secret.
     pub url: String,
+    pub format: WebhookFormat,
     pub filter: WebhookFilter,
     pub enabled: bool,
     /// Why the broker disabled it; absent if a user did.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 
+pub use crate::broker::alerts::AlertArgs;
 pub use crate::broker::args::{BareArgs, BrokerArgs};
 pub use crate::broker::rollouts::args::RolloutArgs;
 
@@ -20,6 +21,8 @@ pub enum Command {
     Broker(BrokerArgs),
     /// Roll a bad version out to a swarm while the leader of two replicas is killed and paused, and check that it stops.
     Rollouts(RolloutArgs),
+    /// Let a swarm fail with a few causes and recover while the broker is killed, and count the messages of a webhook.
+    Alerts(AlertArgs),
     /// Serve 304 over TLS with a minimal axum handler, for comparison with the broker's polls.
     #[command(hide = true)]
     Bare(BareArgs),

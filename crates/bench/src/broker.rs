@@ -16,8 +16,10 @@
 //! | `reports`     | reports per second                                                              |
 //! | `million`     | a restart, previews and pages with a million agents                             |
 //! | `rollout`     | a rollout over a million agents                                                 |
+//! | `alerts`      | the messages of a fleet that fails and recovers: a command of its own           |
 //! | `rollouts`    | a rollout that has to stop, while its leader is killed: a command of its own    |
 
+pub mod alerts;
 pub mod args;
 pub mod bare;
 mod closed_loop;

@@ -24,6 +24,12 @@ async fn main() -> Result<()> {
             ensure!(figures.missed().is_empty(), "missed targets: {}", figures.missed().join(", "));
             Ok(())
         }
+        Command::Alerts(args) => {
+            let figures = Box::pin(broker::alerts::run(&args)).await?;
+            print_result(args.json, &figures.to_json(), &figures.to_table())?;
+            ensure!(figures.missed().is_empty(), "missed targets: {}", figures.missed().join(", "));
+            Ok(())
+        }
         Command::Bare(args) => broker::bare::serve(&args).await,
     }
 }

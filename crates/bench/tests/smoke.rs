@@ -65,6 +65,18 @@ async fn a_small_bench_of_the_broker_completes_and_a_poll_costs_no_statement() -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f7_a_fleet_that_fails_with_three_causes_sends_three_messages_and_three_recoveries() -> Result<()> {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let arguments = "bench alerts --agents 200 --grace 1s --gather 8s --watch 2s";
+    let Command::Alerts(args) = Command::try_parse_from(arguments.split_whitespace())? else {
+        unreachable!("it says alerts");
+    };
+    let figures = Box::pin(brokkr_bench::broker::alerts::run(&args)).await?;
+    assert!(figures.missed().is_empty(), "{:?} in {:#}", figures.missed(), figures.to_json());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h2_h9_a_small_rollout_stops_within_its_bound_although_its_leader_is_killed() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     // More agents fail than in the published run, so that few steps are enough.

@@ -813,6 +813,7 @@ CREATE TABLE webhooks (
     id               uuid NOT NULL,
     name             text COLLATE "C" NOT NULL,
     url              text NOT NULL,
+    format           text NOT NULL DEFAULT 'standard' CHECK (format IN ('standard', 'slack', 'teams', 'pagerduty')),
     filter           jsonb NOT NULL,
     enabled          boolean NOT NULL DEFAULT true,
     disabled_because text,
@@ -860,16 +861,18 @@ CREATE INDEX webhook_deliveries_due_by_webhook ON webhook_deliveries (project, w
     WHERE state = 'pending';
 CREATE INDEX webhook_deliveries_done ON webhook_deliveries (last_attempt_at) WHERE state <> 'pending';
 
--- Failures and drift that are pending or announced. No row: everything is fine.
+-- Failures and drift of agents that are pending or last. No row: everything is fine. `cause` is what agents of one alert have in
+-- common.
 CREATE TABLE webhook_alarms (
     project       text NOT NULL REFERENCES projects (name),
     stack_id      uuid NOT NULL,
     agent_id      uuid NOT NULL,
     kind          text NOT NULL CHECK (kind IN ('failure', 'drift')),
-    announced     boolean NOT NULL,
+    lasting       boolean NOT NULL,
     since         timestamptz NOT NULL,
     last          timestamptz NOT NULL,
     count         integer NOT NULL,
+    trouble       text NOT NULL,
     cause         text NOT NULL,
     sequence_id   bigint NOT NULL,
     reason        text NOT NULL,
@@ -879,6 +882,27 @@ CREATE TABLE webhook_alarms (
     PRIMARY KEY (project, stack_id, agent_id, kind)
 ) WITH (fillfactor = 70);
 CREATE INDEX webhook_alarms_due ON webhook_alarms (next_check_at) WHERE next_check_at IS NOT NULL;
+CREATE INDEX webhook_alarms_lasting ON webhook_alarms (project, stack_id, cause) WHERE lasting;
+
+-- What a webhook was sent about the agents of a stack with the same cause. Without `since`, no agent fails; with `alert_id`, an
+-- alert is open, and `agents` is the largest number that was sent. Changed only by the holder of the lease `alerts`, in the
+-- transaction that writes the message.
+CREATE TABLE alerts (
+    project     text NOT NULL,
+    webhook_id  uuid NOT NULL,
+    stack_id    uuid NOT NULL,
+    cause       text NOT NULL,
+    since       timestamptz,
+    alert_id    uuid,
+    agents      integer,
+    calm_since  timestamptz,
+    problem_at  timestamptz,
+    resolved_at timestamptz,
+    PRIMARY KEY (project, webhook_id, stack_id, cause),
+    FOREIGN KEY (project, webhook_id) REFERENCES webhooks (project, id) ON DELETE CASCADE,
+    CHECK ((alert_id IS NULL) = (agents IS NULL)),
+    CHECK (alert_id IS NULL OR since IS NOT NULL)
+) WITH (fillfactor = 70);
 
 -- Partitions ---------------------------------------------------------------------------------------------------------
 

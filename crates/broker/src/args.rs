@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::domain::network::parse_network;
 use crate::domain::retention::Retention;
+use crate::metrics::ListedStack;
 use crate::store::privileges::ServingRole;
 use crate::telemetry::LogFormat;
 
@@ -229,6 +230,9 @@ pub struct ServeArgs {
     /// agent then uses about four times as much memory.
     #[arg(long, env = "BROKKR_LONG_POLLS_IN_HYPER")]
     pub long_polls_in_hyper: bool,
+    /// Stacks with metrics of their own, such as `shop/web`, separated by commas; at most 100.
+    #[arg(long, env = "BROKKR_STACK_METRICS", value_delimiter = ',', value_name = "PROJECT/STACK")]
+    pub stack_metrics: Vec<ListedStack>,
     /// Format of log lines.
     #[arg(long, env = "BROKKR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -259,6 +263,7 @@ impl ServeArgs {
             rate_limits: true,
             long_polls_in_hyper: false,
             retention: RetentionArgs::default(),
+            stack_metrics: Vec::new(),
             log_format: LogFormat::Text,
             traces: None,
             webhooks: webhooks::WebhookArgs::default(),

@@ -24,8 +24,10 @@
 //! | `presence`   | is an agent online: fresh, late, silent                             |
 //! | `why`        | which hop is the first that is not complete, and why                |
 //! | `error_groups` | groups the errors of a fleet by their reason                      |
+//! | `alerts`     | when are agents with the same problem one message, and what does it say |
 //! | `webhooks`   | which messages are sent, where, how are they signed and retried     |
 
+pub mod alerts;
 pub mod audit;
 pub mod claims;
 pub mod envelope;

@@ -1,13 +1,16 @@
 //! Counters of this replica and figures about the fleet.
 //!
-//! Nothing has a label per agent, stack or project: the number of series does not depend on the size of the fleet.
+//! Nothing has a label per agent, and only the stacks that the operator lists have series of their own: the number of series
+//! does not depend on the size of the fleet.
 //! `docs/metrics.md` explains each metric; a test compares both.
 //!
 //! | module    | contents                                           |
 //! |-----------|----------------------------------------------------|
 //! | `fleet`   | figures about the fleet, cached                    |
+//! | `stacks`  | figures about listed stacks, cached                |
 
 mod fleet;
+mod stacks;
 
 use std::time::Duration;
 
@@ -20,6 +23,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub use fleet::FleetCount;
+pub use stacks::{BadStackName, ListedStack, StackCount};
 
 /// Seconds. Long polls take up to five minutes.
 const BUCKETS: [f64; 11] = [0.002, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];

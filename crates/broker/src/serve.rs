@@ -22,7 +22,7 @@ use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
 use crate::listener::tls::Certificates;
 use crate::listener::{Limits, ListenError, Listener};
-use crate::metrics::{FleetCount, Metrics};
+use crate::metrics::{FleetCount, Metrics, StackCount};
 use crate::router::router;
 use crate::state::Broker;
 use crate::state::body_budget::BodyBudget;
@@ -37,8 +37,8 @@ use crate::state::webhooks::{WebhookSetupError, Webhooks};
 use crate::store::StoreError;
 use crate::store::schema::SchemaError;
 use crate::tasks::{
-    audit_chain, cleanup, event_tail, presence, refusals, report_writer, restore_state, retention, rollouts,
-    silent_agents, suspensions, webhooks,
+    alerts, audit_chain, cleanup, event_tail, presence, refusals, report_writer, restore_state, retention,
+    rollouts, silent_agents, suspensions, webhooks,
 };
 use database::Database;
 
@@ -135,6 +135,7 @@ impl Server {
             webhooks,
             metrics: Metrics::default(),
             fleet: FleetCount::default(),
+            stack_metrics: StackCount::of(args.stack_metrics),
             shutdown: Shutdown::new(args.drain / 2),
         });
 
@@ -147,6 +148,7 @@ impl Server {
         for _ in 0..report_writer::WRITERS {
             tasks.spawn(report_writer::run(Arc::clone(&broker), stop()));
         }
+        tasks.spawn(alerts::run(Arc::clone(&broker), pool(), stop()));
         tasks.spawn(audit_chain::run(pool(), stop()));
         tasks.spawn(retention::run(pool(), args.retention.retention(), stop()));
         tasks.spawn(event_tail::run(broker.streams.clone(), pool(), Arc::clone(&broker.index), stop()));

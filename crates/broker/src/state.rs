@@ -45,7 +45,7 @@ use crate::access::origin::Origin;
 use crate::domain::audit::AuditRecord;
 use crate::error::ApiError;
 use crate::index::Index;
-use crate::metrics::{FleetCount, Metrics};
+use crate::metrics::{FleetCount, Metrics, StackCount};
 use crate::store::audit::audit_insert;
 use body_budget::BodyBudget;
 use contents::Contents;
@@ -83,6 +83,7 @@ pub struct Broker {
     pub webhooks: Arc<Webhooks>,
     pub metrics: Metrics,
     pub fleet: FleetCount,
+    pub stack_metrics: StackCount,
     pub shutdown: Shutdown,
 }
 

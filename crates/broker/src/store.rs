@@ -4,6 +4,7 @@
 pub mod agent_keys;
 pub mod agent_retirement;
 pub mod agents;
+pub mod alerts;
 pub mod api_tokens;
 pub mod audit;
 pub mod audit_partitions;

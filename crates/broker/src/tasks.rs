@@ -3,6 +3,7 @@
 //!
 //! | task            | what it does                                                                      |
 //! |-----------------|-----------------------------------------------------------------------------------|
+//! | `alerts`        | groups agents with the same problem and writes alerts, on one replica at a time   |
 //! | `audit_chain`   | chains the audit log, on one replica at a time; logs the heads once a minute      |
 //! | `cleanup`       | deletes expired outbox rows, idempotency keys, tokens and history marks           |
 //! | `event_tail`    | reads events once for all streams of this replica                                 |
@@ -17,6 +18,7 @@
 //! | `silent_agents` | marks agents that no longer poll                                                  |
 //! | `webhooks`      | sends messages that are due: after local commits, and on time                     |
 
+pub mod alerts;
 pub mod audit_chain;
 pub mod audit_retention;
 pub mod cleanup;

@@ -75,6 +75,9 @@ pub struct Failures {
     pub silence: f64,
 }
 
+/// The number of causes of failures.
+pub const CAUSES: u64 = 4;
+
 /// Which updates fail. An update is a version of a stack of which the agent has begun an earlier one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BadUpdates {
@@ -116,6 +119,8 @@ pub struct Config {
     /// The largest number of concurrent handshakes; the broker gives each ten seconds.
     pub handshakes: usize,
     pub failures: Failures,
+    /// Failures have this many different causes, at most [`CAUSES`].
+    pub causes: u64,
     pub bad_updates: BadUpdates,
     pub silence: Range<Duration>,
 }
@@ -143,6 +148,7 @@ impl Config {
             start_within: Duration::ZERO,
             handshakes: 64,
             failures: Failures::default(),
+            causes: CAUSES,
             bad_updates: BadUpdates::default(),
             silence: Duration::from_secs(1)..Duration::from_secs(10),
         }

@@ -1,5 +1,6 @@
 //! All agents: start, wait for a condition, stop.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,16 @@ pub(crate) struct Shared {
     pub answered: Times,
     pub begun: Times,
     pub fetched: Times,
+    healed: AtomicBool,
     last_trouble: Mutex<Option<String>>,
 }
 
 impl Shared {
+    /// Returns whether versions no longer fail.
+    pub fn is_healed(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
     pub fn remember(&self, number: usize, trouble: &RequestError) {
         let mut last = self.last_trouble.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(format!("agent {number}: {trouble}"));
@@ -73,6 +80,7 @@ impl Swarm {
             answered: Times::new(begun, count),
             begun: Times::new(begun, count),
             fetched: Times::new(begun, count),
+            healed: AtomicBool::new(false),
             last_trouble: Mutex::default(),
             config,
         });
@@ -122,6 +130,11 @@ impl Swarm {
             EventKind::Begun => self.shared.begun.since(moment),
             EventKind::Fetched => self.shared.fetched.since(moment),
         }
+    }
+
+    /// From now on, no version fails.
+    pub fn heal(&self) {
+        self.shared.healed.store(true, Ordering::Relaxed);
     }
 
     /// Ends the agents from this number on, as if their clusters were lost: they never poll again.

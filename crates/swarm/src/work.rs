@@ -11,15 +11,15 @@ use brokkr_api::{EventId, SequenceId};
 use jiff::Timestamp;
 
 use crate::agent::{Agent, read};
-use crate::config::Reaction;
+use crate::config::{CAUSES, Reaction};
 use crate::counts::Counters;
 use crate::request::Write;
 use crate::wire::RequestError;
 
 /// Returns a failure as clusters report it. Its message names an object, so the broker has to group messages
 /// that differ only in that name.
-fn failure(number: u64, object: impl std::fmt::Display) -> (Reason, Message) {
-    let reason = match number % 4 {
+fn failure(number: u64, causes: u64, object: impl std::fmt::Display) -> (Reason, Message) {
+    let reason = match number % causes.clamp(1, CAUSES) {
         0 => Reason::Immutable { fields: vec!["spec.selector".into()] },
         1 => Reason::Forbidden {
             account: None,
@@ -119,9 +119,10 @@ impl Agent {
         let verified = Hops { fetched: Some(now), verified: Some(now), ..hops(target) };
         Counters::one(&self.shared.counters.delivered);
         let is_bad = self.held.iter().any(|held| held.stack == target.stack_id && held.fails);
-        if is_bad || self.random.chance(self.shared.config.failures.apply) {
+        let fails = is_bad || self.random.chance(self.shared.config.failures.apply);
+        if fails && !self.shared.is_healed() {
             Counters::one(&self.shared.counters.failed);
-            let (reason, message) = failure(self.random.next(), self.number);
+            let (reason, message) = failure(self.random.next(), self.shared.config.causes, self.number);
             let failed = self.make_report(target, Transition::Failed, now, verified);
             return vec![Report { reason, message, ..failed }];
         }

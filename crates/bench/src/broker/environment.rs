@@ -75,15 +75,16 @@ pub struct Environment<'a> {
     pub engine: &'a Engine,
     /// Database connections of a replica.
     connections: u32,
+    more: Vec<String>,
 }
 
 impl<'a> Environment<'a> {
     pub async fn start(args: &BrokerArgs, engine: &'a Engine) -> Result<Self> {
-        Self::start_with(args.database_connections, engine).await
+        Self::start_with(args.database_connections, engine, &[]).await
     }
 
-    /// Starts with this many database connections for each replica.
-    pub async fn start_with(connections: u32, engine: &'a Engine) -> Result<Self> {
+    /// Starts with this many database connections, and these further arguments, for each replica.
+    pub async fn start_with(connections: u32, engine: &'a Engine, more: &[&str]) -> Result<Self> {
         let database = engine.postgres.database().await?;
         let url = database.url();
         broker::migrate(&url).await?;
@@ -91,7 +92,7 @@ impl<'a> Environment<'a> {
         broker::policy_set(&url, &serde_json::json!({ "staged": false })).await?;
         let token = broker::bootstrap(&url).await?;
         let authority = Authority::new("brokkr-bench")?;
-        let broker = start_replica(&url, &authority, connections).await?;
+        let broker = start_replica(&url, &authority, connections, more).await?;
         let admin = Client::builder(broker.url().parse()?)
             .ca_pem(authority.pem())
             .credential(Credential::Token(token.clone().into()))
@@ -110,12 +111,14 @@ impl<'a> Environment<'a> {
             database,
             engine,
             connections,
+            more: more.iter().map(|argument| (*argument).to_owned()).collect(),
         })
     }
 
     /// Starts another replica on the same database.
     pub async fn replica(&self) -> Result<Broker> {
-        start_replica(&self.database.url(), &self.authority, self.connections).await
+        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
+        start_replica(&self.database.url(), &self.authority, self.connections, &more).await
     }
 
     pub fn pid(&self) -> Result<u32> {
@@ -215,10 +218,15 @@ impl<'a> Environment<'a> {
     }
 }
 
-async fn start_replica(database_url: &str, authority: &Authority, connections: u32) -> Result<Broker> {
+async fn start_replica(
+    database_url: &str,
+    authority: &Authority,
+    connections: u32,
+    more: &[&str],
+) -> Result<Broker> {
     let connections = connections.to_string();
-    let more = ["--database-connections", &connections, "--rate-limits", "false"];
-    Broker::start(database_url, authority, ShowLog::OnPanic, &more).await
+    let own = ["--database-connections", &connections, "--rate-limits", "false"];
+    Broker::start(database_url, authority, ShowLog::OnPanic, &[&own, more].concat()).await
 }
 
 fn labels(number: usize) -> Labels {

@@ -60,7 +60,7 @@ pub async fn run(args: &RolloutArgs) -> Result<Figures> {
 }
 
 async fn measure(args: &RolloutArgs, engine: &Engine, figures: &mut Figures) -> Result<()> {
-    let environment = Box::pin(Environment::start_with(DATABASE_CONNECTIONS, engine)).await?;
+    let environment = Box::pin(Environment::start_with(DATABASE_CONNECTIONS, engine, &[])).await?;
     environment.stack(STACK, "swarm=yes").await?;
     environment.submit(STACK, yaml("one")).await?;
     let (all, silent) = (usize::try_from(args.agents)?, part(args.agents, args.silent_percent)?);

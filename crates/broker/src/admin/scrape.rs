@@ -39,6 +39,7 @@ pub async fn scrape(broker: &Broker, connections: &Connections) -> String {
     index(&mut registry, broker);
     let reachable = database(&mut registry, broker).await;
     broker.fleet.register(&mut registry, &broker.pool, reachable).await;
+    broker.stack_metrics.register(&mut registry, &broker.pool, reachable).await;
     this_process(&mut registry, env!("CARGO_PKG_VERSION"));
     text(&registry)
 }

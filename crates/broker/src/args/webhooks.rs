@@ -28,9 +28,16 @@ pub struct WebhookArgs {
     /// Additional CA certificates (PEM) to trust for webhooks.
     #[arg(long, env = "BROKKR_WEBHOOK_CA", value_name = "FILE")]
     pub webhook_ca: Option<PathBuf>,
-    /// Time that a failure or drift has to last before webhooks are notified.
+    /// Time that a failure or drift has to last on an agent before it counts in alerts, and that it has to be over before an
+    /// alert is resolved.
     #[arg(long, env = "BROKKR_WEBHOOK_GRACE", default_value = "5m", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub webhook_grace: Duration,
+    /// Time that an alert waits for further agents with the same cause before its first message.
+    #[arg(long, env = "BROKKR_ALERT_GATHER", default_value = "30s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub alert_gather: Duration,
+    /// Minimum time between two messages about the same problem of a stack, and between two that it is resolved.
+    #[arg(long, env = "BROKKR_ALERT_INTERVAL", default_value = "1h", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub alert_interval: Duration,
 }
 
 impl WebhookArgs {
@@ -45,6 +52,8 @@ impl WebhookArgs {
             secret_key: self.secret_key.clone(),
             ca: self.webhook_ca.clone(),
             grace: self.webhook_grace,
+            alert_gather: self.alert_gather,
+            alert_interval: self.alert_interval,
         }
     }
 }
@@ -58,6 +67,8 @@ impl Default for WebhookArgs {
             webhook_any_port: false,
             webhook_ca: None,
             webhook_grace: Duration::from_secs(300),
+            alert_gather: Duration::from_secs(30),
+            alert_interval: Duration::from_secs(3600),
         }
     }
 }

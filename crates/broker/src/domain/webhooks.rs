@@ -4,7 +4,8 @@
 //! |-----------------|------------------------------------------------------------------|
 //! | `happening`     | what happened, and what the message says                         |
 //! | `filter`        | does this webhook want the message                               |
-//! | `alarm`         | does a failure or drift last, was it announced, is it over       |
+//! | `format`        | how is a message written for Slack, Teams or PagerDuty           |
+//! | `alarm`         | does a failure or drift of an agent last                         |
 //! | `signature`     | how is a message signed, and with which secrets                  |
 //! | `vault`         | how are those secrets stored                                     |
 //! | `egress_policy` | may a message go to this address                                 |
@@ -14,6 +15,7 @@ pub mod alarm;
 pub mod backoff;
 pub mod egress_policy;
 pub mod filter;
+pub mod format;
 pub mod happening;
 pub mod signature;
 pub mod vault;

@@ -22,8 +22,9 @@ use brokkr_api::status::State;
 use brokkr_api::why::{Broken, Cause, Hop, Presence};
 
 use self::advice::advised;
-pub use self::advice::widened_grant;
+pub use self::advice::{remedy, widened_grant};
 pub use self::agent::{AgentContact, Refused, agent_trouble};
+pub use self::cause::cause_of_notes;
 pub use self::rollouts::awaited_rollout;
 use brokkr_api::rollouts::Rollout;
 

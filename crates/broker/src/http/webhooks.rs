@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use brokkr_api::page::Page;
 use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::{
-    CreateWebhook, RotateSecret, Webhook, WebhookFilter, WebhookPatch, WebhookWithSecret,
+    CreateWebhook, RotateSecret, Webhook, WebhookFilter, WebhookFormat, WebhookPatch, WebhookWithSecret,
 };
 use brokkr_api::{ErrorCode, WebhookId};
 use http::StatusCode;
@@ -15,9 +15,9 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::access::Caller;
-use crate::domain::webhooks::filter;
 use crate::domain::webhooks::signature::WebhookSecret;
 use crate::domain::webhooks::vault::{SecretOwner, Vault};
+use crate::domain::webhooks::{filter, format};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
@@ -55,6 +55,10 @@ fn check_filter(filter: &WebhookFilter) -> ApiResult<()> {
     filter::check(filter).map_err(|error| ApiError::invalid_request(error.to_string()))
 }
 
+fn check_format(format: WebhookFormat, url: &str, filter: &WebhookFilter) -> ApiResult<()> {
+    format::check(format, url, filter).map_err(|error| ApiError::invalid_request(error.to_string()))
+}
+
 fn vault(broker: &Broker) -> ApiResult<&Vault> {
     let missing = "the broker runs without a secret key and cannot store the secret of a webhook";
     broker.webhooks.vault.as_ref().ok_or_else(|| ApiError::new(ErrorCode::BRK2017, missing))
@@ -80,6 +84,7 @@ pub async fn create_webhook(State(broker): BrokerState, change: Change) -> ApiRe
     }
     check_url(&broker, &request.url)?;
     check_filter(&request.filter)?;
+    check_format(request.format, &request.url, &request.filter)?;
     let vault = vault(&broker)?;
     write::run(&broker, &change, ResultStorage::Encrypted, async |mut write| {
         if webhook_count_on_conn(write.conn(), project).await? >= MOST {
@@ -89,7 +94,8 @@ pub async fn create_webhook(State(broker): BrokerState, change: Change) -> ApiRe
         let (id, secret) = (WebhookId::generate(), WebhookSecret::generate());
         let sealed =
             vault.seal(SecretOwner { project, webhook: id }, secret.as_bytes()).map_err(cannot_seal)?;
-        let new = NewWebhook { project, id, name, url: &request.url, filter: &request.filter };
+        let CreateWebhook { url, format, filter, .. } = &request;
+        let new = NewWebhook { project, id, name, url, format: *format, filter };
         let webhook = match webhook_insert_on_conn(write.conn(), &new).await {
             Err(error) if error.is_taken() => {
                 return Err(ApiError::new(ErrorCode::BRK2002, format!("webhook {name} already exists")));
@@ -151,6 +157,7 @@ pub async fn patch_webhook(
         write.audit_before(&before);
         let webhook =
             webhook_patch_on_conn(write.conn(), project, &named, &patch).await?.ok_or_else(missing)?;
+        check_format(webhook.format, &webhook.url, &webhook.filter)?;
         if !webhook.enabled {
             webhook_delivery_give_up_on_conn(write.conn(), project, webhook.id, "the webhook was disabled")
                 .await?;

@@ -13,7 +13,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::PgPool;
 use tokio::sync::Notify;
 
+use crate::domain::alerts::group::Timing;
 use crate::domain::webhooks::egress_policy::EgressPolicy;
+use crate::domain::webhooks::format::addressed;
 use crate::domain::webhooks::signature::WebhookSecret;
 use crate::domain::webhooks::vault::{SecretOwner, Vault, VaultError};
 use crate::store::StoreError;
@@ -28,8 +30,12 @@ pub struct WebhookOptions {
     pub secret_key: Option<SecretString>,
     /// Additional certificate authorities.
     pub ca: Option<PathBuf>,
-    /// How long a failure has to last before it is announced.
+    /// How long a problem of an agent has to last before it counts in alerts, and how long it has to be over before an alert is.
     pub grace: Duration,
+    /// How long an alert waits for further agents before its first message.
+    pub alert_gather: Duration,
+    /// The time between two messages of an alert.
+    pub alert_interval: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,17 +52,19 @@ pub struct Webhooks {
     pub policy: EgressPolicy,
     pub vault: Option<Vault>,
     pub grace: Duration,
+    pub alert_timing: Timing,
     sender: Sender,
     written: Notify,
 }
 
 impl Webhooks {
     pub fn new(options: WebhookOptions) -> Result<Self, WebhookSetupError> {
-        let WebhookOptions { policy, secret_key, ca, grace } = options;
+        let WebhookOptions { policy, secret_key, ca, grace, alert_gather, alert_interval } = options;
         let key = secret_key.as_ref();
         Ok(Self {
             vault: key.map(|key| Vault::read(key.expose_secret())).transpose()?,
             grace,
+            alert_timing: Timing { gather: alert_gather, settle: grace, interval: alert_interval },
             sender: Sender::new(policy.clone(), Arc::new(SystemResolver), ca.as_deref())?,
             policy,
             written: Notify::new(),
@@ -104,7 +112,8 @@ impl Webhooks {
                 Ok(SendOutcome::failed("the webhook has no valid secret; rotate it"))
             }
             Ok(secrets) => {
-                let message = Message { url: &found.url, id, body, secrets: &secrets };
+                let body = addressed(found.format, &found.url, body);
+                let message = Message { url: &found.url, id, body: &body, secrets: &secrets };
                 Ok(self.sender.send(&message, Timestamp::now()).await)
             }
         }

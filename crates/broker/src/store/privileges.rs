@@ -51,6 +51,7 @@ const TABLES: &[(&[&str], &[&str])] = &[
             "agent_events",
             "agent_holds",
             "agents",
+            "alerts",
             "api_tokens",
             "barred_contents",
             "clamped_reports",

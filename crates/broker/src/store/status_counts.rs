@@ -57,6 +57,45 @@ pub async fn status_counts_of_failing(
     Ok(rows.into_iter().map(|(stack, agents)| (StackId(stack), agents.unsigned_abs())).collect())
 }
 
+/// The agents of a stack in one state, for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackFigure {
+    pub project: String,
+    pub stack: String,
+    /// The value of the label `team`, or nothing.
+    pub team: String,
+    pub transition: Transition,
+    pub agents: u64,
+}
+
+/// Returns the number of agents by last transition of these stacks, each a project and a name. A state without agents is
+/// absent; a stack without reports has one figure of zero.
+pub async fn status_counts_of_stacks(
+    pool: &PgPool,
+    projects: &[&str],
+    names: &[&str],
+) -> Result<Vec<StackFigure>> {
+    let rows: Vec<(String, String, String, String, i64)> = sqlx::query_as(
+        "SELECT s.project, s.name, coalesce(s.labels ->> 'team', ''), coalesce(c.transition, 'healthy'),
+                coalesce(sum(c.count), 0)::bigint
+         FROM unnest($1::text[], $2::text[]) AS wanted (project, name)
+         JOIN stacks s ON s.project = wanted.project AND s.name = wanted.name AND s.deleted_at IS NULL
+         LEFT JOIN status_counts c ON c.project = s.project AND c.stack_id = s.id AND c.transition <> 'removed'
+         GROUP BY 1, 2, 3, 4",
+    )
+    .bind(projects)
+    .bind(names)
+    .all(pool, "count the agents of stacks")
+    .await?;
+    rows.into_iter()
+        .map(|(project, stack, team, transition, agents)| {
+            let transition = known(&transition)?;
+            Ok(StackFigure { project, stack, team, transition, agents: agents.max(0).unsigned_abs() })
+        })
+        .collect::<Result<_, sqlx::Error>>()
+        .doing("count the agents of stacks")
+}
+
 /// The last group of a page: the next ones have a lower count, or the same count and a higher key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupCursor {

@@ -1,9 +1,10 @@
-//! Pending and announced alarms, each of a stack on an agent. An alarm without a row is quiet.
+//! Pending and lasting alarms, each of a stack on an agent. An alarm without a row is quiet.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use brokkr_api::reason::{Message, Reason};
+use brokkr_api::why::Cause;
 use brokkr_api::{AgentId, SequenceId, StackId};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
@@ -25,6 +26,8 @@ pub struct AlarmKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAlarm {
     pub alarm: Alarm,
+    /// Agents with the same cause are one alert.
+    pub cause: Cause,
     pub sequence_id: SequenceId,
     pub reason: Reason,
     pub message: Message,
@@ -35,7 +38,7 @@ fn read_alarm(row: PgRow) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
         since: row.time("since")?,
         last: row.time("last")?,
         count: row.field::<i32>("count")?.unsigned_abs(),
-        cause: row.known("cause")?,
+        cause: row.known("trouble")?,
     };
     let key = AlarmKey {
         project: row.field("project")?,
@@ -44,7 +47,8 @@ fn read_alarm(row: PgRow) -> Result<(AlarmKey, StoredAlarm), sqlx::Error> {
         kind: row.known("kind")?,
     };
     let stored = StoredAlarm {
-        alarm: if row.field("announced")? { Alarm::Announced(episode) } else { Alarm::Pending(episode) },
+        alarm: if row.field("lasting")? { Alarm::Lasting(episode) } else { Alarm::Pending(episode) },
+        cause: row.known("cause")?,
         sequence_id: SequenceId(row.field("sequence_id")?),
         reason: Reason::from_parts(row.field("reason")?, row.field("details")?),
         message: Message::new(row.field::<String>("message")?),
@@ -58,7 +62,7 @@ pub async fn webhook_alarm_lock_on_conn(
     of: &[(&str, StackId, AgentId)],
 ) -> Result<HashMap<AlarmKey, StoredAlarm>> {
     let alarms = sqlx::query(
-        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
+        "SELECT project, stack_id, agent_id, kind, lasting, since, last, count, trouble, cause, sequence_id, reason,
                 details, message
          FROM webhook_alarms alarm
          JOIN (SELECT DISTINCT * FROM unnest($1::text[], $2::uuid[], $3::uuid[])) AS of (project, stack_id, agent_id)
@@ -80,7 +84,7 @@ pub async fn webhook_alarm_due_on_conn(
     limit: i64,
 ) -> Result<Vec<(AlarmKey, StoredAlarm)>> {
     sqlx::query(
-        "SELECT project, stack_id, agent_id, kind, announced, since, last, count, cause, sequence_id, reason,
+        "SELECT project, stack_id, agent_id, kind, lasting, since, last, count, trouble, cause, sequence_id, reason,
                 details, message
          FROM webhook_alarms WHERE next_check_at <= now() ORDER BY next_check_at LIMIT $1 FOR UPDATE SKIP LOCKED",
     )
@@ -99,7 +103,7 @@ pub async fn webhook_alarm_store_on_conn(
     let episodes = alarms.iter().filter_map(|(key, stored)| match stored.alarm {
         Alarm::Quiet => None,
         Alarm::Pending(episode) => Some((*key, *stored, false, episode)),
-        Alarm::Announced(episode) => Some((*key, *stored, true, episode)),
+        Alarm::Lasting(episode) => Some((*key, *stored, true, episode)),
     });
     let (raised, quiet): (Vec<_>, Vec<&AlarmKey>) = (
         episodes.collect(),
@@ -112,22 +116,22 @@ pub async fn webhook_alarm_store_on_conn(
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO webhook_alarms (project, stack_id, agent_id, kind, announced, since, last, count, cause,
+        "INSERT INTO webhook_alarms (project, stack_id, agent_id, kind, lasting, since, last, count, trouble, cause,
                                      sequence_id, reason, details, message, next_check_at)
          SELECT * FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::text[], $5::boolean[], $6::timestamptz[],
-                              $7::timestamptz[], $8::int[], $9::text[], $10::bigint[], $11::text[], $12::jsonb[],
-                              $13::text[], $14::timestamptz[])
+                              $7::timestamptz[], $8::int[], $9::text[], $10::text[], $11::bigint[], $12::text[],
+                              $13::jsonb[], $14::text[], $15::timestamptz[])
          ORDER BY 1, 2, 3, 4
          ON CONFLICT (project, stack_id, agent_id, kind) DO UPDATE SET
-            announced = excluded.announced, since = excluded.since, last = excluded.last, count = excluded.count,
-            cause = excluded.cause, sequence_id = excluded.sequence_id, reason = excluded.reason,
+            lasting = excluded.lasting, since = excluded.since, last = excluded.last, count = excluded.count,
+            trouble = excluded.trouble, cause = excluded.cause, sequence_id = excluded.sequence_id, reason = excluded.reason,
             details = excluded.details, message = excluded.message, next_check_at = excluded.next_check_at",
     )
     .bind(raised.iter().map(|(key, ..)| key.project.as_str()).collect::<Vec<_>>())
     .bind(raised.iter().map(|(key, ..)| key.stack.0).collect::<Vec<_>>())
     .bind(raised.iter().map(|(key, ..)| key.agent.0).collect::<Vec<_>>())
     .bind(raised.iter().map(|(key, ..)| key.kind.to_string()).collect::<Vec<_>>())
-    .bind(raised.iter().map(|(_, _, announced, _)| *announced).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(_, _, lasting, _)| *lasting).collect::<Vec<_>>())
     .bind(raised.iter().map(|(.., episode)| episode.since.to_sqlx()).collect::<Vec<_>>())
     .bind(raised.iter().map(|(.., episode)| episode.last.to_sqlx()).collect::<Vec<_>>())
     .bind(
@@ -137,6 +141,7 @@ pub async fn webhook_alarm_store_on_conn(
             .collect::<Vec<_>>(),
     )
     .bind(raised.iter().map(|(.., episode)| episode.cause.to_string()).collect::<Vec<_>>())
+    .bind(raised.iter().map(|(_, stored, ..)| stored.cause.to_string()).collect::<Vec<_>>())
     .bind(raised.iter().map(|(_, stored, ..)| stored.sequence_id.0).collect::<Vec<_>>())
     .bind(raised.iter().map(|(_, stored, ..)| stored.reason.code()).collect::<Vec<_>>())
     .bind(raised.iter().map(|(_, stored, ..)| stored.reason.details()).collect::<Vec<_>>())
@@ -161,5 +166,15 @@ async fn webhook_alarm_delete_on_conn(conn: &mut PgConnection, alarms: &[&AlarmK
     .bind(alarms.iter().map(|key| key.agent.0).collect::<Vec<_>>())
     .bind(alarms.iter().map(|key| key.kind.to_string()).collect::<Vec<_>>())
     .run(conn, "delete alarms")
+    .await
+}
+
+/// Deletes the alarms of projects without an enabled webhook, because nothing updates them.
+pub async fn webhook_alarm_delete_unwatched_on_conn(conn: &mut PgConnection) -> Result<()> {
+    sqlx::query(
+        "DELETE FROM webhook_alarms a
+         WHERE NOT EXISTS (SELECT FROM webhooks w WHERE w.project = a.project AND w.enabled)",
+    )
+    .run(conn, "delete alarms without a webhook")
     .await
 }

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::Report;
-use brokkr_api::webhooks::{WebhookEvent, WebhookFilter};
+use brokkr_api::webhooks::{WebhookFilter, WebhookFormat};
+use brokkr_api::why::Cause;
 use brokkr_api::{AgentId, Labels, StackId, WebhookId};
 use jiff::Timestamp;
 use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use strum::IntoEnumIterator as _;
 use uuid::Uuid;
@@ -17,13 +18,15 @@ use super::webhook_alarms::{
     AlarmKey, StoredAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
 };
 use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
-use super::{Fetch as _, Result};
-use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Notice, Observation, Trouble, step};
+use super::{Columns as _, Fetch as _, Result};
+use crate::domain::alerts::cause::cause_of;
+use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Observation, step};
 use crate::domain::webhooks::filter::wants;
-use crate::domain::webhooks::happening::{Happening, Lasting, NamedAgent, NamedStack};
+use crate::domain::webhooks::format::WebhookMessage;
+use crate::domain::webhooks::happening::{Happening, NamedAgent, NamedStack};
 
 /// Alarms checked at once.
-const ALARMS: i64 = 200;
+const ALARMS: i64 = 5000;
 
 /// Writes a message for every webhook of the project that subscribes to it. Returns whether any was written.
 pub async fn webhook_notify_on_conn(
@@ -31,12 +34,11 @@ pub async fn webhook_notify_on_conn(
     project: &str,
     happening: &Happening,
 ) -> Result<bool> {
-    let listeners = listeners_on_conn(conn, project).await?;
+    let listeners = webhook_listeners_on_conn(conn, project).await?;
     notify_on_conn(conn, project, &listeners, std::slice::from_ref(happening)).await
 }
 
-/// Writes the messages for new reports. Also updates alarms: a failure that lasts is announced once, and once more when it
-/// is over.
+/// Writes the messages for new reports, and updates the alarms of their agents.
 pub async fn webhook_notify_reports_on_conn(
     conn: &mut PgConnection,
     reports: &[(AgentId, &Report)],
@@ -69,53 +71,36 @@ pub async fn webhook_notify_reports_on_conn(
         for kind in AlarmKind::iter() {
             let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, kind };
             let before = alarms.get(&key).map_or(Alarm::Quiet, |kept| kept.alarm);
-            let observation = Observation::Reported(&report.transition);
-            let (alarm, notice) = step(kind, before, observation, now, grace);
+            let alarm = step(kind, before, Observation::Reported(&report.transition), now, grace);
             if alarm == before {
                 continue;
             }
-            let kept = StoredAlarm {
-                alarm,
-                sequence_id: report.sequence_id,
-                reason: report.reason.clone(),
-                message: report.message.clone(),
-            };
-            happenings.extend(notice.map(|notice| alert(kind, notice, now, stack, agent, &kept)));
             changed.insert(key.clone());
-            alarms.insert(key, kept);
+            alarms.insert(key, stored(alarm, report));
         }
     }
     let changed: Vec<_> = alarms.iter().filter(|(key, _)| changed.contains(*key)).collect();
     webhook_alarm_store_on_conn(conn, &changed, grace).await?;
     let mut any = false;
     for (project, happenings) in happened {
-        let listeners = listeners_on_conn(conn, project).await?;
+        let listeners = webhook_listeners_on_conn(conn, project).await?;
         any |= notify_on_conn(conn, project, &listeners, &happenings).await?;
     }
     Ok(any)
 }
 
-/// Updates alarms that may change by time alone. Returns their number.
-pub async fn webhook_notify_alarms_on_conn(
+/// Updates alarms that may change by time alone.
+pub async fn webhook_update_alarms_on_conn(
     conn: &mut PgConnection,
     now: Timestamp,
     grace: Duration,
-) -> Result<usize> {
-    let due = webhook_alarm_due_on_conn(conn, ALARMS).await?;
-    let checked = due.len();
-    for (key, mut kept) in due {
-        let (alarm, notice) = step(key.kind, kept.alarm, Observation::Time, now, grace);
-        kept.alarm = alarm;
-        webhook_alarm_store_on_conn(conn, &[(&key, &kept)], grace).await?;
-        let Some(notice) = notice else { continue };
-        let stack = stacks_with_webhooks_on_conn(conn, &[key.stack]).await?.remove(&key.stack);
-        let agent = agents_on_conn(conn, [key.agent]).await?.remove(&key.agent);
-        if let (Some((project, stack)), Some(agent)) = (stack, agent) {
-            let happening = alert(key.kind, notice, now, &stack, &agent, &kept);
-            webhook_notify_on_conn(conn, &project, &happening).await?;
-        }
+) -> Result<()> {
+    let mut due = webhook_alarm_due_on_conn(conn, ALARMS).await?;
+    for (key, kept) in &mut due {
+        kept.alarm = step(key.kind, kept.alarm, Observation::Time, now, grace);
     }
-    Ok(checked)
+    let due: Vec<_> = due.iter().map(|(key, kept)| (key, kept)).collect();
+    webhook_alarm_store_on_conn(conn, &due, grace).await
 }
 
 /// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending.
@@ -131,18 +116,26 @@ pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>> {
 }
 
 /// The part of a webhook that decides what is sent.
-struct Listener {
-    webhook: WebhookId,
-    filter: WebhookFilter,
+#[derive(Clone, Debug)]
+pub struct Listener {
+    pub webhook: WebhookId,
+    pub format: WebhookFormat,
+    pub filter: WebhookFilter,
 }
 
-async fn listeners_on_conn(conn: &mut PgConnection, project: &str) -> Result<Vec<Listener>> {
-    let rows: Vec<(Uuid, Json<WebhookFilter>)> =
-        sqlx::query_as("SELECT id, filter FROM webhooks WHERE project = $1 AND enabled")
-            .bind(project)
-            .all(conn, "find webhooks")
-            .await?;
-    Ok(rows.into_iter().map(|(id, filter)| Listener { webhook: WebhookId(id), filter: filter.0 }).collect())
+/// Returns the enabled webhooks of a project.
+pub async fn webhook_listeners_on_conn(conn: &mut PgConnection, project: &str) -> Result<Vec<Listener>> {
+    sqlx::query("SELECT id, format, filter FROM webhooks WHERE project = $1 AND enabled ORDER BY id")
+        .bind(project)
+        .try_map(|row: PgRow| {
+            Ok(Listener {
+                webhook: WebhookId(row.field("id")?),
+                format: row.known("format")?,
+                filter: row.json("filter")?,
+            })
+        })
+        .all(conn, "find webhooks")
+        .await
 }
 
 async fn notify_on_conn(
@@ -151,13 +144,20 @@ async fn notify_on_conn(
     listeners: &[Listener],
     happenings: &[Happening],
 ) -> Result<bool> {
+    let labels = match listeners.iter().any(|listener| listener.filter.stack_selector.is_some()) {
+        true => labels_on_conn(conn, project, happenings).await?,
+        false => HashMap::new(),
+    };
+    let none = Labels::new();
     let mut new = Vec::new();
     for happening in happenings {
-        for listener in listeners.iter().filter(|listener| wants(&listener.filter, happening)) {
+        let labels = happening.stack.as_ref().and_then(|stack| labels.get(&stack.id)).unwrap_or(&none);
+        let wanted = |listener: &&Listener| wants(&listener.filter, listener.format, happening, labels);
+        for listener in listeners.iter().filter(wanted) {
             new.push(NewDelivery {
                 webhook: listener.webhook,
                 event: happening.event,
-                body: happening.body(project),
+                body: WebhookMessage::Happening(happening).body(listener.format, project),
             });
         }
     }
@@ -165,6 +165,22 @@ async fn notify_on_conn(
         webhook_delivery_insert_on_conn(conn, project, &new).await?;
     }
     Ok(!new.is_empty())
+}
+
+/// Returns the labels of the stacks, by which messages are routed.
+async fn labels_on_conn(
+    conn: &mut PgConnection,
+    project: &str,
+    happenings: &[Happening],
+) -> Result<HashMap<StackId, Labels>> {
+    let stacks = happenings.iter().filter_map(|happening| happening.stack.as_ref()).map(|stack| stack.id.0);
+    let rows: Vec<(Uuid, Json<Labels>)> =
+        sqlx::query_as("SELECT id, labels FROM stacks WHERE project = $1 AND id = ANY($2)")
+            .bind(project)
+            .bind(stacks.collect::<Vec<_>>())
+            .all(conn, "read the labels of stacks")
+            .await?;
+    Ok(rows.into_iter().map(|(id, labels)| (StackId(id), labels.0)).collect())
 }
 
 /// Returns the stacks that have an enabled webhook in their project: usually none, and then this statement is
@@ -199,29 +215,19 @@ async fn agents_on_conn(
     Ok(rows.into_iter().map(named).collect())
 }
 
-fn alert(
-    kind: AlarmKind,
-    notice: Notice,
-    now: Timestamp,
-    stack: &NamedStack,
-    agent: &NamedAgent,
-    kept: &StoredAlarm,
-) -> Happening {
-    let (event, episode) = match (kind, notice) {
-        (AlarmKind::Failure, Notice::Raised(episode)) => (WebhookEvent::FailureLasts, episode),
-        (AlarmKind::Failure, Notice::Resolved(episode)) => (WebhookEvent::FailureResolved, episode),
-        (AlarmKind::Drift, Notice::Raised(episode)) => (WebhookEvent::DriftLasts, episode),
-        (AlarmKind::Drift, Notice::Resolved(episode)) => (WebhookEvent::DriftResolved, episode),
+/// Returns the state of an alarm after a report.
+fn stored(alarm: Alarm, report: &Report) -> StoredAlarm {
+    let cause = match alarm {
+        Alarm::Pending(episode) | Alarm::Lasting(episode) => {
+            cause_of(episode.cause, &report.reason, &report.objects)
+        }
+        Alarm::Quiet => Cause::Other,
     };
-    // A resolved alarm has neither reason nor message: the stored ones may be those of the report that ended
-    // it.
-    let over = matches!(notice, Notice::Resolved(_));
-    let reason = if over || episode.cause == Trouble::Repaired { Reason::None } else { kept.reason.clone() };
-    Happening {
-        agent: Some(agent.clone()),
-        reason,
-        message: if over { Message::default() } else { kept.message.clone() },
-        lasting: Some(Lasting { since: episode.since, count: episode.count }),
-        ..Happening::of_stack(event, now, stack.clone(), kept.sequence_id)
+    StoredAlarm {
+        alarm,
+        cause,
+        sequence_id: report.sequence_id,
+        reason: report.reason.clone(),
+        message: report.message.clone(),
     }
 }

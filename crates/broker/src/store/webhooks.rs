@@ -1,7 +1,7 @@
 //! Webhooks and their secrets.
 
 use brokkr_api::WebhookId;
-use brokkr_api::webhooks::{Webhook, WebhookFilter, WebhookPatch};
+use brokkr_api::webhooks::{Webhook, WebhookFilter, WebhookFormat, WebhookPatch};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -40,6 +40,7 @@ fn read_webhook(row: PgRow) -> Result<Webhook, sqlx::Error> {
         project: row.field("project")?,
         name: row.known("name")?,
         url: row.field("url")?,
+        format: row.known("format")?,
         filter: row.json("filter")?,
         enabled: row.field("enabled")?,
         disabled_because: row.field("disabled_because")?,
@@ -54,18 +55,20 @@ pub struct NewWebhook<'a> {
     pub id: WebhookId,
     pub name: &'a str,
     pub url: &'a str,
+    pub format: WebhookFormat,
     pub filter: &'a WebhookFilter,
 }
 
 pub async fn webhook_insert_on_conn(conn: &mut PgConnection, new: &NewWebhook<'_>) -> Result<Webhook> {
     sqlx::query(
-        "INSERT INTO webhooks (project, id, name, url, filter) VALUES ($1, $2, $3, $4, $5)
-         RETURNING project, id, name, url, filter, enabled, disabled_because, created_at",
+        "INSERT INTO webhooks (project, id, name, url, format, filter) VALUES ($1, $2, $3, $4, $5, $6)
+         RETURNING project, id, name, url, format, filter, enabled, disabled_because, created_at",
     )
     .bind(new.project)
     .bind(new.id.0)
     .bind(new.name)
     .bind(new.url)
+    .bind(new.format.to_string())
     .bind(Json(new.filter))
     .try_map(read_webhook)
     .one(conn, "insert the webhook")
@@ -86,7 +89,7 @@ pub async fn webhook_fetch(
 ) -> Result<Option<Webhook>> {
     let (id, name) = webhook.parts();
     sqlx::query(
-        "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
+        "SELECT project, id, name, url, format, filter, enabled, disabled_because, created_at FROM webhooks
          WHERE project = $1 AND (id = $2 OR name = $3)",
     )
     .bind(project)
@@ -105,7 +108,7 @@ pub async fn webhook_list(
     limit: usize,
 ) -> Result<Vec<Webhook>> {
     sqlx::query(
-        "SELECT project, id, name, url, filter, enabled, disabled_because, created_at FROM webhooks
+        "SELECT project, id, name, url, format, filter, enabled, disabled_because, created_at FROM webhooks
          WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3",
     )
     .bind(project)
@@ -126,10 +129,10 @@ pub async fn webhook_patch_on_conn(
     let (id, name) = webhook.parts();
     sqlx::query(
         "UPDATE webhooks SET url = coalesce($4, url), filter = coalesce($5, filter),
-                enabled = coalesce($6, enabled),
+                enabled = coalesce($6, enabled), format = coalesce($7, format),
                 disabled_because = CASE WHEN $6::boolean IS NULL THEN disabled_because END
          WHERE project = $1 AND (id = $2 OR name = $3)
-         RETURNING project, id, name, url, filter, enabled, disabled_because, created_at",
+         RETURNING project, id, name, url, format, filter, enabled, disabled_because, created_at",
     )
     .bind(project)
     .bind(id)
@@ -137,6 +140,7 @@ pub async fn webhook_patch_on_conn(
     .bind(&patch.url)
     .bind(patch.filter.as_ref().map(Json))
     .bind(patch.enabled)
+    .bind(patch.format.map(|format| format.to_string()))
     .try_map(read_webhook)
     .optional(conn, "change the webhook")
     .await

@@ -23,7 +23,7 @@ use crate::store::webhook_deliveries::{
     ClaimedDelivery, DeliveryOutcome, webhook_delivery_claim, webhook_delivery_delete_old,
     webhook_delivery_finish_on_conn, webhook_delivery_give_up_on_conn,
 };
-use crate::store::webhook_notices::{webhook_next_due, webhook_notify_alarms_on_conn};
+use crate::store::webhook_notices::{webhook_next_due, webhook_update_alarms_on_conn};
 use crate::store::webhooks::webhook_disable_on_conn;
 use crate::store::{Doing as _, StoreError};
 
@@ -92,7 +92,7 @@ async fn round(
         return Ok(wait.min(MAX_PAUSE));
     }
     let mut transaction = pool.begin().await.doing("begin to update alarms")?;
-    webhook_notify_alarms_on_conn(&mut transaction, Timestamp::now(), webhooks.grace).await?;
+    webhook_update_alarms_on_conn(&mut transaction, Timestamp::now(), webhooks.grace).await?;
     transaction.commit().await.doing("commit the update of alarms")?;
     let free = TOTAL.saturating_sub(sending.tasks.len());
     let free = i64::try_from(free).unwrap_or(i64::MAX);

@@ -14,7 +14,8 @@ const WORLD: &[&str] = &[
     "UPDATE agents SET last_seen_at = now() - interval '1 hour' WHERE name IN ('shop-3', 'shop-4', 'shop-5')",
     "UPDATE agents SET last_seen_at = now() - interval '1 hour', poll_seconds = 3600 WHERE name = 'shop-6'",
     "UPDATE agents SET status = 'INACTIVE' WHERE name = 'shop-7'",
-    "INSERT INTO stacks (project, id, name, newest_sequence_id) VALUES ('default', gen_random_uuid(), 'web', 2)",
+    "INSERT INTO stacks (project, id, name, labels, newest_sequence_id)
+     VALUES ('default', gen_random_uuid(), 'web', '{\"team\": \"payments\"}', 2)",
     "INSERT INTO deployment_objects (project, stack_id, sequence_id, checksum, parsed_digest, resources, content,
                                      submitted_by, created_at)
      SELECT 'default', id, sequence, decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), 1, '', 'me',
@@ -48,7 +49,7 @@ const WORLD: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fleet_is_counted_by_presence_state_and_pending_work() -> Result<()> {
-    let fleet = Fleet::start(12, &[]).await?;
+    let fleet = Fleet::start(12, &["--stack-metrics", "default/web,default/other"]).await?;
     let mut connection = fleet.database.connect().await?;
     for statement in WORLD {
         sqlx::query(AssertSqlSafe(*statement)).execute(&mut connection).await?;
@@ -75,6 +76,10 @@ async fn the_fleet_is_counted_by_presence_state_and_pending_work() -> Result<()>
         (r#"brokkr_webhooks{state="failing"}"#, 1.0),
         (r#"brokkr_webhooks{state="off"}"#, 1.0),
         ("brokkr_webhook_messages_waiting", 1.0),
+        (r#"brokkr_stack_agents{project="default",stack="web",team="payments",state="healthy"}"#, 3.0),
+        (r#"brokkr_stack_agents{project="default",stack="web",team="payments",state="failed"}"#, 1.0),
+        (r#"brokkr_stack_agents{project="default",stack="web",team="payments",state="blocked"}"#, 1.0),
+        (r#"brokkr_stack_agents{project="default",stack="web",team="payments",state="degraded"}"#, 0.0),
     ];
     // Figures are cached for some seconds.
     eventually(Duration::from_secs(30), "the fleet to be counted", async || {

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod faults;
+mod formats;
 pub mod receiver;
 
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brokkr_api::webhooks::{DeliveryState, WebhookEvent, WebhookFilter};
+use brokkr_api::webhooks::{DeliveryState, WebhookEvent, WebhookFilter, WebhookFormat};
 use brokkr_api::{DeliveryId, Name, Selector};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
@@ -54,24 +54,27 @@ pub struct OneWebhook {
 ///
 /// Only the secret is printed to stdout; it cannot be shown again. Receivers verify signatures with it (docs/webhooks.md).
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: brokkr webhook create ops --url - --event alert.failure < address > secret")]
+#[command(
+    after_help = "Example: brokkr webhook create payments --url - --format slack --stack-selector team=payments < address > secret"
+)]
 pub struct CreateWebhookArgs {
     /// Name
     pub name: Name,
     /// HTTPS URL of the receiver; use - to read it from stdin, because other users of the machine can see command lines
     #[arg(long, value_name = "URL")]
     pub url: String,
+    /// Format of the messages
+    #[arg(long, value_name = "FORMAT", value_parser = format(), default_value = "standard")]
+    pub format: WebhookFormat,
     #[command(flatten)]
     pub filter: Filter,
 }
 
-/// Change the URL or the filter of a webhook
+/// Change the URL, the format or the filter of a webhook
 ///
 /// A new filter replaces the old filter completely.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example: brokkr webhook set ops --event alert.failure --event alert.failure_resolved"
-)]
+#[command(after_help = "Example: brokkr webhook set ops --event alert.opened --event alert.resolved")]
 pub struct SetWebhook {
     /// Name or id
     #[arg(value_name = "WEBHOOK")]
@@ -79,6 +82,9 @@ pub struct SetWebhook {
     /// HTTPS URL of the receiver; use - to read it from stdin
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+    /// Format of the messages
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    pub format: Option<WebhookFormat>,
     #[command(flatten)]
     pub filter: Filter,
 }
@@ -87,12 +93,15 @@ pub struct SetWebhook {
 #[derive(Debug, clap::Args)]
 pub struct Filter {
     /// Send only this kind of event; can be repeated [default: all except stack.degraded, stack.failed,
-    /// stack.repaired and stack.blocked; alerts cover these]
+    /// stack.repaired and stack.blocked, which alerts cover; only alerts with another format than standard]
     #[arg(long = "event", value_name = "EVENT", value_parser = event())]
     pub events: Vec<WebhookEvent>,
     /// Send only events of this stack, by name or id; can be repeated
     #[arg(long = "stack", value_name = "STACK", value_parser = super::stack)]
     pub stacks: Vec<Name>,
+    /// Send only events of stacks with matching labels, such as team=payments
+    #[arg(long, value_name = "SELECTOR")]
+    pub stack_selector: Option<Selector>,
     /// Send only events of this agent, by name or id; can be repeated
     #[arg(long = "agent", value_name = "AGENT", value_parser = super::agent)]
     pub agents: Vec<Name>,
@@ -103,17 +112,27 @@ pub struct Filter {
 
 impl Filter {
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.stacks.is_empty() && self.agents.is_empty() && self.selector.is_none()
+        self.events.is_empty()
+            && self.stacks.is_empty()
+            && self.stack_selector.is_none()
+            && self.agents.is_empty()
+            && self.selector.is_none()
     }
 
     pub fn to_api(&self) -> WebhookFilter {
         WebhookFilter {
             events: self.events.clone(),
             stacks: self.stacks.iter().map(ToString::to_string).collect(),
+            stack_selector: self.stack_selector.clone(),
             agents: self.agents.iter().map(ToString::to_string).collect(),
             agent_selector: self.selector.clone(),
         }
     }
+}
+
+fn format() -> impl clap::builder::TypedValueParser<Value = WebhookFormat> {
+    PossibleValuesParser::new(["standard", "slack", "teams", "pagerduty"])
+        .try_map(|text| text.parse::<WebhookFormat>())
 }
 
 fn event() -> impl clap::builder::TypedValueParser<Value = WebhookEvent> {
@@ -121,17 +140,23 @@ fn event() -> impl clap::builder::TypedValueParser<Value = WebhookEvent> {
         "ping",
         "deployment_object.submitted",
         "stack.deleted",
+        "rollout.started",
+        "rollout.advanced",
+        "rollout.gate_opened",
+        "rollout.stopped",
+        "rollout.completed",
         "stack.applied",
         "stack.healthy",
         "stack.degraded",
         "stack.failed",
         "stack.repaired",
+        "stack.suspended",
+        "stack.resumed",
         "stack.blocked",
         "stack.removed",
-        "alert.failure",
-        "alert.failure_resolved",
-        "alert.drift",
-        "alert.drift_resolved",
+        "alert.opened",
+        "alert.updated",
+        "alert.resolved",
     ];
     PossibleValuesParser::new(events).try_map(|text| text.parse::<WebhookEvent>())
 }
@@ -172,16 +197,19 @@ fn delivery_state() -> impl clap::builder::TypedValueParser<Value = DeliveryStat
 
 #[cfg(test)]
 mod tests {
+    use strum::IntoEnumIterator as _;
+
     use super::*;
 
+    fn names(parser: &impl clap::builder::TypedValueParser) -> Vec<String> {
+        parser.possible_values().unwrap().map(|value| value.get_name().to_owned()).collect()
+    }
+
     #[test]
-    fn every_event_can_be_named() {
-        let command = clap::Command::new("x");
-        let known = event().possible_values().unwrap().count();
-        for name in event().possible_values().unwrap() {
-            let name = std::ffi::OsString::from(name.get_name());
-            event().parse_ref(&command, None, &name).unwrap();
-        }
-        assert_eq!(known, 14, "the broker has 14 kinds of events");
+    fn every_event_and_every_format_can_be_named() {
+        let all: Vec<String> = WebhookEvent::iter().map(|event| event.to_string()).collect();
+        assert_eq!(names(&event()), all);
+        let all: Vec<String> = WebhookFormat::iter().map(|format| format.to_string()).collect();
+        assert_eq!(names(&format()), all);
     }
 }

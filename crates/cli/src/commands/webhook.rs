@@ -40,8 +40,12 @@ pub async fn run(args: WebhookCommand, client: &Client, printer: Printer) -> Res
 }
 
 async fn create(args: CreateWebhookArgs, client: &Client, printer: Printer) -> Result {
-    let request =
-        CreateWebhook { name: args.name.clone(), url: address(args.url)?, filter: args.filter.to_api() };
+    let request = CreateWebhook {
+        name: args.name.clone(),
+        url: address(args.url)?,
+        format: args.format,
+        filter: args.filter.to_api(),
+    };
     let made =
         client.create_webhook(&request).await.while_trying(&format!("create the webhook {}", args.name))?;
     printer.done(&made, format!("webhook/{}", args.name), || made.secret.clone())?;
@@ -64,11 +68,12 @@ fn address(url: String) -> Result<String> {
 }
 
 async fn set(args: SetWebhook, client: &Client, printer: Printer) -> Result {
-    if args.url.is_none() && args.filter.is_empty() {
+    if args.url.is_none() && args.format.is_none() && args.filter.is_empty() {
         return Err(Failure::new(Exit::Usage, "no change was given").next("brokkr webhook set --help"));
     }
     let patch = WebhookPatch {
         url: args.url.map(address).transpose()?,
+        format: args.format,
         filter: (!args.filter.is_empty()).then(|| args.filter.to_api()),
         enabled: None,
     };

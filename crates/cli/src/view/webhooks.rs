@@ -18,6 +18,7 @@ impl Listed for Webhook {
                 if webhook.enabled { painted("enabled", GOOD) } else { painted("disabled", CAREFUL) }
             })
             .plain("AGE", |webhook| age(webhook.created_at, now))
+            .plain("FORMAT", |webhook| webhook.format)
             .sentence("URL", |webhook| &webhook.url)
             .sentence("FILTER", |webhook| filter(&webhook.filter))
             .wide("ID", |webhook| webhook.id)
@@ -40,6 +41,7 @@ impl Show for Webhook {
             ("id", self.id.to_string()),
             ("state", state),
             ("url", self.url.clone()),
+            ("format", self.format.to_string()),
             ("filter", filter(&self.filter)),
             ("created", when(self.created_at, options.now)),
         ])
@@ -58,6 +60,7 @@ fn filter(filter: &WebhookFilter) -> String {
             parts.push(format!("{what} {}", names.join(",")));
         }
     }
+    parts.extend(filter.stack_selector.as_ref().map(|selector| format!("stacks with {selector}")));
     parts.extend(filter.agent_selector.as_ref().map(|selector| format!("labels {selector}")));
     if parts.is_empty() { "-".to_owned() } else { parts.join("; ") }
 }
@@ -96,7 +99,7 @@ pub fn attempt(attempt: &Attempt) -> String {
 
 #[cfg(test)]
 mod tests {
-    use brokkr_api::webhooks::WebhookEvent;
+    use brokkr_api::webhooks::{WebhookEvent, WebhookFormat};
 
     use super::super::samples::{AGENT, ago, now, rendered};
     use super::super::whole;
@@ -110,10 +113,12 @@ mod tests {
             name: "ops".parse().unwrap(),
             url: "https://hooks.example.com/services/…".into(),
             filter: WebhookFilter {
-                events: vec![WebhookEvent::FailureLasts, WebhookEvent::FailureResolved],
+                events: vec![WebhookEvent::AlertOpened, WebhookEvent::AlertResolved],
+                stack_selector: Some("team=payments".parse().unwrap()),
                 agent_selector: Some("env=prod".parse().unwrap()),
                 ..WebhookFilter::default()
             },
+            format: WebhookFormat::Slack,
             enabled: true,
             disabled_because: None,
             created_at: ago(200_000),

@@ -166,13 +166,13 @@ fn a_webhook_secret_is_printed_alone_and_the_url_can_come_from_stdin() {
         .on("POST /api/v1/webhooks/ops/test", 200, attempt(false))
         .on(&resend, 204, json!(null));
     let environment = [("BROKKR_SERVER", broker.url.as_str()), ("BROKKR_TOKEN", "brk_x")];
-    let create = ["webhook", "create", "ops", "--url", "-", "--event", "alert.failure", "-l", "env=prod"];
+    let create = ["webhook", "create", "ops", "--url", "-", "--event", "alert.opened", "-l", "env=prod"];
     broker
         .run(&create, &environment, "https://hooks.example.com/secret\n")
         .exits(0)
         .prints_exactly("whsec_x\n");
     let body = String::from_utf8(broker.asked()[0].body.clone()).unwrap();
-    assert!(body.contains("https://hooks.example.com/secret\"") && body.contains("alert.failure"), "{body}");
+    assert!(body.contains("https://hooks.example.com/secret\"") && body.contains("alert.opened"), "{body}");
     broker.brokkr(&["webhook", "list"]).exits(0).prints("ops       enabled");
     broker.brokkr(&["webhook", "disable", "ops"]).exits(0).prints("webhook ops is disabled");
     broker.brokkr(&["webhook", "set", "ops"]).exits(2).says("no change was given");
@@ -187,7 +187,7 @@ fn a_webhook_secret_is_printed_alone_and_the_url_can_come_from_stdin() {
     broker
         .brokkr(&["webhook", "create", "x", "--url", "-", "--event", "nonsense"])
         .exits(2)
-        .says("alert.failure");
+        .says("alert.opened");
 }
 
 #[test]

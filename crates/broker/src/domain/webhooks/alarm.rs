@@ -1,15 +1,14 @@
-//! A failure or drift that lasts is announced once, and once more when it is over. One that passes quickly is not.
+//! Whether the problem of one agent lasts. One that passes quickly counts in no alert.
 //!
 //! ```text
-//!            bad                 lasts for the grace: announce
-//!   Quiet ─────────► Pending ───────────────────────────────────► Announced
-//!     ▲                 │ good                                       │ good: announce the end
-//!     └─────────────────┴────────────────────────────────────────────┘
+//!            bad                 lasts for the grace
+//!   Quiet ─────────► Pending ───────────────────────► Lasting
+//!     ▲                 │ good                           │ good
+//!     └─────────────────┴────────────────────────────────┘
 //! ```
 //!
-//! A failure lasts until a good transition is reported. Drift is announced once repairs have gone on for the
-//! grace period, and is over when nothing had to be repaired for as long; a single repair is never announced.
-//! All times are by the broker's clock.
+//! A failure lasts until a good transition is reported. Drift lasts once repairs have gone on for the grace period, and is
+//! over when nothing had to be repaired for as long; a single repair never counts. All times are by the broker's clock.
 
 use std::time::Duration;
 
@@ -32,8 +31,8 @@ pub enum Alarm {
     Quiet,
     /// Bad, but not for long enough.
     Pending(Episode),
-    /// Webhooks were notified.
-    Announced(Episode),
+    /// Counts in alerts.
+    Lasting(Episode),
 }
 
 /// A period of failure or drift.
@@ -63,12 +62,6 @@ pub enum Observation<'a> {
     Time,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    Raised(Episode),
-    Resolved(Episode),
-}
-
 /// What an observation means for an alarm.
 enum Meaning {
     Bad(Trouble),
@@ -76,7 +69,7 @@ enum Meaning {
     Nothing,
 }
 
-/// Returns the next state and the notice to send, if any.
+/// Returns the next state.
 #[must_use]
 pub fn step(
     kind: AlarmKind,
@@ -84,31 +77,23 @@ pub fn step(
     observation: Observation<'_>,
     now: Timestamp,
     grace: Duration,
-) -> (Alarm, Option<Notice>) {
-    let lasted = |episode: Episode| elapsed(episode.since, now) >= grace;
+) -> Alarm {
+    let pending_or_lasting = |episode: Episode| match elapsed(episode.since, now) >= grace {
+        true => Alarm::Lasting(episode),
+        false => Alarm::Pending(episode),
+    };
     match (alarm, meaning(kind, alarm, observation, now, grace)) {
         (Alarm::Quiet, Meaning::Bad(cause)) => {
-            (Alarm::Pending(Episode { since: now, last: now, count: 1, cause }), None)
+            pending_or_lasting(Episode { since: now, last: now, count: 1, cause })
         }
-        (Alarm::Quiet, _) => (Alarm::Quiet, None),
-        (Alarm::Pending(episode), Meaning::Bad(cause)) => {
-            let episode = prolonged(episode, cause, now);
-            if lasted(episode) {
-                (Alarm::Announced(episode), Some(Notice::Raised(episode)))
-            } else {
-                (Alarm::Pending(episode), None)
-            }
-        }
+        (Alarm::Quiet, _) | (_, Meaning::Good) => Alarm::Quiet,
+        (Alarm::Pending(episode), Meaning::Bad(cause)) => pending_or_lasting(prolonged(episode, cause, now)),
         // A failure lasts without further reports. Drift does not: it has to be repaired again.
-        (Alarm::Pending(episode), Meaning::Nothing) if kind == AlarmKind::Failure && lasted(episode) => {
-            (Alarm::Announced(episode), Some(Notice::Raised(episode)))
+        (Alarm::Pending(episode), Meaning::Nothing) if kind == AlarmKind::Failure => {
+            pending_or_lasting(episode)
         }
-        (Alarm::Announced(episode), Meaning::Bad(cause)) => {
-            (Alarm::Announced(prolonged(episode, cause, now)), None)
-        }
-        (Alarm::Pending(_), Meaning::Good) => (Alarm::Quiet, None),
-        (Alarm::Announced(episode), Meaning::Good) => (Alarm::Quiet, Some(Notice::Resolved(episode))),
-        (unchanged, Meaning::Nothing) => (unchanged, None),
+        (Alarm::Lasting(episode), Meaning::Bad(cause)) => Alarm::Lasting(prolonged(episode, cause, now)),
+        (unchanged, Meaning::Nothing) => unchanged,
     }
 }
 
@@ -116,9 +101,9 @@ pub fn step(
 #[must_use]
 pub fn next_check(kind: AlarmKind, alarm: Alarm, grace: Duration) -> Option<Timestamp> {
     let from = match (kind, alarm) {
-        (_, Alarm::Quiet) | (AlarmKind::Failure, Alarm::Announced(_)) => return None,
+        (_, Alarm::Quiet) | (AlarmKind::Failure, Alarm::Lasting(_)) => return None,
         (AlarmKind::Failure, Alarm::Pending(episode)) => episode.since,
-        (AlarmKind::Drift, Alarm::Pending(episode) | Alarm::Announced(episode)) => episode.last,
+        (AlarmKind::Drift, Alarm::Pending(episode) | Alarm::Lasting(episode)) => episode.last,
     };
     from.checked_add(grace).ok()
 }
@@ -132,7 +117,7 @@ fn meaning(
 ) -> Meaning {
     let episode = match alarm {
         Alarm::Quiet => None,
-        Alarm::Pending(episode) | Alarm::Announced(episode) => Some(episode),
+        Alarm::Pending(episode) | Alarm::Lasting(episode) => Some(episode),
     };
     match (kind, observation) {
         (AlarmKind::Drift, Observation::Time)

@@ -1,8 +1,10 @@
 //! Whether a webhook subscribes to a message.
 
-use brokkr_api::webhooks::{FILTER_NAMES, WebhookEvent, WebhookFilter};
+use brokkr_api::selector::Selector;
+use brokkr_api::webhooks::{FILTER_NAMES, WebhookEvent, WebhookFilter, WebhookFormat};
+use brokkr_api::{AgentId, Labels};
 
-use super::happening::Happening;
+use super::happening::{Happening, NamedStack};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFilter {
@@ -22,23 +24,58 @@ pub fn check(filter: &WebhookFilter) -> Result<(), BadFilter> {
     if filter.events.contains(&WebhookEvent::Ping) { Err(BadFilter::Ping) } else { Ok(()) }
 }
 
+/// Returns whether a webhook gets the message. `labels` are those of the stack.
 #[must_use]
-pub fn wants(filter: &WebhookFilter, happening: &Happening) -> bool {
-    let event = if filter.events.is_empty() {
-        !is_passing(happening.event)
-    } else {
-        filter.events.contains(&happening.event)
-    };
-    let (stack, agent) = (happening.stack.as_ref(), happening.agent.as_ref());
-    event
-        && (filter.stacks.is_empty()
-            || stack.is_some_and(|stack| names(&filter.stacks, &stack.name, &stack.id.to_string())))
-        && (filter.agents.is_empty()
-            || agent.is_some_and(|agent| names(&filter.agents, &agent.name, &agent.id.to_string())))
-        && filter
-            .agent_selector
-            .as_ref()
-            .is_none_or(|selector| agent.is_some_and(|agent| selector.matches(&agent.labels)))
+pub fn wants(filter: &WebhookFilter, format: WebhookFormat, happening: &Happening, labels: &Labels) -> bool {
+    let agent = happening.agent.as_ref();
+    wants_event(filter, format, happening.event)
+        && wants_stack(filter, happening.stack.as_ref().map(|stack| (stack, labels)))
+        && match agent {
+            Some(agent) => {
+                wants_agent(filter, agent.id, &agent.name, |selector| selector.matches(&agent.labels))
+            }
+            None => !selects_agents(filter),
+        }
+}
+
+/// Returns whether a webhook gets messages of this type.
+#[must_use]
+pub fn wants_event(filter: &WebhookFilter, format: WebhookFormat, event: WebhookEvent) -> bool {
+    match (filter.events.as_slice(), format) {
+        ([], WebhookFormat::Standard) => !is_passing(event),
+        ([], _) => event.is_alert(),
+        (events, _) => events.contains(&event),
+    }
+}
+
+/// Returns whether a webhook gets messages about this stack, or about none.
+#[must_use]
+pub fn wants_stack(filter: &WebhookFilter, stack: Option<(&NamedStack, &Labels)>) -> bool {
+    match stack {
+        Some((stack, labels)) => {
+            (filter.stacks.is_empty() || names(&filter.stacks, &stack.name, &stack.id.to_string()))
+                && filter.stack_selector.as_ref().is_none_or(|selector| selector.matches(labels))
+        }
+        None => filter.stacks.is_empty() && filter.stack_selector.is_none(),
+    }
+}
+
+/// Returns whether a webhook gets messages about this agent.
+#[must_use]
+pub fn wants_agent(
+    filter: &WebhookFilter,
+    id: AgentId,
+    name: &str,
+    matches: impl Fn(&Selector) -> bool,
+) -> bool {
+    (filter.agents.is_empty() || names(&filter.agents, name, &id.to_string()))
+        && filter.agent_selector.as_ref().is_none_or(matches)
+}
+
+/// Returns whether a webhook gets messages about some agents only.
+#[must_use]
+pub fn selects_agents(filter: &WebhookFilter) -> bool {
+    !filter.agents.is_empty() || filter.agent_selector.is_some()
 }
 
 fn names(list: &[String], name: &str, id: &str) -> bool {
@@ -55,11 +92,16 @@ fn is_passing(event: WebhookEvent) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use brokkr_api::{AgentId, Labels, SequenceId, StackId};
+    use brokkr_api::{SequenceId, StackId};
     use jiff::Timestamp;
 
-    use super::super::happening::{NamedAgent, NamedStack};
+    use super::super::happening::NamedAgent;
     use super::*;
+
+    fn wants(filter: &WebhookFilter, happening: &Happening) -> bool {
+        let labels = Labels::from([("team".to_owned(), "payments".to_owned())]);
+        super::wants(filter, WebhookFormat::Standard, happening, &labels)
+    }
 
     fn happening(event: WebhookEvent) -> Happening {
         let stack = NamedStack { id: StackId::generate(), name: "web".to_owned() };
@@ -79,6 +121,7 @@ mod tests {
             stacks: stacks.iter().map(|&name| name.to_owned()).collect(),
             agents: agents.iter().map(|&name| name.to_owned()).collect(),
             agent_selector: selector.map(|text| text.parse().unwrap()),
+            ..WebhookFilter::default()
         };
         let (stack_id, agent_id) = (stack.id.to_string(), agent.id.to_string());
         for (filter, wanted) in [
@@ -117,13 +160,36 @@ mod tests {
             (WebhookEvent::Degraded, false),
             (WebhookEvent::Blocked, false),
             (WebhookEvent::Repaired, false),
-            (WebhookEvent::FailureLasts, true),
-            (WebhookEvent::FailureResolved, true),
-            (WebhookEvent::DriftLasts, true),
-            (WebhookEvent::DriftResolved, true),
+            (WebhookEvent::AlertOpened, true),
+            (WebhookEvent::AlertUpdated, true),
+            (WebhookEvent::AlertResolved, true),
         ] {
             assert_eq!(wants(&all, &happening(event)), wanted, "{event}");
         }
+    }
+
+    #[test]
+    fn a_webhook_of_a_chat_or_pager_gets_only_alerts_unless_it_names_events() {
+        let some = WebhookFilter { events: vec![WebhookEvent::RolloutStopped], ..WebhookFilter::default() };
+        for format in [WebhookFormat::Slack, WebhookFormat::Teams, WebhookFormat::PagerDuty] {
+            assert!(!wants_event(&WebhookFilter::default(), format, WebhookEvent::Applied));
+            assert!(wants_event(&WebhookFilter::default(), format, WebhookEvent::AlertOpened));
+            assert!(wants_event(&some, format, WebhookEvent::RolloutStopped));
+            assert!(!wants_event(&some, format, WebhookEvent::AlertOpened));
+        }
+    }
+
+    #[test]
+    fn messages_are_routed_by_the_labels_of_the_stack() {
+        let routed = |selector: &str| WebhookFilter {
+            stack_selector: Some(selector.parse().unwrap()),
+            ..WebhookFilter::default()
+        };
+        let applied = happening(WebhookEvent::Applied);
+        assert!(wants(&routed("team=payments"), &applied));
+        assert!(!wants(&routed("team=search"), &applied));
+        let of_no_stack = Happening { stack: None, ..applied };
+        assert!(!wants(&routed("!team"), &of_no_stack));
     }
 
     #[test]

@@ -23,8 +23,6 @@ pub struct Happening {
     pub event_id: Option<EventId>,
     pub reason: Reason,
     pub message: Message,
-    /// Set only for alerts, which say that a failure or drift persists or has ended.
-    pub lasting: Option<Lasting>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +38,6 @@ pub struct NamedAgent {
     pub labels: Labels,
 }
 
-/// When a failure or drift began, and how often it was reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lasting {
-    pub since: Timestamp,
-    pub count: u32,
-}
-
 impl Happening {
     /// Returns a happening without a stack or an agent.
     #[must_use]
@@ -60,7 +51,6 @@ impl Happening {
             event_id: None,
             reason: Reason::None,
             message: Message::default(),
-            lasting: None,
         }
     }
 
@@ -87,9 +77,9 @@ impl Happening {
         })
     }
 
-    /// Returns the body of the message.
+    /// Returns the message for programs.
     #[must_use]
-    pub fn body(&self, project: &str) -> Vec<u8> {
+    pub fn value(&self, project: &str) -> Value {
         let mut data = Map::new();
         let mut set = |key: &str, value: Value| data.insert(key.to_owned(), value);
         set("project", project.into());
@@ -122,11 +112,29 @@ impl Happening {
         if !self.message.is_empty() {
             set("message", json!(self.message.clipped(LONGEST_MESSAGE)));
         }
-        if let Some(lasting) = self.lasting {
-            set("since", json!(lasting.since));
-            set("count", json!(lasting.count));
+        json!({ "type": self.event, "timestamp": self.at, "data": data })
+    }
+
+    /// Returns the message in one line, for people.
+    #[must_use]
+    pub fn title(&self, project: &str) -> String {
+        if self.event == WebhookEvent::Ping {
+            return format!("Brokkr: this is a test message of the project {project}");
         }
-        json!({ "type": self.event, "timestamp": self.at, "data": data }).to_string().into_bytes()
+        let mut title = match &self.stack {
+            Some(stack) => format!("{project}/{}: {}", stack.name, self.event),
+            None => format!("{project}: {}", self.event),
+        };
+        if let Some(sequence) = self.sequence_id {
+            title += &format!(" {sequence}");
+        }
+        if let Some(agent) = &self.agent {
+            title += &format!(" on {}", agent.name);
+        }
+        if !self.message.is_empty() {
+            title += &format!(": {}", self.message.clipped(LONGEST_MESSAGE));
+        }
+        title
     }
 }
 
@@ -165,18 +173,17 @@ mod tests {
             // Each character is escaped to six bytes.
             reason: Reason::Immutable { fields: vec!["\u{1}".repeat(10_000)] },
             message: Message::new("\u{1}".repeat(100_000)),
-            lasting: Some(Lasting { since: at, count: u32::MAX }),
-            ..Happening::of_stack(WebhookEvent::FailureLasts, at, stack, SequenceId(i64::MAX))
+            ..Happening::of_stack(WebhookEvent::Failed, at, stack, SequenceId(i64::MAX))
         };
-        let body = happening.body(&"p".repeat(63));
-        assert!(body.len() < 20_000, "{}", body.len());
-        let read: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(read["type"], "alert.failure");
+        let read = happening.value(&"p".repeat(63));
+        let bytes = read.to_string().len();
+        assert!(bytes < 20_000, "{bytes}");
+        assert_eq!(read["type"], "stack.failed");
         assert_eq!(read["timestamp"], "2027-01-15T08:00:00Z");
         assert_eq!(read["data"]["message"].as_str().unwrap().chars().count(), LONGEST_MESSAGE + 1);
         // Absent fields are omitted.
-        let ping = Happening::new(WebhookEvent::Ping, at).body("shop");
+        let ping = Happening::new(WebhookEvent::Ping, at).value("shop");
         let expected = json!({ "type": "ping", "timestamp": at, "data": { "project": "shop" } });
-        assert_eq!(serde_json::from_slice::<Value>(&ping).unwrap(), expected);
+        assert_eq!(ping, expected);
     }
 }

@@ -39,7 +39,6 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
             labelling(case.agent, case.stack)
                 .map(|line| checked(line, Reach::Agent, "which other stacks and grants select these labels")),
         ),
-        Cause::NotGranted => only("ask an administrator to extend the project's grant (docs/grants.md)"),
         Cause::OnHold => (
             "follow docs/restore.md; then confirm, on a machine that can reach the broker's database, that this database \
              is the right one"
@@ -59,33 +58,25 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
                 "whether the restored content should run: it replaces the newer content on the agents that have it",
             )),
         ),
-        Cause::UnknownKind => only(
-            "install the CustomResourceDefinition of that kind, with this stack or another one; the agent then continues \
-             automatically",
-        ),
         Cause::NamespaceMissing => namespace(case),
         Cause::Forbidden => (forbidden(case.report), None),
         Cause::ImmutableField if is_about_a_volume(case) => or_roll_back(
             "use a claim with another name and copy the data to it; recreating the claim would delete its data",
         ),
-        Cause::ImmutableField => {
-            or_roll_back("rename the object, or allow it to be recreated with the annotation brokkr.io/replace: recreate")
-        }
-        Cause::QuotaExceeded => or_roll_back("raise the quota, or reduce what the stack requests"),
-        Cause::RefusedByWebhook => or_roll_back("fix what the webhook reports"),
-        Cause::OwnedByOther => only("remove the object from the other stack first, or rename it here"),
-        Cause::ImageNotPulled => or_roll_back("correct the image, or give the cluster access to its registry"),
-        Cause::CrashLoop => or_roll_back("fix the error that makes the container exit"),
-        Cause::JobFailed => or_roll_back(
-            "fix what the Job reports; then rename the Job, or allow it to be recreated with the annotation \
-             brokkr.io/replace: recreate",
-        ),
-        Cause::Unschedulable => or_roll_back("add a node that fits, or reduce what the Pod requests"),
+        Cause::ImmutableField
+        | Cause::QuotaExceeded
+        | Cause::RefusedByWebhook
+        | Cause::ImageNotPulled
+        | Cause::CrashLoop
+        | Cause::JobFailed
+        | Cause::Unschedulable
+        | Cause::Failed
+        | Cause::Degraded => or_roll_back(remedy(cause)),
+        Cause::UnknownKind | Cause::OwnedByOther | Cause::Blocked | Cause::NotGranted => only(remedy(cause)),
         Cause::Contested => (contested(case.report), None),
         Cause::Finalizer => finalizer(case),
-        Cause::Blocked => only("delete the listed objects, which block the removal"),
         Cause::AwaitsApproval => (
-            "approve the prune if it is intended; otherwise submit a version that keeps the objects".to_owned(),
+            remedy(cause).to_owned(),
             prune_size(case.report).map(|delete| {
                 checked(
                     brokkr(case, &format!("stack approve {stack} --expect {delete} --agent {agent}")),
@@ -97,8 +88,6 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
                 )
             }),
         ),
-        Cause::Failed => or_roll_back("correct the manifest or its prerequisites"),
-        Cause::Degraded => or_roll_back("check the messages of the objects"),
         Cause::NotReady => only("check the messages of the objects, or wait"),
         Cause::HeldBack => only("wait until the rollout reaches the agent"),
         Cause::WindowClosed => only("wait until the agent may begin"),
@@ -129,6 +118,43 @@ fn advice(case: &Case<'_>, cause: Cause) -> (String, Option<NextCommand>) {
         | Cause::SessionDuplicated
         | Cause::Deleted
         | Cause::Other => only(""),
+    }
+}
+
+/// Returns what to do about a cause that agents report, in general. For one agent, `why` is more precise.
+#[must_use]
+pub fn remedy(cause: Cause) -> &'static str {
+    match cause {
+        Cause::NotGranted => "ask an administrator to extend the project's grant (docs/grants.md)",
+        Cause::UnknownKind => {
+            "install the CustomResourceDefinition of that kind, with this stack or another one; the agent then continues \
+             automatically"
+        }
+        Cause::NamespaceMissing => "create the namespace, or add it to the stack",
+        Cause::Forbidden => "give the account the missing permission, or remove the object from the stack",
+        Cause::ImmutableField => {
+            "rename the object, or allow it to be recreated with the annotation brokkr.io/replace: recreate"
+        }
+        Cause::QuotaExceeded => "raise the quota, or reduce what the stack requests",
+        Cause::RefusedByWebhook => "fix what the webhook reports",
+        Cause::OwnedByOther => "remove the object from the other stack first, or rename it here",
+        Cause::ImageNotPulled => "correct the image, or give the cluster access to its registry",
+        Cause::CrashLoop => "fix the error that makes the container exit",
+        Cause::JobFailed => {
+            "fix what the Job reports; then rename the Job, or allow it to be recreated with the annotation \
+             brokkr.io/replace: recreate"
+        }
+        Cause::Unschedulable => "add a node that fits, or reduce what the Pod requests",
+        Cause::Contested => {
+            "decide who owns the field: stop the other manager, or leave the field to it with the annotation brokkr.io/yield"
+        }
+        Cause::Finalizer => "let the controller that set the finalizer finish its work",
+        Cause::Blocked => "delete the listed objects, which block the removal",
+        Cause::AwaitsApproval => {
+            "approve the prune if it is intended; otherwise submit a version that keeps the objects"
+        }
+        Cause::Failed => "correct the manifest or its prerequisites",
+        _ => "check the messages of the objects",
     }
 }
 

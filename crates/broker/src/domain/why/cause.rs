@@ -13,7 +13,13 @@ pub(super) fn reasons(report: &LastReport) -> impl Iterator<Item = &Reason> {
 
 /// Returns the cause that a report names, if any.
 pub(super) fn of_report(report: &LastReport) -> Option<Cause> {
-    reasons(report).find_map(of)
+    cause_of_notes(&report.reason, &report.objects)
+}
+
+/// Returns the cause that the reason of a report names, or the first of its objects, if any.
+#[must_use]
+pub fn cause_of_notes(reason: &Reason, objects: &[ObjectNote]) -> Option<Cause> {
+    std::iter::once(reason).chain(objects.iter().map(|note| &note.reason)).find_map(of)
 }
 
 pub(super) fn of(reason: &Reason) -> Option<Cause> {

@@ -14,6 +14,7 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::access::origin::Origin;
+use crate::domain::webhooks::format::WebhookMessage;
 use crate::domain::webhooks::happening::Happening;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
@@ -85,7 +86,7 @@ pub async fn resend_webhook_delivery(
 
 /// Send a signed ping to a webhook and return the result.
 ///
-/// It is not retried.
+/// It is not retried. With the format `pagerduty`, it is the end of an alert that does not exist, which has no effect.
 #[utoipa::path(post, path = "/api/v1/webhooks/{webhook}/test", tag = "webhooks",
     params(("webhook" = String, Path, description = "Name or id")), responses((status = 200, body = Attempt)))]
 pub async fn test_webhook(
@@ -96,7 +97,8 @@ pub async fn test_webhook(
 ) -> ApiResult<Json<Attempt>> {
     let webhook = find(&broker, &caller, &webhook).await?;
     broker.note(AuditKind::Change, &caller, &origin).await?;
-    let body = Happening::new(WebhookEvent::Ping, Timestamp::now()).body(&webhook.project);
+    let ping = Happening::new(WebhookEvent::Ping, Timestamp::now());
+    let body = WebhookMessage::Happening(&ping).body(webhook.format, &webhook.project);
     let id = DeliveryId::generate().to_string();
     let sent = broker.webhooks.attempt(&broker.pool, &webhook.project, webhook.id, &id, &body).await?;
     Ok(Json(sent.attempt))

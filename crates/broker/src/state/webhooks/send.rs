@@ -113,7 +113,11 @@ impl Sender {
 
     async fn answer(&self, message: &Message<'_>, now: Timestamp) -> SendOutcome {
         let url = match self.policy.url(message.url) {
-            Ok(url) => url,
+            Ok(mut url) => {
+                // The fragment is for the body, and not part of a request.
+                url.set_fragment(None);
+                url
+            }
             Err(refusal) => return SendOutcome::failed(refusal.to_string()),
         };
         let request = self

@@ -108,7 +108,13 @@ impl Trust {
             webhook_ca: Some(self.scratch.write("ca.crt", self.authority.pem())?),
             webhook_grace: grace,
             webhook_http: false,
+            ..WebhookArgs::default()
         })
+    }
+
+    /// As `args`, with the times of alerts.
+    pub fn alert_args(&self, grace: Duration, gather: Duration, interval: Duration) -> Result<WebhookArgs> {
+        Ok(WebhookArgs { alert_gather: gather, alert_interval: interval, ..self.args(grace)? })
     }
 
     pub async fn receiver(&self, answer: Answer) -> Result<Receiver> {

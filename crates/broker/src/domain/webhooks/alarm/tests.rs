@@ -10,17 +10,18 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// Runs a history and returns the notices with their times. Time advances to each check that the alarm
-/// schedules.
+/// Runs a history and returns when the problem began to last and when it was over, with the number of reports. Time
+/// advances to each check that the alarm schedules.
 fn run(kind: AlarmKind, history: &[(i64, Transition)], until: i64) -> Vec<(i64, &'static str, u32)> {
-    let (mut alarm, mut notices) = (Alarm::Quiet, Vec::new());
+    let (mut alarm, mut changes) = (Alarm::Quiet, Vec::new());
     let mut take = |alarm: &mut Alarm, observation: Observation<'_>, second: i64| {
-        let (next, notice) = step(kind, *alarm, observation, at(second), GRACE);
-        *alarm = next;
-        match notice {
-            Some(Notice::Raised(episode)) => notices.push((second, "lasts", episode.count)),
-            Some(Notice::Resolved(episode)) => notices.push((second, "over", episode.count)),
-            None => {}
+        let before = std::mem::replace(alarm, step(kind, *alarm, observation, at(second), GRACE));
+        match (before, *alarm) {
+            (Alarm::Quiet | Alarm::Pending(_), Alarm::Lasting(episode)) => {
+                changes.push((second, "lasts", episode.count))
+            }
+            (Alarm::Lasting(episode), Alarm::Quiet) => changes.push((second, "over", episode.count)),
+            _ => {}
         }
     };
     let time_passes = |alarm: &mut Alarm, to: i64, take: &mut dyn FnMut(&mut Alarm, Observation<'_>, i64)| {
@@ -39,15 +40,15 @@ fn run(kind: AlarmKind, history: &[(i64, Transition)], until: i64) -> Vec<(i64, 
         take(&mut alarm, Observation::Reported(transition), *second);
     }
     time_passes(&mut alarm, until, &mut take);
-    notices
+    changes
 }
 
 #[test]
-fn f7_a_failure_that_lasts_is_announced_once_and_its_end_once() {
+fn f7_a_failure_lasts_after_the_grace_until_a_good_report() {
     use Transition::{Applied, Degraded, Failed, Healthy};
-    // Resolved within the grace period: no notice.
+    // Resolved within the grace period: it never lasts.
     assert_eq!(run(AlarmKind::Failure, &[(0, Failed), (299, Healthy)], 9999), []);
-    // Retried every minute for an hour: one notice, with the number of failures until then.
+    // Retried every minute for an hour: it begins to last once.
     let mut retried: Vec<_> = (0..60).map(|minute| (minute * 60, Failed)).collect();
     retried.push((3600, Applied));
     assert_eq!(run(AlarmKind::Failure, &retried, 9999), [(300, "lasts", 6), (3600, "over", 60)]);
@@ -58,13 +59,13 @@ fn f7_a_failure_that_lasts_is_announced_once_and_its_end_once() {
     assert_eq!(run(AlarmKind::Failure, &history, 9999), [(300, "lasts", 1), (500, "over", 1)]);
     // A second failure after the first was resolved: a new episode.
     let history = [(0, Failed), (400, Healthy), (500, Failed), (900, Healthy)];
-    let notices: Vec<_> =
+    let changes: Vec<_> =
         run(AlarmKind::Failure, &history, 9999).into_iter().map(|(second, ..)| second).collect();
-    assert_eq!(notices, [300, 400, 800, 900]);
+    assert_eq!(changes, [300, 400, 800, 900]);
 }
 
 #[test]
-fn f7_drift_that_repeats_is_announced_once_with_the_count_and_its_end_once() {
+fn f7_drift_lasts_while_it_is_repaired_again_and_again() {
     use Transition::{Healthy, Removed, Repaired};
     assert_eq!(run(AlarmKind::Drift, &[(0, Repaired)], 9999), [], "repaired once, and not changed again");
     assert_eq!(run(AlarmKind::Drift, &[(0, Repaired), (299, Repaired)], 9999), []);
@@ -77,7 +78,7 @@ fn f7_drift_that_repeats_is_announced_once_with_the_count_and_its_end_once() {
 
 proptest! {
     #[test]
-    fn f7_in_any_history_alarms_and_their_ends_are_announced_in_turn(
+    fn f7_in_any_history_a_problem_lasts_and_is_over_in_turn(
         history in prop::collection::vec((0i64..400, 0usize..7), 0..40), drift in any::<bool>(),
     ) {
         let all = Transition::KNOWN;
@@ -87,12 +88,12 @@ proptest! {
             .into_iter()
             .map(|(pause, which)| { now += pause; (now, all[which].clone()) })
             .collect();
-        let notices = run(kind, &history, now + 10_000);
-        for (index, (_, what, _)) in notices.iter().enumerate() {
+        let changes = run(kind, &history, now + 10_000);
+        for (index, (_, what, _)) in changes.iter().enumerate() {
             prop_assert_eq!(*what, if index % 2 == 0 { "lasts" } else { "over" });
         }
         if drift {
-            prop_assert_eq!(notices.len() % 2, 0, "drift ends by itself");
+            prop_assert_eq!(changes.len() % 2, 0, "drift ends by itself");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{SOON, Tour, manifest, submit};
 use crate::harness::Caller;
 
 pub async fn walk(tour: &Tour, owner: &Caller) -> Result<()> {
-    let filter = json!({ "stacks": ["web"], "events": ["deployment_object.submitted", "alert.failure"] });
+    let filter = json!({ "stacks": ["web"], "events": ["deployment_object.submitted", "alert.opened"] });
     let wanted = json!({ "name": "chat", "url": tour.receiver.url, "filter": filter });
     tour.post(owner, "webhooks", wanted).await?;
     tour.get(owner, "webhooks").await?;
