@@ -109,6 +109,35 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
     Ok(())
 }
 
+/// Further tolerations do not keep the agent on a lost node, unless one names the taint.
+#[tokio::test]
+async fn tolerations_are_added_to_those_for_a_lost_node() -> Result<()> {
+    let (not_ready, unreachable) = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable");
+    let own = |key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0});
+    let cases = [
+        (vec!["operator=Exists"], json!([{"operator": "Exists"}, own(not_ready), own(unreachable)])),
+        (
+            vec!["key=node.kubernetes.io/unreachable", "operator=Exists", "tolerationSeconds=60"],
+            json!([{"key": unreachable, "operator": "Exists", "tolerationSeconds": 60}, own(not_ready)]),
+        ),
+        (
+            vec!["key=node.kubernetes.io/unreachable", "operator=Exists", "effect=NoSchedule"],
+            json!([
+                {"key": unreachable, "operator": "Exists", "effect": "NoSchedule"}, own(not_ready), own(unreachable),
+            ]),
+        ),
+    ];
+    for (fields, expected) in cases {
+        let values: Vec<String> = fields.iter().map(|field| format!("tolerations[0].{field}")).collect();
+        let values: Vec<&str> = [JOIN].into_iter().chain(values.iter().map(String::as_str)).collect();
+        let rendered = render("brokkr-agent", &values).await?.ok()?;
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered.stdout)?;
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("rendered")?;
+        assert_eq!(deployment["spec"]["template"]["spec"]["tolerations"], expected, "{values:?}");
+    }
+    Ok(())
+}
+
 /// A second agent installs only its own objects.
 #[tokio::test]
 async fn a_second_agent_of_a_cluster_installs_no_shared_objects() -> Result<()> {
