@@ -75,6 +75,9 @@ pub struct RunArguments {
     /// thirds of this time. The key does not expire: if it cannot be replaced, it stays valid.
     #[arg(long, env = "BROKKR_KEY_LIFE", default_value = "90d", value_parser = key_life)]
     pub key_life: Duration,
+    /// How long a process that a newer one of this cluster has superseded waits to be ended, before it starts again and takes over.
+    #[arg(long, env = "BROKKR_RETURN_AFTER", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub return_after: Duration,
     /// Serve /livez, /readyz and /metrics on this address, such as `0.0.0.0:8781`. Off by default.
     #[arg(long, env = "BROKKR_ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,

@@ -166,6 +166,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         position: remembered.position,
         may_continue_without_broker: remembered.status == Some(AgentStatus::Active),
         interval: arguments.polling_interval,
+        return_after: arguments.return_after,
         news: news_in,
         holds,
         keys,

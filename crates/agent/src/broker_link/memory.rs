@@ -94,6 +94,12 @@ impl Memory {
         self.keep(SESSION, count.to_string()).await
     }
 
+    /// Returns the session count of the newest process of this cluster; 0 if the stored state was lost.
+    pub async fn newest_session(&self) -> Result<i64, RequestError> {
+        let found = with_deadline(self.api.get_opt(CONFIG_MAP)).await?;
+        Ok(found.and_then(|map| map.data).map(|data| read(&data).session.count).unwrap_or_default())
+    }
+
     pub async fn keep_position(&self, position: PositionToken) -> Result<(), RequestError> {
         self.keep(POSITION, position.to_string()).await
     }

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::holds::{Held, HeldStacks};
 use super::keys::Keys;
 use super::memory::{Memory, open_session};
+use super::stand_down::{StandDown, successor_is_here};
 use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::own_objects::RequestError;
@@ -55,6 +56,8 @@ pub struct BrokerLink {
     pub may_continue_without_broker: bool,
     /// The maximum time that a poll waits for a change.
     pub interval: Duration,
+    /// After this time, a superseded process that still runs starts again.
+    pub return_after: Duration,
     /// The channel to the reconciler.
     pub news: mpsc::UnboundedSender<BrokerMessage>,
     pub holds: HeldStacks,
@@ -71,6 +74,7 @@ impl BrokerLink {
         let mut etag: Option<String> = None;
         let mut failures = 0u32;
         let mut writes_suspended = false;
+        let mut standing_down = StandDown::default();
         let mut behind = BTreeSet::new();
         loop {
             let now_held = held.borrow_and_update().clone();
@@ -95,6 +99,9 @@ impl BrokerLink {
                     if !matches!(poll, Poll::Superseded | Poll::Duplicated) && writes_suspended {
                         writes_suspended = false;
                         let _ = self.news.send(BrokerMessage::ResumeWriting);
+                    }
+                    if !matches!(poll, Poll::Superseded) {
+                        standing_down.ended();
                     }
                     match poll {
                         Poll::NotModified { position, wants, .. } => {
@@ -166,6 +173,13 @@ impl BrokerLink {
                                 "a newer session of this agent is active",
                             )
                             .await;
+                            let is_overdue = standing_down.is_overdue(Instant::now(), self.return_after);
+                            if is_overdue && self.successor_is_here().await {
+                                tracing::warn!(
+                                    "the newer process of this agent has not replaced this one; starting again"
+                                );
+                                return;
+                            }
                         }
                         Poll::Duplicated => {
                             self.stop_writing(&mut writes_suspended, "another process has the same session")
@@ -274,6 +288,17 @@ impl BrokerLink {
             let _ = self.news.send(BrokerMessage::StopWriting(why));
         }
         tokio::time::sleep(self.interval.max(Duration::from_secs(1))).await;
+    }
+
+    /// Returns whether the newer process runs in this cluster. If this is not known, it may run elsewhere.
+    async fn successor_is_here(&self) -> bool {
+        match self.memory.newest_session().await {
+            Ok(newest) => successor_is_here(self.session.count, newest),
+            Err(error) => {
+                tracing::warn!(%error, "failed to read the session count; retrying");
+                false
+            }
+        }
     }
 
     /// Keeps the last known state after a failed poll, and waits before the next one.

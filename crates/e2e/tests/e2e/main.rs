@@ -38,6 +38,7 @@ mod reporting_drift;
 mod restoring;
 mod retarget;
 mod rights;
+mod successors;
 mod suspending;
 mod validation;
 mod waves;
