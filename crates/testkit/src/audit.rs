@@ -1,6 +1,7 @@
 //! The API server's audit log: every request, its user, its time and its result. It proves promises such as "makes no
 //! request".
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -27,6 +28,8 @@ pub struct Request {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
     pub verb: String,
     pub user: String,
+    /// The Pod whose token was used, if it is the token of a Pod.
+    pub pod: Option<String>,
     /// The impersonated user, if any.
     pub impersonated: Option<String>,
     pub user_agent: String,
@@ -129,6 +132,14 @@ struct Event {
 struct User {
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    extra: HashMap<String, Vec<String>>,
+}
+
+impl User {
+    fn pod(&self) -> Option<String> {
+        self.extra.get("authentication.kubernetes.io/pod-name")?.first().cloned()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -152,6 +163,7 @@ impl From<Event> for Request {
         let object = event.object_ref;
         Self {
             verb: event.verb,
+            pod: event.user.pod(),
             user: event.user.username,
             impersonated: event.impersonated_user.map(|user| user.username),
             user_agent: event.user_agent,

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditLog;
 use crate::names::unique;
-use crate::nodes::{Image, Network, Node, RealNodes, dns};
+use crate::nodes::{Image, Network, Node, NodeMonitoring, RealNodes, dns};
 use crate::process::{Launch, Output, Process, run};
 use crate::proxy::Route;
 use crate::scratch::Scratch;
@@ -108,6 +108,11 @@ impl Cluster {
     /// Starts a private cluster with real nodes and cluster DNS, where Pods really run. It needs root: see
     /// [`crate::nodes::skipped`].
     pub async fn with_real_nodes(nodes: usize) -> Result<Self> {
+        Self::with_monitored_nodes(nodes, NodeMonitoring::Default).await
+    }
+
+    /// Like [`Self::with_real_nodes`], for tests that lose a node.
+    pub async fn with_monitored_nodes(nodes: usize, monitoring: NodeMonitoring) -> Result<Self> {
         let engines = brokkr_engines::locate()?;
         let scratch = Scratch::new("cluster")?;
         let network = Network::create(nodes, &scratch).await?;
@@ -119,11 +124,13 @@ impl Cluster {
         let mut cluster = Self::start(scratch, Storage::Fast, &front).await?;
         let kubeconfigs =
             async |user: &str| cluster.kubeconfig_with_token(user, &accounts::token(user)).await;
-        let controllers = Workloads::controllers(&engines, &cluster.scratch, &kubeconfigs).await?;
+        let controllers =
+            Workloads::controllers(&engines, &cluster.scratch, &kubeconfigs, monitoring.flags()).await?;
         let kubelet = kubeconfigs(accounts::KUBELET).await?;
         let admin = cluster.admin().await?;
+        let scratch = &cluster.scratch;
         let nodes =
-            RealNodes::start(&engines, &cluster.scratch, network, controllers, &kubelet, admin).await?;
+            RealNodes::start(&engines, scratch, network, controllers, monitoring, &kubelet, admin).await?;
         dns::start(&cluster, nodes.network()).await?;
         cluster.real_nodes = Some(nodes);
         (cluster.facts.workloads, cluster.facts.real_nodes) = (true, true);

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use brokkr_testkit::cluster::kubeconfig;
 use brokkr_testkit::nodes::images::TEST_PROGRAM;
 use brokkr_testkit::nodes::{Image, skipped};
-use brokkr_testkit::{Cluster, Launch, Port, Postgres, Process, Scratch, programs, run};
-use tokio::net::TcpStream;
+use brokkr_testkit::{Cluster, Launch, Scratch, programs, run};
 
+use crate::beside::BrokerBeside;
 use crate::installation::DEADLINE;
 
 const AGENTS: [&str; 2] = ["shop-1", "shop-2"];
@@ -19,8 +19,7 @@ async fn the_steps_of_the_demo_run_on_two_clusters() -> Result<()> {
     if skipped()? {
         return Ok(());
     }
-    let (first, second, postgres) =
-        tokio::try_join!(Cluster::with_real_nodes(1), Cluster::with_real_nodes(1), Postgres::shared())?;
+    let (first, second) = tokio::try_join!(Cluster::with_real_nodes(1), Cluster::with_real_nodes(1))?;
     for cluster in [&first, &second] {
         cluster.import(&Image::brokkr("brokkr-agent")?).await?;
     }
@@ -29,17 +28,7 @@ async fn the_steps_of_the_demo_run_on_two_clusters() -> Result<()> {
     let kubeconfig = scratch.join("kubeconfig");
     kubeconfig::write(&kubeconfig, &contexts)?;
 
-    // As in demo/compose.yaml, but beside the clusters: both reach the address of the host.
-    let (database, host) = (postgres.database().await?, first.host_address()?);
-    let port = Port::free()?;
-    let (address, folder) = (format!("{host}:{}", port.number()), scratch.join("evaluation"));
-    let up = Launch::new("brokkr-broker", programs::program("brokkr-broker")?)
-        .args(["up", "--listen", &address, "--name", &host.to_string(), "--folder"])
-        .arg(&folder)
-        .env("BROKKR_DATABASE_URL", database.url());
-    let broker = Process::start(up, scratch.path())?;
-    broker.ready_when(DEADLINE, async || TcpStream::connect(&address).await.is_ok()).await?;
-
+    let broker = BrokerBeside::start(&first, &scratch).await?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/steps.sh");
     let folders = [programs::folder()?, programs::kubectl_folder()?];
     let path = std::env::join_paths(folders.into_iter().chain(std::env::split_paths("/usr/bin:/bin")))?;
@@ -49,9 +38,7 @@ async fn the_steps_of_the_demo_run_on_two_clusters() -> Result<()> {
         .env("PATH", path)
         .env("HOME", scratch.path())
         .env("KUBECONFIG", &kubeconfig)
-        .env("BROKKR_SERVER", format!("https://{address}"))
-        .env("BROKKR_CA_FILE", folder.join("ca.pem"))
-        .env("BROKKR_TOKEN_FILE", folder.join("admin-token"))
+        .envs(broker.login())
         .env("BROKKR_AGENT_IMAGE", concat!("brokkr-agent:", env!("CARGO_PKG_VERSION")))
         .env("DEMO_CLUSTERS", AGENTS.map(|name| format!("{name}={name}")).join(" "))
         .env("DEMO_IMAGE", TEST_PROGRAM)

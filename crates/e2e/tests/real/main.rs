@@ -2,9 +2,11 @@
 //!
 //! They need root: elsewhere they are skipped with a reason, except where `BROKKR_REAL_NODES` is set, as in CI.
 
+mod beside;
 mod demo;
 mod engine;
 mod installation;
+mod lost_node;
 mod migrations;
 mod operators;
 mod ourselves;

@@ -129,6 +129,12 @@ async fn the_agent_uses_a_rotated_token() -> Result<()> {
     site.types(&format!("kubectl -n brokkr-system patch deployment brokkr-agent --type=json -p '{token}'"))
         .await?;
     site.types("kubectl -n brokkr-system rollout status deployment brokkr-agent --timeout=90s").await?;
+    eventually(DEADLINE, "the former Pod to be gone", async || {
+        let pods = site.types("kubectl -n brokkr-system get pods -o name").await?.stdout;
+        anyhow::ensure!(pods.lines().count() == 1, "{pods}");
+        anyhow::Ok(())
+    })
+    .await?;
     let pod = "kubectl -n brokkr-system get pods --field-selector=status.phase=Running -o \
                jsonpath='{.items[0].metadata.name} {.items[0].status.containerStatuses[0].restartCount}'";
     let first = site.types(pod).await?.stdout;

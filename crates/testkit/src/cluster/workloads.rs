@@ -26,11 +26,13 @@ pub(super) struct Workloads {
 }
 
 impl Workloads {
-    /// Starts the controllers and the scheduler, which simulated and real nodes need.
+    /// Starts the controllers and the scheduler, which simulated and real nodes need. `flags` are further flags of the
+    /// controllers.
     pub(super) async fn controllers(
         engines: &Engines,
         scratch: &Scratch,
         kubeconfig: impl AsyncFn(&str) -> Result<PathBuf>,
+        flags: &[(&str, &str)],
     ) -> Result<Vec<Process>> {
         let controller_manager =
             Launch::new("kube-controller-manager", engines.binary("kube-controller-manager"))
@@ -43,6 +45,8 @@ impl Workloads {
                 .flag("kube-api-qps", "500")
                 .flag("kube-api-burst", "1000")
                 .flag("secure-port", "0");
+        let controller_manager =
+            flags.iter().fold(controller_manager, |launch, (name, value)| launch.flag(name, value));
         let scheduler = Launch::new("kube-scheduler", engines.binary("kube-scheduler"))
             .flag("kubeconfig", kubeconfig(SCHEDULER).await?)
             .flag("leader-elect", "false")
@@ -61,7 +65,7 @@ impl Workloads {
         kubeconfig: impl AsyncFn(&str) -> Result<PathBuf>,
         admin: kube::Client,
     ) -> Result<Self> {
-        let mut processes = Self::controllers(engines, scratch, &kubeconfig).await?;
+        let mut processes = Self::controllers(engines, scratch, &kubeconfig, &[]).await?;
         let mut kwok = Launch::new("kwok", engines.binary("kwok"))
             .flag("kubeconfig", kubeconfig(KWOK).await?)
             .flag("manage-all-nodes", "true")

@@ -8,14 +8,15 @@ use anyhow::{Context, Result};
 use brokkr_engines::Engines;
 use serde_json::json;
 
-use super::holder;
 use super::images::SANDBOX;
 use super::network::Network;
+use super::{NodeMonitoring, holder};
 use crate::process::{Launch, Output, Process, run};
 use crate::scratch::Scratch;
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const IMPORT_DEADLINE: Duration = Duration::from_secs(120);
+const LINK_DEADLINE: Duration = Duration::from_secs(10);
 /// Where Debian has runc, nft and what the node's programs call.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -38,6 +39,7 @@ impl Node {
         scratch: &Scratch,
         network: &Network,
         at: usize,
+        monitoring: NodeMonitoring,
         kubeconfig: &Path,
     ) -> Result<Self> {
         let name = format!("{}n{}", network.name(), at + 1);
@@ -65,7 +67,11 @@ impl Node {
         let kubelet = program("kubelet")
             .flag(
                 "config",
-                write(&folder, "kubelet.json", &kubelet_config(&folder, &socket, network, &name)?)?,
+                write(
+                    &folder,
+                    "kubelet.json",
+                    &kubelet_config(&folder, &socket, network, &name, monitoring)?,
+                )?,
             )
             .flag("kubeconfig", kubeconfig)
             .flag("hostname-override", &name)
@@ -98,6 +104,33 @@ impl Node {
 
     pub fn kubelet(&self) -> &Process {
         &self.kubelet
+    }
+
+    /// Disconnects the node from the network and kills kubelet and containerd, as if its machine had failed. Its containers keep
+    /// running, so that they act on what they last knew when the node is [connected](Self::connect) again.
+    pub async fn lose(&self) -> Result<()> {
+        self.set_link("down").await?;
+        self.kubelet.kill9();
+        self.containerd.kill9();
+        Ok(())
+    }
+
+    /// Connects a lost node to the network again. Without its kubelet, Kubernetes cannot end its Pods.
+    pub async fn connect(&self) -> Result<()> {
+        self.set_link("up").await
+    }
+
+    /// Starts kubelet and containerd of a lost node again.
+    pub fn start_again(&self) -> Result<()> {
+        self.containerd.start_again()?;
+        self.kubelet.start_again()
+    }
+
+    /// Changes the end of its cable on the host.
+    async fn set_link(&self, state: &str) -> Result<()> {
+        let ip = Launch::new("ip", "/usr/sbin/ip").args(["link", "set", &self.name, state]);
+        run(ip, LINK_DEADLINE).await?.ok()?;
+        Ok(())
     }
 
     pub(super) fn processes(&self) -> [&Process; 3] {
@@ -198,8 +231,14 @@ fn containerd_config(folder: &Path, socket: &Path, network: &Network, at: usize)
     ))
 }
 
-fn kubelet_config(folder: &Path, socket: &Path, network: &Network, name: &str) -> Result<String> {
-    Ok(json!({
+fn kubelet_config(
+    folder: &Path,
+    socket: &Path,
+    network: &Network,
+    name: &str,
+    monitoring: NodeMonitoring,
+) -> Result<String> {
+    let mut config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "failCgroupV1": false,
@@ -218,6 +257,9 @@ fn kubelet_config(folder: &Path, socket: &Path, network: &Network, name: &str) -
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "100Mi"},
         "podLogsDir": folder.join("pod-logs"),
-    })
-    .to_string())
+    });
+    if let Some(config) = config.as_object_mut() {
+        config.extend(monitoring.kubelet_fields());
+    }
+    Ok(config.to_string())
 }
