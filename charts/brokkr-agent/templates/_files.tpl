@@ -27,6 +27,7 @@ share: cluster-scoped objects without the namespace of this agent in their names
 {{- $accounts = append $accounts (printf "system:serviceaccount:%s" (replace "/" ":" $account)) }}
 {{- end }}
 {{- $_ := set $object.data "accounts" (join " " $accounts) }}
+{{- $_ := set $object.data "upgrade-repository" $.root.Values.upgrade.repository }}
 {{- end }}
 ---
 {{ toYaml $object }}

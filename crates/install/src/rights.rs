@@ -29,6 +29,9 @@ pub struct Rights {
     /// forbids what it grants
     #[arg(long, value_name = "ROLE", value_delimiter = ',')]
     pub allow_role: Vec<String>,
+    /// Allow the agent to upgrade itself to images of this repository, such as `registry.example/brokkr-agent`
+    #[arg(long, value_name = "REPOSITORY")]
+    pub allow_upgrade: Option<String>,
 }
 
 /// What stacks may contain, and where.
@@ -46,11 +49,14 @@ impl Rights {
     /// Returns what stacks may do, and the exceptions from the fence, for the person who installs an agent.
     #[must_use]
     pub fn summary(&self) -> String {
-        let profile = self.profile.summary();
-        match self.allow_role.as_slice() {
-            [] => profile.to_owned(),
-            roles => format!("{profile}; exceptions from the fence: {}", roles.join(", ")),
+        let mut summary = self.profile.summary().to_owned();
+        if !self.allow_role.is_empty() {
+            summary.push_str(&format!("; exceptions from the fence: {}", self.allow_role.join(", ")));
         }
+        if let Some(repository) = &self.allow_upgrade {
+            summary.push_str(&format!("; the agent may upgrade itself to images of {repository}"));
+        }
+        summary
     }
 }
 
@@ -75,6 +81,7 @@ const TARGET: &str = "target-namespace";
 const IMPERSONATED: &str = "brokkr-account";
 /// The parts of the files that are filled in.
 const NO_ACCOUNTS: &str = "  accounts: \"\"\n";
+const NO_REPOSITORY: &str = "  upgrade-repository: \"\"\n";
 const NO_RULES: &str = "rules: []\n";
 /// The verbs of `deploy/role-apps.yaml`.
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
@@ -102,7 +109,8 @@ pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
         // Before the roles, so that the agent can never write without the fence.
         with_namespace(include_str!("../../../deploy/fence.yaml")),
         with_namespace(include_str!("../../../deploy/fence-agent.yaml"))
-            .replace(NO_ACCOUNTS, &accounts_line(&users)),
+            .replace(NO_ACCOUNTS, &accounts_line(&users))
+            .replace(NO_REPOSITORY, &repository_line(arguments.allow_upgrade.as_deref())?),
         with_namespace(include_str!("../../../deploy/account.yaml")),
         with_namespace(include_str!("../../../deploy/role-apps.yaml")),
     ];
@@ -118,6 +126,9 @@ pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
             files.push(with_namespace(include_str!("../../../deploy/profile-platform.yaml")));
         }
     }
+    if arguments.allow_upgrade.is_some() {
+        files.push(with_namespace(include_str!("../../../deploy/upgrade.yaml")));
+    }
     let role = with_namespace(include_str!("../../../deploy/impersonate.yaml"));
     let impersonate =
         |(namespace, name): &(String, String)| role.replace(TARGET, namespace).replace(IMPERSONATED, name);
@@ -132,6 +143,17 @@ pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
 
 fn accounts_line(users: &[String]) -> String {
     format!("  accounts: {}\n", json!(users.join(" ")))
+}
+
+/// The fence compares the repository with what precedes the digest of an image.
+fn repository_line(repository: Option<&str>) -> anyhow::Result<String> {
+    let repository = repository.unwrap_or_default();
+    let has_tag = repository.rsplit('/').next().is_some_and(|name| name.contains(':'));
+    ensure!(
+        !has_tag && !repository.contains(|c: char| c == '@' || c.is_whitespace()),
+        "--allow-upgrade {repository}: use the name of a repository, without a tag or digest"
+    );
+    Ok(format!("  upgrade-repository: {}\n", json!(repository)))
 }
 
 /// Parses `namespace/brokkr-name`. The admission policy restricts only accounts with such names, so no others are allowed.

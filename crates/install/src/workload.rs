@@ -102,6 +102,7 @@ mod tests {
             kinds: vec![],
             impersonate: vec![],
             allow_role: vec![],
+            allow_upgrade: None,
         }
     }
 

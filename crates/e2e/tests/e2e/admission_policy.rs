@@ -3,6 +3,7 @@
 //! The requests are made with the agent's own account and code, as a compromised or faulty agent could make them.
 
 mod escalation;
+mod upgrade;
 
 use std::sync::Arc;
 

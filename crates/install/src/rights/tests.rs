@@ -139,3 +139,20 @@ fn forbidden_accounts_and_kinds_are_refused() {
     }
     assert!(install(&["--kind", "validatingwebhookconfigurations.admissionregistration.k8s.io"]).is_ok());
 }
+
+#[test]
+fn only_on_request_may_the_agent_change_its_own_deployment() {
+    let of_upgrades = |arguments: &[&str]| {
+        let objects = install(arguments).unwrap();
+        let fence = objects.iter().find(|object| object["metadata"]["name"] == crate::FENCE).unwrap();
+        let may = rules(&objects).into_iter().any(|rule| rule["resourceNames"] == json!([crate::ACCOUNT]));
+        (fence["data"]["upgrade-repository"].as_str().unwrap().to_owned(), may)
+    };
+    assert_eq!(of_upgrades(&[]), (String::new(), false));
+    for repository in ["registry.example/brokkr-agent", "registry.example:5000/a/brokkr-agent"] {
+        assert_eq!(of_upgrades(&["--allow-upgrade", repository]), (repository.to_owned(), true));
+    }
+    for wrong in ["registry.example/brokkr-agent:1", "registry.example/brokkr-agent@sha256:00", "a b"] {
+        assert!(install(&["--allow-upgrade", wrong]).is_err(), "{wrong}");
+    }
+}

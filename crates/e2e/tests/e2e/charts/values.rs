@@ -60,9 +60,11 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
         kinds: words(kinds),
         impersonate: words(impersonate),
         allow_role: Vec::new(),
+        allow_upgrade: None,
     };
     let platform = Rights {
         allow_role: words(&["gatekeeper-manager-role", "shop/tokens"]),
+        allow_upgrade: Some("registry.example/brokkr-agent".into()),
         ..rights(Profile::Platform, &[], &[], &[])
     };
     let authority = "-----BEGIN CERTIFICATE-----\n";
@@ -70,7 +72,12 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
     let no_proxy = r"proxy.noProxy=kubernetes.default.svc\,.svc\,.cluster.local";
     let cases = [
         ("", rights(Profile::Apps, &[], &[], &[]), None),
-        ("profile=platform,allowRoles={gatekeeper-manager-role,shop/tokens}", platform, None),
+        (
+            "profile=platform,allowRoles={gatekeeper-manager-role,shop/tokens},\
+             upgrade.repository=registry.example/brokkr-agent",
+            platform,
+            None,
+        ),
         (
             "kinds={*.example.com},impersonate={shop/brokkr-shop,bank/brokkr-bank}",
             rights(Profile::Apps, &[], &["*.example.com"], &["shop/brokkr-shop", "bank/brokkr-bank"]),
@@ -257,6 +264,7 @@ async fn invalid_values_are_rejected_and_named() -> Result<()> {
         ("brokkr-agent", vec![JOIN, "impersonate={shop/deployer}"], "/impersonate"),
         ("brokkr-agent", vec![JOIN, "impersonate={shop/brokkr-agent}"], "/impersonate"),
         ("brokkr-agent", vec![JOIN, "impersonate={brokkr-shop}"], "/impersonate"),
+        ("brokkr-agent", vec![JOIN, "upgrade.repository=registry.example/agent:1"], "/upgrade/repository"),
         ("brokkr-agent", vec![JOIN, "resource.limits.cpu=1"], "'resource'"),
         ("brokkr-agent", vec![JOIN, "podMonitor.interval=often"], "/podMonitor/interval"),
     ];
