@@ -95,7 +95,7 @@ impl PathStep {
 }
 
 fn is_text(value: &Value, text: &str) -> bool {
-    value.as_str().map_or_else(|| value.to_string() == text, |found| found == text)
+    value.as_str().map_or_else(|| format!("{value}") == text, |found| found == text)
 }
 
 /// `*` stands for any text, also for none.

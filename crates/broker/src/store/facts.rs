@@ -16,8 +16,7 @@ use uuid::Uuid;
 use super::{Columns as _, Doing as _, Result, checksum, known};
 use crate::domain::facts::{
     AgentFacts, ApprovalFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, RerunFacts, SelectorTarget,
-    SessionFacts,
-    StackFacts, SuspensionFacts,
+    SessionFacts, StackFacts, SuspensionFacts,
 };
 use crate::domain::labels::LabelSet;
 use crate::domain::release::{Clause, EarlierTargets, Release, Widening};

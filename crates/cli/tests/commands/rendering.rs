@@ -61,8 +61,7 @@ fn a_chart_is_rendered_by_helm_without_its_hooks() {
     program(&broker, "helm", PRINT);
     apply(&broker, &["--helm", "./chart", "--values", "prod.yaml", "--set", "a=b", "-n", "shop"]).exits(0);
     let sent = String::from_utf8(broker.posted().pop().unwrap().body).unwrap();
-    let call =
-        "# helm template web ./chart --include-crds --values prod.yaml --set a=b --namespace shop";
+    let call = "# helm template web ./chart --include-crds --values prod.yaml --set a=b --namespace shop";
     assert!(sent.starts_with(call), "{sent}");
 }
 
