@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::runner::{build, built, cargo, root};
+use crate::runner::{build_tests, built, cargo, root};
 
 /// Generate the OpenAPI document and the pages of docs/reference from the code.
 #[derive(clap::Args)]
@@ -17,8 +17,7 @@ pub struct Args {}
 const PAGE_TESTS: &str = "the_reference_page";
 
 pub fn run(_: &Args) -> Result<()> {
-    // The whole workspace, because the features of dependencies, and so what cargo has to build, depend on the selection.
-    build(&["--workspace", "--bins"])?;
+    build_tests()?;
     let openapi =
         Command::new(built("brokkr-broker")?).arg("openapi").output().context("cannot run brokkr-broker")?;
     if !openapi.status.success() {

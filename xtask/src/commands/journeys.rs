@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::engines;
-use crate::runner::{become_built, build};
+use crate::runner::{become_built, build_tests};
 
 /// Run the commands of a user's first hour, and count commands and seconds.
 #[derive(clap::Args)]
@@ -15,6 +15,6 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
-    build(&["--workspace", "--bins"])?;
+    build_tests()?;
     become_built("journeys", |command| if args.json { command.arg("--json") } else { command })
 }
