@@ -231,7 +231,9 @@ impl Reconciler {
         let of_installation = envelope.health_rules.map(|rules| (RuleScope::Installation, rules));
         let named: BTreeMap<_, _> = named.chain(of_installation).collect();
         let mut unnamed: BTreeSet<StackId> = self.state.stacks.keys().copied().collect();
-        envelope.stacks.iter().for_each(|stack| drop(unnamed.remove(&stack.stack_id)));
+        for stack in &envelope.stacks {
+            unnamed.remove(&stack.stack_id);
+        }
         self.worker.cluster.health_rules().want(WantedRules { named, unnamed });
         let holds = &self.worker.holds;
         self.state.set_targets(envelope.stacks, |id| holds.contains(id), clock::now());

@@ -38,7 +38,7 @@ pub use deliver::{
     Apply, Content, Diff, Rollback, Targeting, Wait, WaitGoal, WaitOptions, WaitTerms, WaitUntil,
 };
 pub use grant::{DeleteGrant, GrantCommand, SetGrant};
-pub use health::{HealthCommand, HealthRulesCommand, HealthRulesScope, SetHealthRules, TestHealth};
+pub use health::{HealthCommand, HealthRulesCommand, HealthRulesScope, TestHealth};
 pub use help::command;
 pub use observe::{Errors, Events, Status, Subject, Why};
 pub use project::{ProjectCommand, ProjectQuotas, SetProject};

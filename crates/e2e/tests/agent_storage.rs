@@ -230,6 +230,10 @@ fn record(session: i64, entries: u32) -> Record {
     };
     Record {
         made: Default::default(),
+        first: None,
+        wave_wait_seconds: None,
+        wait: None,
+        jobs: Vec::new(),
         grant: None,
         suspensions: Vec::new(),
         drift: Default::default(),

@@ -22,7 +22,7 @@ use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
 use crate::store::Doing as _;
 use crate::store::agents::agent_versions;
-use crate::store::deployment_objects::{NewObject, deployment_object_fetch_content};
+use crate::store::deployment_objects::{NewObject, WaveWait, deployment_object_fetch_content};
 use crate::store::installation::{installation_raised, installation_state};
 use crate::store::outbox::OutboxNotification;
 use crate::store::privileges::privileges_check;

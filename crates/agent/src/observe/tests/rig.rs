@@ -97,6 +97,7 @@ impl Rig {
             Change::Unserved(_) => "unserved".into(),
             Change::Unwatchable(_, why) => format!("unwatchable {why}"),
             Change::Unwatched(_) => "unwatched".into(),
+            Change::HealthRules(_) => "health rules".into(),
             Change::PrerequisiteChanged(prerequisite, name) => {
                 format!("prerequisite changed {prerequisite:?} {name}")
             }

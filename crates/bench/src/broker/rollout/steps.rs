@@ -215,7 +215,13 @@ fn contacts(agents: &[AgentId], now: Timestamp) -> Contacts {
 }
 
 fn healthy(since: Timestamp) -> VersionReport {
-    VersionReport { transition: Transition::Healthy, since, bad_before: false, awaits_approval: false }
+    VersionReport {
+        transition: Transition::Healthy,
+        since,
+        bad_before: false,
+        awaits_approval: false,
+        waits_for_wave: false,
+    }
 }
 
 /// Completes the rollout: the version becomes the one that every agent gets, and every agent has it already.
@@ -240,7 +246,8 @@ fn envelopes(staged: &Staged, agents: &[AgentId]) -> Vec<Option<Checksum>> {
     let snapshot = staged.index.snapshot();
     let digest = |agent: &AgentId| {
         let facts = snapshot.agent(*agent)?;
-        let envelope = envelope(staged.installation, facts, snapshot.candidates(facts));
+        let envelope =
+            envelope(staged.installation, facts, snapshot.candidates(facts), snapshot.health_rules());
         Some(Checksum::of(&encode(&envelope).bytes))
     };
     agents.iter().map(digest).collect()
