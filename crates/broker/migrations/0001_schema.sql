@@ -843,6 +843,8 @@ CREATE TABLE webhook_deliveries (
     id              uuid NOT NULL,
     event           text NOT NULL,
     body            jsonb NOT NULL,
+    -- Messages of one alert are delivered in their order.
+    alert_id        uuid,
     state           text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'dead')),
     created_at      timestamptz NOT NULL DEFAULT now(),
     due_at          timestamptz NOT NULL DEFAULT now(),
@@ -859,6 +861,8 @@ CREATE TABLE webhook_deliveries (
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at) WHERE state = 'pending';
 CREATE INDEX webhook_deliveries_due_by_webhook ON webhook_deliveries (project, webhook_id, due_at)
     WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_of_alert ON webhook_deliveries (project, webhook_id, alert_id, created_at, id)
+    WHERE state = 'pending' AND alert_id IS NOT NULL;
 CREATE INDEX webhook_deliveries_done ON webhook_deliveries (last_attempt_at) WHERE state <> 'pending';
 
 -- Failures and drift of agents that are pending or last. No row: everything is fine. `cause` is what agents of one alert have in

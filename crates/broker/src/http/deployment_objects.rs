@@ -15,14 +15,12 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::{DeploymentObject, Provenance};
 use brokkr_api::page::Page;
 use brokkr_api::protocol::{YAML_MEDIA_TYPE, header};
-use brokkr_api::tokens::Role;
 use brokkr_api::webhooks::WebhookEvent;
 use brokkr_api::{AgentId, ErrorCode, SequenceId};
 use brokkr_manifest::{Budget, ManifestErrors, redacted};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use jiff::Timestamp;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
@@ -132,12 +130,7 @@ pub async fn submit_deployment_object(
         precondition::stack(&mut write, &change, &locked).await?;
         refuse_if_deleting(&mut write, &locked).await?;
         namespaces::refuse(&broker, locked.id, &agents)?;
-        let is_frozen = || broker.index.snapshot().is_frozen(locked.id, Timestamp::now());
-        if rollout.now && !token.role.includes(Role::Owner) && is_frozen() {
-            let detail =
-                "a freeze is in force; only an owner of the project may submit a version that ignores it";
-            return Err(ApiError::new(ErrorCode::BRK1002, detail));
-        }
+        rollout.refuse_in_freeze(&broker, locked.id, token.role)?;
         let new = NewObject {
             checksum: reading.checksum,
             parsed_digest: reading.parsed_digest,

@@ -196,7 +196,8 @@ async fn publish_restored(write: &mut Write, project: &str, id: StackId, by: &st
         is_urgent: false,
         resources: stored.object.resources,
         wave_wait: WaveWait::Kept(stored.object.wave_wait_seconds),
-        rerun: stored.object.rerun,
+        // Jobs that have run do not run again because of a restore.
+        rerun: Vec::new(),
         content: &stored.content,
         submitted_by: by,
         provenance: Provenance::default(),

@@ -4,10 +4,12 @@
 //! takeover raises the token, and every transaction of a holder begins with [`lease_hold_on_conn`], which
 //! fails for an old token and keeps others from taking over until the transaction has ended.
 
+use jiff::Timestamp;
 use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::{Fetch as _, Result, Run as _};
+use super::{Columns as _, Fetch as _, Result, Run as _};
 
 /// A lease with its fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +47,25 @@ pub async fn lease_take_on_conn(
 /// another replica took over; the caller then rolls back. Otherwise it extends the lease, and no replica
 /// takes over before the transaction ends.
 pub async fn lease_hold_on_conn(conn: &mut PgConnection, lease: Lease, seconds: f64) -> Result<bool> {
+    Ok(lease_hold_at_on_conn(conn, lease, seconds).await?.is_some())
+}
+
+/// Like [`lease_hold_on_conn`], and returns the time of the database: the clocks of the replicas may differ.
+pub async fn lease_hold_at_on_conn(
+    conn: &mut PgConnection,
+    lease: Lease,
+    seconds: f64,
+) -> Result<Option<Timestamp>> {
     sqlx::query(
         "UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $3)
-         WHERE name = $1 AND token = $2",
+         WHERE name = $1 AND token = $2 RETURNING clock_timestamp() AS now",
     )
     .bind(lease.name)
     .bind(lease.token)
     .bind(seconds)
-    .affected(conn, "hold the lease")
+    .try_map(|row: PgRow| row.time("now"))
+    .optional(conn, "hold the lease")
     .await
-    .map(|rows| rows == 1)
 }
 
 /// Releases the lease, so that the next replica does not have to wait for its expiry.

@@ -396,7 +396,8 @@ async fn reports_on_conn(
     rollout: &ActiveRollout,
 ) -> Result<HashMap<AgentId, VersionReport>> {
     let reports = sqlx::query(
-        "SELECT agent_id, transition, since, bad_before, transition = 'blocked' AND reason = $4 AS awaits_approval
+        "SELECT agent_id, transition, since, bad_before, transition = 'blocked' AND reason = $4 AS awaits_approval,
+                transition = 'blocked' AND reason = 'WaitingForWave' AS waits_for_wave
          FROM stack_status WHERE project = $1 AND stack_id = $2 AND (sequence_id = $3 OR $5 AND sequence_id > $3)",
     )
     .bind(&rollout.project)
@@ -410,6 +411,7 @@ async fn reports_on_conn(
             since: row.time("since")?,
             bad_before: row.field("bad_before")?,
             awaits_approval: row.field("awaits_approval")?,
+            waits_for_wave: row.field("waits_for_wave")?,
         };
         Ok((AgentId(row.field("agent_id")?), report))
     });

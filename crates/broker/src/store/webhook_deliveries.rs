@@ -46,9 +46,13 @@ pub async fn webhook_delivery_claim(
         "WITH due AS (
             SELECT d.project, d.webhook_id, d.id
             FROM webhooks w CROSS JOIN LATERAL (
-                SELECT project, webhook_id, id FROM webhook_deliveries
-                WHERE project = w.project AND webhook_id = w.id AND state = 'pending' AND due_at <= now()
-                ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED) d
+                SELECT m.project, m.webhook_id, m.id FROM webhook_deliveries m
+                WHERE m.project = w.project AND m.webhook_id = w.id AND m.state = 'pending' AND m.due_at <= now()
+                  AND NOT EXISTS (
+                    SELECT FROM webhook_deliveries before
+                    WHERE before.project = m.project AND before.webhook_id = m.webhook_id AND before.alert_id = m.alert_id
+                      AND before.state = 'pending' AND (before.created_at, before.id) < (m.created_at, m.id))
+                ORDER BY m.due_at, m.id LIMIT $2 FOR UPDATE OF m SKIP LOCKED) d
             WHERE w.enabled AND w.id <> ALL($1) LIMIT $3)
          UPDATE webhook_deliveries d
          SET claim_token = $4, due_at = now() + make_interval(secs => $5), attempts = d.attempts + 1
@@ -111,6 +115,8 @@ pub struct NewDelivery {
     pub webhook: WebhookId,
     pub event: WebhookEvent,
     pub body: Vec<u8>,
+    /// The alert that it is about: its messages are delivered in their order.
+    pub alert: Option<Uuid>,
 }
 
 pub async fn webhook_delivery_insert_on_conn(
@@ -119,15 +125,16 @@ pub async fn webhook_delivery_insert_on_conn(
     new: &[NewDelivery],
 ) -> Result<()> {
     sqlx::query(
-        "INSERT INTO webhook_deliveries (project, webhook_id, id, event, body)
-         SELECT $1, r.webhook_id, r.id, r.event, r.body::jsonb
-         FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[]) AS r (webhook_id, id, event, body)",
+        "INSERT INTO webhook_deliveries (project, webhook_id, id, event, body, alert_id)
+         SELECT $1, r.webhook_id, r.id, r.event, r.body::jsonb, r.alert_id
+         FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::uuid[]) AS r (webhook_id, id, event, body, alert_id)",
     )
     .bind(project)
     .bind(new.iter().map(|delivery| delivery.webhook.0).collect::<Vec<_>>())
     .bind(new.iter().map(|_| DeliveryId::generate().0).collect::<Vec<_>>())
     .bind(new.iter().map(|delivery| delivery.event.to_string()).collect::<Vec<_>>())
     .bind(new.iter().map(|delivery| String::from_utf8_lossy(&delivery.body)).collect::<Vec<_>>())
+    .bind(new.iter().map(|delivery| delivery.alert).collect::<Vec<_>>())
     .run(conn, "insert webhook messages")
     .await
 }

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use brokkr_api::report::Report;
+use brokkr_api::reason::Reason;
+use brokkr_api::report::{Report, Transition};
 use brokkr_api::webhooks::{WebhookFilter, WebhookFormat};
 use brokkr_api::why::Cause;
 use brokkr_api::{AgentId, Labels, StackId, WebhookId};
@@ -71,12 +72,19 @@ pub async fn webhook_notify_reports_on_conn(
         for kind in AlarmKind::iter() {
             let key = AlarmKey { project: project.clone(), stack: stack.id, agent: agent.id, kind };
             let before = alarms.get(&key).map_or(Alarm::Quiet, |kept| kept.alarm);
-            let alarm = step(kind, before, Observation::Reported(&report.transition), now, grace);
+            let observation =
+                if waits(report) { Observation::Time } else { Observation::Reported(&report.transition) };
+            let alarm = step(kind, before, observation, now, grace);
             if alarm == before {
                 continue;
             }
+            let is_prolonged = alarm.count() > before.count();
             changed.insert(key.clone());
-            alarms.insert(key, stored(alarm, report));
+            match alarms.get_mut(&key) {
+                // What happened is not about the problem, only its time has passed.
+                Some(known) if !is_prolonged && alarm != Alarm::Quiet => known.alarm = alarm,
+                _ => drop(alarms.insert(key, stored(alarm, report))),
+            }
         }
     }
     let changed: Vec<_> = alarms.iter().filter(|(key, _)| changed.contains(*key)).collect();
@@ -158,6 +166,7 @@ async fn notify_on_conn(
                 webhook: listener.webhook,
                 event: happening.event,
                 body: WebhookMessage::Happening(happening).body(listener.format, project),
+                alert: None,
             });
         }
     }
@@ -216,6 +225,12 @@ async fn agents_on_conn(
 }
 
 /// Returns the state of an alarm after a report.
+/// Returns whether the agent waits as it should. It reports a failure if that takes too long.
+fn waits(report: &Report) -> bool {
+    report.transition == Transition::Blocked
+        && matches!(report.reason, Reason::WaitingForWave { .. } | Reason::Suspended)
+}
+
 fn stored(alarm: Alarm, report: &Report) -> StoredAlarm {
     let cause = match alarm {
         Alarm::Pending(episode) | Alarm::Lasting(episode) => {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use brokkr_api::why::Cause;
 use brokkr_api::{AgentId, StackId};
-use jiff::Timestamp;
 use sqlx::{PgConnection, PgPool};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -26,7 +26,7 @@ use crate::store::alerts::{
     AlertKey, FailingAgents, alert_agents_on_conn, alert_delete_on_conn, alert_examples_on_conn,
     alert_failing_on_conn, alert_fetch_on_conn, alert_projects, alert_store_on_conn,
 };
-use crate::store::leases::{Lease, lease_hold_on_conn, lease_release_on_conn, lease_take_on_conn};
+use crate::store::leases::{Lease, lease_hold_at_on_conn, lease_release_on_conn, lease_take_on_conn};
 use crate::store::webhook_alarms::webhook_alarm_delete_unwatched_on_conn;
 use crate::store::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
 use crate::store::webhook_notices::{Listener, webhook_listeners_on_conn};
@@ -37,15 +37,18 @@ pub const LEASE: &str = "alerts";
 const LEASE_SECONDS: f64 = 10.0;
 const EVERY: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(5);
+/// How often alarms that no webhook wants are deleted.
+const CLEANED_EVERY: Duration = Duration::from_secs(60);
 /// After looks that take long, the pause is longer, so that they take only a part of the time.
 const PART: u32 = 10;
 
 pub async fn run(broker: Arc<Broker>, pool: PgPool, stop: CancellationToken) {
     let holder = Uuid::now_v7();
     let mut lease = None;
+    let mut cleaned: Option<Instant> = None;
     loop {
-        let started = tokio::time::Instant::now();
-        match round(&broker, &pool, holder).await {
+        let started = Instant::now();
+        match round(&broker, &pool, holder, &mut cleaned).await {
             Ok(held) => lease = held,
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
@@ -67,7 +70,12 @@ pub async fn run(broker: Arc<Broker>, pool: PgPool, stop: CancellationToken) {
 }
 
 /// Looks at every project, if this replica has the lease.
-async fn round(broker: &Broker, pool: &PgPool, holder: Uuid) -> Result<Option<Lease>, StoreError> {
+async fn round(
+    broker: &Broker,
+    pool: &PgPool,
+    holder: Uuid,
+    cleaned: &mut Option<Instant>,
+) -> Result<Option<Lease>, StoreError> {
     let projects = alert_projects(pool).await?;
     if projects.is_empty() {
         return Ok(None);
@@ -75,53 +83,51 @@ async fn round(broker: &Broker, pool: &PgPool, holder: Uuid) -> Result<Option<Le
     let mut connection = pool.acquire().await.doing("look for alerts")?;
     let lease = lease_take_on_conn(&mut connection, LEASE, holder, LEASE_SECONDS).await?;
     let Some(lease) = lease else { return Ok(None) };
-    webhook_alarm_delete_unwatched_on_conn(&mut connection).await?;
+    // It reads every alarm.
+    if cleaned.is_none_or(|at| at.elapsed() >= CLEANED_EVERY) {
+        webhook_alarm_delete_unwatched_on_conn(&mut connection).await?;
+        *cleaned = Some(Instant::now());
+    }
     drop(connection);
     for project in projects {
-        if !look(broker, pool, lease, &project, Timestamp::now()).await? {
-            return Ok(None);
+        match look(broker, pool, lease, &project).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(project, error, "failed to look for alerts of a project; will retry");
+            }
         }
     }
     Ok(Some(lease))
 }
 
 /// Writes the messages of a project that are due. Returns false if another replica has the lease.
-async fn look(
-    broker: &Broker,
-    pool: &PgPool,
-    lease: Lease,
-    project: &str,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
+async fn look(broker: &Broker, pool: &PgPool, lease: Lease, project: &str) -> Result<bool, StoreError> {
+    // Counting takes long in a large fleet: outside of the transaction, which would delay every change of others until it ends.
+    let mut connection = pool.acquire().await.doing("look for alerts of a project")?;
+    let mut listeners = webhook_listeners_on_conn(&mut connection, project).await?;
+    listeners.retain(wants_alerts);
+    let failing = alert_failing_on_conn(&mut connection, project).await?;
+    let mut agents = AgentsOfGroups::default();
+    for listener in listeners.iter().filter(|listener| selects_agents(&listener.filter)) {
+        for group in failing.iter().filter(|group| concerns(listener, group)) {
+            agents.read(&mut connection, project, group).await?;
+        }
+    }
+    drop(connection);
     let mut transaction = pool.begin().await.doing("begin to write alerts")?;
     let conn = &mut *transaction;
-    if !lease_hold_on_conn(conn, lease, LEASE_SECONDS).await? {
-        return Ok(false);
-    }
-    let mut listeners = webhook_listeners_on_conn(conn, project).await?;
-    listeners.retain(|listener| wants_alerts(listener));
-    let failing = alert_failing_on_conn(conn, project).await?;
+    let Some(now) = lease_hold_at_on_conn(conn, lease, LEASE_SECONDS).await? else { return Ok(false) };
     let mut stored = alert_fetch_on_conn(conn, project).await?;
-    let mut agents = AgentsOfGroups::default();
+    let timing = broker.webhooks.alert_timing;
     let mut new = Vec::new();
     for listener in &listeners {
-        for (key, stack, group_agents) in groups(listener, &failing, &stored) {
-            let (count, among) = match group_agents {
-                Some(group) => agents.of(conn, broker, project, listener, group).await?,
-                None => (0, None),
-            };
+        for (key, stack, group) in groups(listener, &failing, &stored) {
+            let (count, among) = group.map_or((0, None), |group| agents.of(broker, listener, group));
             let before = stored.remove(&key).map(|(_, group)| group);
-            let (after, notice) =
-                step(before.unwrap_or_default(), count, now, broker.webhooks.alert_timing, Uuid::now_v7());
-            store(
-                conn,
-                project,
-                key,
-                before,
-                &after,
-                is_forgotten(&after, now, broker.webhooks.alert_timing),
-            )
-            .await?;
+            let (after, notice) = step(before.unwrap_or_default(), count, now, timing, Uuid::now_v7());
+            store(conn, project, key, before, &after, is_forgotten(&after, now, timing)).await?;
             let Some(notice) = notice else { continue };
             let subject = AlertSubject { project: project.to_owned(), stack, cause: key.cause };
             let examples = match notice {
@@ -137,7 +143,8 @@ async fn look(
             );
             if wants_event(&listener.filter, listener.format, alert.event()) {
                 let body = WebhookMessage::Alert(&alert).body(listener.format, project);
-                new.push(NewDelivery { webhook: listener.webhook, event: alert.event(), body });
+                let (webhook, event, alert) = (listener.webhook, alert.event(), Some(alert.id()));
+                new.push(NewDelivery { webhook, event, body, alert });
             }
         }
     }
@@ -162,6 +169,10 @@ fn wants_alerts(listener: &Listener) -> bool {
         .any(|event| wants_event(&listener.filter, listener.format, event))
 }
 
+fn concerns(listener: &Listener, group: &FailingAgents) -> bool {
+    wants_stack(&listener.filter, Some((&group.stack, &group.labels)))
+}
+
 /// Returns the groups that concern a webhook: those with failing agents, and those with a stored state.
 fn groups<'a>(
     listener: &Listener,
@@ -171,7 +182,7 @@ fn groups<'a>(
     let key_of = |stack: StackId, cause: Cause| AlertKey { webhook: listener.webhook, stack, cause };
     let wanted = failing
         .iter()
-        .filter(|group| wants_stack(&listener.filter, Some((&group.stack, &group.labels))))
+        .filter(|group| concerns(listener, group))
         .map(|group| (key_of(group.stack.id, group.cause), group.stack.clone(), Some(group)));
     let mut groups: Vec<_> = wanted.collect();
     let is_listed: std::collections::HashSet<AlertKey> = groups.iter().map(|(key, ..)| *key).collect();
@@ -203,22 +214,25 @@ async fn store(
 struct AgentsOfGroups(HashMap<(StackId, Cause), BTreeSet<AgentId>>);
 
 impl AgentsOfGroups {
-    /// Returns how many agents of a group concern the webhook, and which, unless all do.
-    async fn of(
+    /// Reads the agents of a group, once.
+    async fn read(
         &mut self,
         conn: &mut PgConnection,
-        broker: &Broker,
         project: &str,
-        listener: &Listener,
         group: &FailingAgents,
-    ) -> Result<(u32, Option<Vec<AgentId>>), StoreError> {
-        if !selects_agents(&listener.filter) {
-            return Ok((group.agents, None));
-        }
+    ) -> Result<(), StoreError> {
         let key = (group.stack.id, group.cause);
         if !self.0.contains_key(&key) {
             let agents = alert_agents_on_conn(conn, project, group.stack.id, group.cause).await?;
             self.0.insert(key, agents.into_iter().collect());
+        }
+        Ok(())
+    }
+
+    /// Returns how many agents of a group concern the webhook, and which, unless all do.
+    fn of(&self, broker: &Broker, listener: &Listener, group: &FailingAgents) -> (u32, Option<Vec<AgentId>>) {
+        if !selects_agents(&listener.filter) {
+            return (group.agents, None);
         }
         let snapshot = broker.index.snapshot();
         let wanted = |id: &&AgentId| {
@@ -226,7 +240,8 @@ impl AgentsOfGroups {
                 wants_agent(&listener.filter, agent.id, &agent.name, |selector| agent.matches(selector))
             })
         };
-        let among: Vec<AgentId> = self.0.get(&key).into_iter().flatten().filter(wanted).copied().collect();
-        Ok((u32::try_from(among.len()).unwrap_or(u32::MAX), Some(among)))
+        let agents = self.0.get(&(group.stack.id, group.cause));
+        let among: Vec<AgentId> = agents.into_iter().flatten().filter(wanted).copied().collect();
+        (u32::try_from(among.len()).unwrap_or(u32::MAX), Some(among))
     }
 }

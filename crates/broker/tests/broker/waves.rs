@@ -100,3 +100,37 @@ async fn a8_a_rerun_is_a_version_with_the_newest_content_that_names_the_jobs() -
     assert_eq!(shown["items"][1]["rerun"], json!([job("index")]), "{shown}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h8_a_rerun_in_a_freeze_needs_an_owner_to_ignore_it() -> Result<()> {
+    let harness = Harness::open().await?;
+    harness.agent("shop-1", json!({ "env": "prod" })).await?;
+    harness.stack("web", json!({ "selectors": ["env=prod"] })).await?;
+    harness.submit("web", &jobs("1")).await?;
+    let (from, to) = (jiff::Timestamp::now(), jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1));
+    let rule = json!({ "kind": "freeze", "from": from, "until": to, "reason": "sale" });
+    let freeze = json!({ "selector": "env=prod", "rule": rule });
+    let made = harness.admin.send(Method::PUT, "windows/sale", &freeze).await?;
+    ensure!(made.status().is_success(), "{}", made.text().await?);
+    let rerun_now = async |caller: crate::harness::Caller| {
+        caller.send(Method::POST, "stacks/web/rerun?now=true&reason=again", &json!({})).await
+    };
+    let deployer = harness.with_role(brokkr_api::tokens::Role::Deployer).await?;
+    assert_eq!(refused(rerun_now(deployer).await?).await?, ErrorCode::BRK1002);
+    let owner = harness.with_role(brokkr_api::tokens::Role::Owner).await?;
+    assert_eq!(rerun_now(owner).await?.status(), 201);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rerun_names_at_most_a_hundred_jobs() -> Result<()> {
+    let harness = Harness::open().await?;
+    harness.stack("web", json!({})).await?;
+    let job = |number: usize| {
+        format!("apiVersion: batch/v1\nkind: Job\nmetadata: {{name: job-{number}, namespace: shop}}\n---\n")
+    };
+    harness.submit("web", &(0..101).map(job).collect::<String>()).await?;
+    assert_eq!(refused(rerun(&harness, json!({})).await?).await?, ErrorCode::BRK2003);
+    assert_eq!(rerun(&harness, json!({ "job": "job-7" })).await?.status(), 201);
+    Ok(())
+}

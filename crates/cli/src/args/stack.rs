@@ -181,6 +181,14 @@ pub enum AnnotationChange {
     Remove(String),
 }
 
+impl AnnotationChange {
+    /// Returns whether the annotation exists afterwards.
+    #[must_use]
+    pub fn sets(&self) -> bool {
+        matches!(self, Self::Set(..))
+    }
+}
+
 impl FromStr for AnnotationChange {
     type Err = BadLabel;
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -150,6 +150,7 @@ fn event() -> impl clap::builder::TypedValueParser<Value = WebhookEvent> {
         "stack.degraded",
         "stack.failed",
         "stack.repaired",
+        "stack.drifted",
         "stack.suspended",
         "stack.resumed",
         "stack.blocked",

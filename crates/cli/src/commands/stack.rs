@@ -91,7 +91,12 @@ pub async fn annotate(args: Annotate, client: &Client, printer: Printer) -> Resu
     // Before its first version, the stack does not exist.
     let mut annotations = match client.stack(name.as_str()).await {
         Ok(stack) => stack.annotations,
-        Err(error) if error.code() == Some(ErrorCode::BRK2001) => Default::default(),
+        Err(error)
+            if error.code() == Some(ErrorCode::BRK2001)
+                && args.changes.iter().any(AnnotationChange::sets) =>
+        {
+            Default::default()
+        }
         Err(error) => return Err(Failure::of_client(&action, error)),
     };
     for change in args.changes {
@@ -108,7 +113,10 @@ pub async fn annotate(args: Annotate, client: &Client, printer: Printer) -> Resu
     let stack = client.put_stack(name.as_str(), &put).await.while_trying(&action)?;
     printer.done(&stack, format!("stack/{name}"), || {
         let pairs = stack.annotations.iter().map(|(key, value)| format!("{key}={value}"));
-        format!("stack {name} has the annotations {}", pairs.collect::<Vec<_>>().join(","))
+        match pairs.collect::<Vec<_>>().join(",") {
+            none if none.is_empty() => format!("stack {name} has no annotations"),
+            pairs => format!("stack {name} has the annotations {pairs}"),
+        }
     })
 }
 

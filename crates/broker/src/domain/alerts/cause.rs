@@ -41,6 +41,7 @@ pub fn sentence(cause: Cause) -> &'static str {
         Cause::Blocked => "a removal or prune is blocked",
         Cause::AwaitsApproval => "a prune waits for an approval",
         Cause::Suspended => "the stack is suspended",
+        Cause::WaveNotReady => "a wave of the stack is not ready in time",
         Cause::Degraded | Cause::NotReady => "objects are not ready",
         _ => "the version cannot be applied",
     }

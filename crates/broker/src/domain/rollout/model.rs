@@ -272,6 +272,7 @@ impl World {
                     since,
                     bad_before: agent.bad_before,
                     awaits_approval: false,
+                    waits_for_wave: false,
                 }),
             };
             survey.add(&member, self.now);

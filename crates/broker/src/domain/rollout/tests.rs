@@ -129,6 +129,7 @@ fn h4_an_agent_that_was_silent_before_its_release_is_owed_and_one_that_falls_sil
         since: second(since),
         bad_before,
         awaits_approval: false,
+        waits_for_wave: false,
     };
     // It may be gone: nothing it said before counts, but it is not bad yet.
     let healthy = report(Transition::Healthy, 1, false);
@@ -149,6 +150,11 @@ fn h4_an_agent_that_was_silent_before_its_release_is_owed_and_one_that_falls_sil
     assert_eq!(present(&report(Transition::Degraded, 340, false)), Verdict::Bad);
     let blocked = VersionReport { awaits_approval: true, ..report(Transition::Blocked, 1, false) };
     assert_eq!(present(&blocked), Verdict::Waiting);
+    // A wave inside the stack may wait for longer than an agent may otherwise be without a verdict.
+    let waits = VersionReport { waits_for_wave: true, ..report(Transition::Blocked, 1, false) };
+    let hours = second(5 * 3600);
+    assert_eq!(verdict(released, Contact::Present(None), Some(&waits), hours), Verdict::InFlight);
+    assert_eq!(verdict(released, Contact::Silent(Some(second(2))), Some(&waits), hours), Verdict::Bad);
     // A moment of trouble long after the release is no lateness.
     let hour = second(3600);
     let degraded = report(Transition::Degraded, 3590, false);

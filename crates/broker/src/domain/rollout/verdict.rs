@@ -42,6 +42,9 @@ pub struct VersionReport {
     pub bad_before: bool,
     /// Whether a prune waits for approval.
     pub awaits_approval: bool,
+    /// Whether a wave inside the stack waits for the one before. It ends by itself: the agent reports a failure when its time is
+    /// over.
+    pub waits_for_wave: bool,
 }
 
 /// Judges an agent that the version was released to at this time.
@@ -71,6 +74,7 @@ pub fn verdict(
             return bad;
         }
         (Some((Transition::Blocked, report)), _) if report.awaits_approval => return Verdict::Waiting,
+        (Some((Transition::Blocked, report)), _) if report.waits_for_wave => return Verdict::InFlight,
         _ => {}
     }
     // A time after now is of before the clock was set back, and so of before a release that is not.

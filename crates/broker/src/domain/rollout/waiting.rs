@@ -46,7 +46,8 @@ fn shut() -> Opening {
 
 fn healthy(member: Member) -> Member {
     let (transition, since) = (Transition::Healthy, now());
-    let report = VersionReport { transition, since, bad_before: false, awaits_approval: false };
+    let report =
+        VersionReport { transition, since, bad_before: false, awaits_approval: false, waits_for_wave: false };
     Member { released_at: Some(now()), report: Some(report), ..member }
 }
 

@@ -35,6 +35,17 @@ pub enum Alarm {
     Lasting(Episode),
 }
 
+impl Alarm {
+    /// Returns how often the problem was reported.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        match self {
+            Self::Quiet => 0,
+            Self::Pending(episode) | Self::Lasting(episode) => episode.count,
+        }
+    }
+}
+
 /// A period of failure or drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Episode {

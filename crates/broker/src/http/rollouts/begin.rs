@@ -1,9 +1,10 @@
 //! How the rollout of a version or a deletion begins.
 
-use brokkr_api::ErrorCode;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::rollouts::{Gate, RolloutPolicy, RolloutState, Wave};
 use brokkr_api::tokens::Role;
+use brokkr_api::{ErrorCode, StackId};
+use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -12,6 +13,7 @@ use crate::domain::rollout::policy::{Kind, resolve};
 use crate::error::{ApiError, ApiResult};
 use crate::http::change::check_reason;
 use crate::http::write::Write;
+use crate::state::Broker;
 use crate::store::deployment_objects::{NewRollout, deployment_object_fetch_on_conn};
 use crate::store::rollouts::rollout_lock_on_conn;
 use crate::store::stacks::LockedStack;
@@ -34,6 +36,17 @@ pub struct RolloutQuery {
 }
 
 impl RolloutQuery {
+    /// Refuses a version that would ignore a freeze, unless an owner submits it.
+    pub fn refuse_in_freeze(&self, broker: &Broker, stack: StackId, role: Role) -> ApiResult<()> {
+        let is_frozen = || broker.index.snapshot().is_frozen(stack, Timestamp::now());
+        if self.now && !role.includes(Role::Owner) && is_frozen() {
+            let detail =
+                "a freeze is in force; only an owner of the project may submit a version that ignores it";
+            return Err(ApiError::new(ErrorCode::BRK1002, detail));
+        }
+        Ok(())
+    }
+
     fn policy(&self) -> ApiResult<RolloutPolicy> {
         if self.now || !self.reason.is_empty() {
             check_reason(&self.reason)?;

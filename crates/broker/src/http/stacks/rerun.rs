@@ -1,9 +1,9 @@
 //! Runs Jobs of a stack again: publishes its newest content as a new version that names them.
 
 use axum::extract::{Path, State};
+use brokkr_api::ErrorCode;
 use brokkr_api::objects::{DeploymentObject, JobRef, Provenance, Rerun};
 use brokkr_api::webhooks::WebhookEvent;
-use brokkr_api::{ErrorCode, SequenceId};
 use brokkr_manifest::{Budget, HookUse, hook_of};
 use bytes::Bytes;
 use http::StatusCode;
@@ -18,11 +18,15 @@ use crate::http::manifest_pool;
 use crate::http::paging::QueryParams;
 use crate::http::precondition;
 use crate::http::rollouts::begin::{RolloutQuery, refuse_if_deleting};
-use crate::http::stacks::lock_existing_stack;
+use crate::http::stacks::{find_stack, lock_existing_stack};
 use crate::http::write::{self, ResultStorage};
+use crate::state::Broker;
 use crate::state::contents::present;
 use crate::store::barred_contents::barred_content_find_on_conn;
-use crate::store::deployment_objects::{NewObject, WaveWait, deployment_object_fetch_content};
+use crate::store::deployment_objects::{NewObject, StoredObject, WaveWait, deployment_object_fetch_content};
+
+/// The Jobs that run again are part of the target state of every agent.
+const MOST_JOBS: usize = 100;
 
 /// Run Jobs of a stack again.
 ///
@@ -40,14 +44,23 @@ pub async fn rerun_jobs(
     let request: Rerun = change.json_or_default()?;
     let caller = change.caller()?;
     let (project, token) = (caller.project(), caller.token()?);
+    let (stored, jobs) = match prepare(&broker, project, &stack, request.job).await {
+        Ok(prepared) => prepared,
+        // A repeated request gets its first result, even if it would be refused now.
+        Err(refused) => {
+            let first = write::first_result(&broker, &change, ResultStorage::Plain).await?;
+            return first.ok_or(refused);
+        }
+    };
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let locked = lock_existing_stack(&mut write, project, &stack).await?;
         precondition::stack(&mut write, &change, &locked).await?;
         refuse_if_deleting(&mut write, &locked).await?;
-        let none = || ApiError::invalid_request("the stack has no version yet");
-        let newest: SequenceId = locked.last().ok_or_else(none)?;
-        let stored = deployment_object_fetch_content(write.conn(), newest).await?.ok_or_else(none)?;
-        present(&stored)?;
+        rollout.refuse_in_freeze(&broker, locked.id, token.role)?;
+        if locked.last() != Some(stored.object.sequence_id) {
+            let detail = "the stack got a newer version meanwhile; try again";
+            return Err(ApiError::new(ErrorCode::BRK2012, detail));
+        }
         if let Some(bar) = barred_content_find_on_conn(write.conn(), &locked, stored.object.checksum).await? {
             return Err(refusal(&bar));
         }
@@ -59,7 +72,7 @@ pub async fn rerun_jobs(
             is_urgent: rollout.now,
             resources: stored.object.resources,
             wave_wait: WaveWait::Kept(stored.object.wave_wait_seconds),
-            rerun: jobs(stored.content.clone(), request.job.clone()).await?,
+            rerun: jobs.clone(),
             content: &stored.content,
             submitted_by: &token.name,
             provenance: Provenance::new(None, stored.object.commit.as_deref()).unwrap_or_default(),
@@ -75,6 +88,24 @@ pub async fn rerun_jobs(
         write.finish(StatusCode::CREATED, &published.object).await
     })
     .await
+}
+
+/// Returns the newest version and its Jobs that run again, before the transaction: parsing takes long.
+async fn prepare(
+    broker: &Broker,
+    project: &str,
+    stack: &str,
+    named: Option<String>,
+) -> ApiResult<(StoredObject, Vec<JobRef>)> {
+    let none = || ApiError::invalid_request("the stack has no version yet");
+    let stack = find_stack(broker, project, stack).await?;
+    let newest = stack.sequence_id.ok_or_else(none)?;
+    let stored = deployment_object_fetch_content(&broker.pool, newest).await?.ok_or_else(none)?;
+    present(&stored)?;
+    let bytes = u64::try_from(stored.content.len()).unwrap_or(u64::MAX);
+    broker.usage.submission(&broker.pool, project, bytes).await?;
+    let jobs = jobs(stored.content.clone(), named).await?;
+    Ok((stored, jobs))
 }
 
 /// Returns the Jobs of a manifest with this name, or all of them.
@@ -99,6 +130,10 @@ async fn jobs(content: Bytes, named: Option<String>) -> ApiResult<Vec<JobRef>> {
             .is_none_or(|named| *named == job.name || *named == format!("{}/{}", job.namespace, job.name))
     };
     let found: Vec<JobRef> = jobs.filter(is_named).collect();
+    if found.len() > MOST_JOBS {
+        let detail = format!("the newest version contains {} Jobs; name the one to run", found.len());
+        return Err(ApiError::invalid_request(detail));
+    }
     match (found.is_empty(), named) {
         (false, _) => Ok(found),
         (true, Some(named)) => {

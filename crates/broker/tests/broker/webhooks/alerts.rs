@@ -8,7 +8,7 @@ use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::stacks::Stack;
 use brokkr_api::{SequenceId, StackId};
-use brokkr_testkit::Postgres;
+use brokkr_testkit::{Postgres, eventually};
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -239,5 +239,51 @@ async fn f7_drift_that_is_repaired_again_and_again_is_an_alert_and_over_when_it_
     assert_eq!(receiver.kinds(), ["alert.opened", "alert.resolved"]);
     let opened = seen[0].json();
     assert_eq!(opened["data"]["cause"], "contested");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f7_the_end_of_an_alert_is_not_sent_before_its_beginning_has_arrived() -> Result<()> {
+    let trust = Trust::new()?;
+    let receiver = trust.receiver(Answer::Status(503)).await?;
+    let mut fleet = Fleet::open(&trust, 1, [Duration::ZERO, Duration::ZERO, HOUR]).await?;
+    create(&fleet.harness, "chat", &receiver, json!({ "events": ALERTS })).await?;
+    fleet.send(0, Transition::Failed, Reason::Fenced).await?;
+    receiver.got(1).await?;
+    fleet.send(0, Transition::Healthy, Reason::None).await?;
+    let mut connection = fleet.harness.database.connect().await?;
+    // The end is written, and the beginning is tried again after that.
+    let is_due = "SELECT count(*) = 2 AND max(attempts) >= 2 FROM webhook_deliveries";
+    eventually(Duration::from_secs(60), "the first message to be tried again", async || {
+        let is_due: bool = sqlx::query_scalar(is_due).fetch_one(&mut connection).await?;
+        anyhow::ensure!(is_due);
+        Ok(())
+    })
+    .await?;
+    assert!(receiver.kinds().iter().all(|kind| kind == "alert.opened"), "{:?}", receiver.kinds());
+    receiver.answer(Answer::Status(200));
+    let tried = receiver.seen().len();
+    receiver.got(tried + 2).await?;
+    assert_eq!(receiver.kinds()[tried..], ["alert.opened", "alert.resolved"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f7_an_agent_that_waits_as_it_should_is_in_no_alert() -> Result<()> {
+    let trust = Trust::new()?;
+    let receiver = trust.receiver(Answer::Status(200)).await?;
+    let mut fleet = Fleet::open(&trust, 3, [Duration::ZERO, seconds(1), HOUR]).await?;
+    create(&fleet.harness, "chat", &receiver, json!({ "events": ALERTS })).await?;
+    let wave = brokkr_api::reason::Wave::Number(1);
+    fleet.send(0, Transition::Blocked, Reason::WaitingForWave { wave }).await?;
+    fleet.send(1, Transition::Blocked, Reason::Suspended).await?;
+    fleet.send(2, Transition::Failed, Reason::WaveNotReady { wave }).await?;
+    let opened = receiver.got(1).await?.remove(0).json();
+    assert_eq!(opened["data"]["summary"], "web: a wave of the stack is not ready in time on 1 agent");
+    assert_eq!(opened["data"]["examples"], json!(["shop-02"]));
+    let mut connection = fleet.harness.database.connect().await?;
+    let failing: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM webhook_alarms").fetch_one(&mut connection).await?;
+    assert_eq!((failing, receiver.seen().len()), (1, 1));
     Ok(())
 }
