@@ -23,10 +23,9 @@ use tokio::sync::mpsc;
 
 use crate::inventory::wire::{api_resource, other_name, record_name};
 use crate::own_objects::{RequestError, with_deadline};
+use event::NAMESPACE;
 use limit::Limits;
 
-/// Kubernetes accepts events of cluster-scoped objects only there.
-pub const NAMESPACE: &str = "default";
 /// Events that wait to be written. More are dropped.
 pub const WAITING: usize = 256;
 /// After a refusal, none is tried for this long.

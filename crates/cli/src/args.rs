@@ -339,8 +339,8 @@ mod tests {
         "Abandon", "Abort", "Apply", "Approve", "Ask", "Change", "Check", "Compare", "Create", "Delete",
         "Deny", "Deploy", "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage",
         "Pause", "Preview", "Print", "Promote", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke",
-        "Roll", "Rotate", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Suspend", "Switch", "Unbar",
-        "Verify", "View", "Wait", "Watch", "Write",
+        "Roll", "Rotate", "Run", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Suspend", "Switch",
+        "Unbar", "Verify", "View", "Wait", "Watch", "Write",
     ];
 
     #[test]

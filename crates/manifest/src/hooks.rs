@@ -89,7 +89,7 @@ mod tests {
             annotations.iter().map(|(key, value)| format!("    {key}: '{value}'\n")).collect();
         let version = if kind == "Job" { "batch/v1" } else { "v1" };
         let text = format!(
-            "apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: a\n  annotations:\n    x: y\n{annotations}"
+            "apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: a\n  annotations:\n    team: shop\n{annotations}"
         );
         let manifest = parse(text.as_bytes(), &Budget::default()).expect("a manifest");
         hook_of(&manifest.objects[0])

@@ -6,11 +6,12 @@ use brokkr_api::report::{Report, Transition};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use super::NAMESPACE;
 use crate::inventory::wire::{KIND, VERSION};
 use crate::ownership::AGENT_LABEL;
 use crate::resource::RECORD_GROUP;
 
+/// Kubernetes accepts events of cluster-scoped objects only there.
+pub const NAMESPACE: &str = "default";
 /// The longest message that Kubernetes accepts has 1024 bytes.
 const LONGEST: usize = 1000;
 const COMPONENT: &str = "brokkr-agent";

@@ -136,12 +136,14 @@ async fn withdrawing_a_grant_freezes_held_stacks_and_needs_expect() -> Result<()
     assert_eq!(refused(wrong).await?, ErrorCode::BRK2009);
     assert_eq!(envelope(&agent).await?.stacks[0].grant.as_ref().unwrap().namespaces, ["shop"]);
 
-    let confirmed = harness.admin.request(Method::DELETE, "grants/shop?expect=1").send().await?;
+    let confirmed =
+        harness.admin.write(harness.admin.request(Method::DELETE, "grants/shop?expect=1")).await?;
     assert_eq!(confirmed.status(), StatusCode::NO_CONTENT);
     let frozen = envelope(&agent).await?;
     assert_eq!((frozen.stacks[0].removal, frozen.stacks[0].grant.clone()), (None, Some(Grant::default())));
     // Without a grant, deleting the stack removes nothing either.
-    assert_eq!(owner.request(Method::DELETE, "stacks/web").send().await?.status(), StatusCode::OK);
+    let deleted = owner.write(owner.request(Method::DELETE, "stacks/web")).await?;
+    assert_eq!(deleted.status(), StatusCode::OK);
     let frozen = envelope(&agent).await?;
     assert_eq!((frozen.stacks[0].removal, frozen.stacks[0].grant.clone()), (None, Some(Grant::default())));
     Ok(())

@@ -17,7 +17,7 @@ fn token(id: &str, name: &str, revoked: Value) -> Value {
 }
 
 fn webhook(enabled: bool) -> Value {
-    json!({"id": STACK_ID, "project": "shop", "name": "ops", "url": "https://hooks.example.com/…", "filter": {},
+    json!({"id": STACK_ID, "project": "shop", "name": "ops", "url": "https://hooks.example.com/…", "format": "standard", "filter": {},
         "enabled": enabled, "created_at": TIME})
 }
 
