@@ -69,7 +69,13 @@ pub(super) fn wait(situation: &Situation<'_>, content: &Content, wave: Wave) -> 
         return Some(Plan::with(Stage::Apply, vec![Step::WriteRecord(Box::new(ended))]));
     }
     let members = || content.objects.values().filter(|desired| group(situation, desired) == wave);
-    let spent: Vec<Step> = members().filter_map(|desired| delete_failed(situation, desired)).collect();
+    let retry_at = |step: &Step| {
+        let retry = situation.progress.failures.objects.get(step.key()?)?;
+        Some(retry.retry_at).filter(|at| !due(*at, situation.now))
+    };
+    let (later, spent): (Vec<Step>, Vec<Step>) = members()
+        .filter_map(|desired| delete_failed(situation, desired))
+        .partition(|step| retry_at(step).is_some());
     if !spent.is_empty() {
         return Some(Plan::with(Stage::Apply, spent));
     }
@@ -119,6 +125,7 @@ pub(super) fn wait(situation: &Situation<'_>, content: &Content, wave: Wave) -> 
     }
     let graces = unready.iter().filter_map(|one| Some(situation.observed.seen(&one.key)?.later.as_ref()?.0));
     plan = plan.wake(graces.filter(|at| !due(*at, situation.now)).min());
+    plan = plan.wake(later.iter().filter_map(retry_at).min());
     Some(Plan { waits_for_wave: Some(wave), ..plan })
 }
 
@@ -138,11 +145,12 @@ fn unready_note(situation: &Situation<'_>, desired: &DesiredObject) -> ObjectNot
     if situation.suspensions.cover(key) {
         return note(key, Reason::Suspended);
     }
-    if let Some(retry) = situation.progress.failures.objects.get(key) {
-        return super::report::failure_note(key, &retry.failure);
-    }
+    // Also while its deletion fails: that is not why the wave is not ready.
     if let Some(reason) = jobs::failure_of_deleted(situation, desired) {
         return note(key, reason);
+    }
+    if let Some(retry) = situation.progress.failures.objects.get(key) {
+        return super::report::failure_note(key, &retry.failure);
     }
     situation.observed.seen(key).map_or_else(
         || note(key, Reason::Missing),

@@ -35,10 +35,10 @@ fn waiting() -> Scene {
     scene
 }
 
-/// Returns how often the Job has run with this manifest.
+/// Returns how often the Job has completed with this manifest.
 fn runs(scene: &Scene, item: &Item) -> usize {
     let body = item.desired().body.clone();
-    scene.world.server.ended_jobs.iter().filter(|(key, ran)| *key == item.key && *ran == body).count()
+    scene.world.server.completed_jobs.iter().filter(|(key, ran)| *key == item.key && *ran == body).count()
 }
 
 /// Lets time pass while the agent runs.
@@ -270,4 +270,26 @@ fn j5_the_workload_waits_for_the_hook_before_it_and_the_hook_after_it_for_the_wo
     scene.set_ready(WEB, true);
     scene.settle();
     assert!(scene.object("batch/Job/shop/welcome").is_some(), "{:#?}", scene.trace());
+}
+
+#[test]
+fn d2_j5_a_hook_that_fails_is_reported_and_deleted_also_with_a_fault_at_every_step() {
+    let policy = hook(BEFORE, BEFORE, false).map(|hook| Hook { delete_when_failed: true, ..hook });
+    let items = [Item::new(SHOP, 1), Item { hook: policy, ..Item::new(MIGRATE, 1) }, Item::new(WEB, 1)];
+    for fault in [Fault::Crash, Fault::LostAnswer, Fault::Overload] {
+        for at in 0..STEPS {
+            let mut scene = Scene::strict();
+            scene.set_failing(MIGRATE, true);
+            scene.world.fault = Some(fault(at));
+            scene.submit(&items);
+            pass(&mut scene, 120);
+            let what = format!("{:?}: {:#?}", fault(at), scene.trace());
+            let failed = last_report(&scene);
+            let reason = Reason::WaveNotReady { wave: Wave::HooksBefore(0) };
+            assert_eq!((&failed.transition, &failed.reason), (&Transition::Failed, &reason), "{what}");
+            assert_eq!(failed.objects[0].reason, Reason::BackoffLimitExceeded, "{what}");
+            assert_eq!(scene.world.server.failed_jobs.len(), 1, "{what}");
+            assert!(scene.object(MIGRATE).is_none() && scene.object(WEB).is_none(), "{what}");
+        }
+    }
 }

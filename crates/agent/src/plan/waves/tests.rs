@@ -5,7 +5,7 @@ use brokkr_health::HealthState;
 use brokkr_manifest::{Hook, Key};
 
 use super::*;
-use crate::model::{FailureClass, RecordedWait, WaveClock};
+use crate::model::{FailedStep, FailureClass, JobRun, JobStep, RecordedWait, RetryState, WaveClock};
 use crate::plan::fixtures::{SEQUENCE, Stack, failed, key, second};
 
 /// Returns a stack with a Deployment in wave 0 that is applied, and a ConfigMap in wave 1 that is not.
@@ -106,4 +106,46 @@ fn j5_a_wait_is_told_once_recorded_in_quarters_and_over_after_its_time() {
     assert_eq!((told.steps.len(), told.wake_at), (0, None), "only an event goes on");
     stack.goal.target.sequence_id = SequenceId(SEQUENCE.0 + 1);
     assert_eq!(report(&plan(&stack)), None, "another version waits anew");
+}
+
+/// Returns a stack whose only hook has failed, as is recorded, and is to be deleted then.
+fn failed_hook() -> Stack {
+    let mut stack = Stack::of("batch", "Job");
+    let key = stack.key.clone();
+    let hook = Hook {
+        weight: 0,
+        install: None,
+        upgrade: None,
+        delete_when_complete: false,
+        delete_when_failed: true,
+    };
+    let (wave, digest) = (Wave::HooksBefore(0), stack.content().objects[&key].digest);
+    let desired = DesiredObject { wave, hook: Some(hook), ..(*stack.content().objects[&key]).clone() };
+    stack.content_mut().objects.insert(key.clone(), Arc::new(desired));
+    let runs = vec![JobRun { digest, outcome: RunOutcome::Failed }];
+    stack.record.jobs = vec![JobStep { job: key.clone(), digest, replaces: None, runs }];
+    stack.record.applied = None;
+    stack.is(HealthState::Failed, 0);
+    stack.progress.delivery.written.insert(key);
+    stack
+}
+
+#[test]
+fn d2_a_deletion_of_a_failed_hook_that_fails_is_made_again_when_its_time_has_come() {
+    let mut stack = failed_hook();
+    let plan = |stack: &Stack, now| {
+        wait(&stack.situation(now, 10), &stack.content(), Wave::HooksBefore(0)).expect("a wait")
+    };
+    let is_deletion = |plan: &Plan| matches!(plan.steps.as_slice(), [Step::Delete { .. }]);
+    assert!(is_deletion(&plan(&stack, 1)));
+    let retry = RetryState { of: FailedStep::Other, ..failed(FailureClass::Transient, 1, 4) };
+    stack.progress.failures.objects.insert(stack.key.clone(), retry);
+    let [Step::WriteRecord(record)] = &plan(&stack, 2).steps[..] else { panic!("no report") };
+    let report = record.reports.last().expect("a report");
+    assert_eq!(report.transition, Transition::Failed);
+    assert_eq!(report.objects[0].reason, Reason::BackoffLimitExceeded, "not why the deletion failed");
+    stack.record = (**record).clone();
+    let waiting = plan(&stack, 2);
+    assert_eq!((waiting.steps.len(), waiting.wake_at), (0, Some(second(4))));
+    assert!(is_deletion(&plan(&stack, 4)));
 }
