@@ -5,10 +5,14 @@ use brokkr_api::stacks::DriftPolicy;
 use brokkr_sim::objects::Item;
 use brokkr_sim::scene::Scene;
 use brokkr_sim::server::Meddling;
+use brokkr_sim::world::Fault;
 
 const SHOP: &str = "/Namespace//shop";
 const SETTINGS: &str = "/ConfigMap/shop/settings";
 const FLAGS: &str = "/ConfigMap/shop/flags";
+
+/// More requests than an agent makes after a restart.
+const STEPS: usize = 20;
 
 fn version(number: u8) -> [Item; 3] {
     [Item::new(SHOP, 1), Item::new(SETTINGS, number), Item::new(FLAGS, number)]
@@ -55,4 +59,22 @@ fn f2_a_new_version_puts_back_what_others_have_deleted() {
     scene.submit(&version(2));
     scene.settle();
     assert!(scene.object(SETTINGS).is_some(), "{:#?}", scene.trace());
+}
+
+#[test]
+fn f2_drift_is_reported_once_also_if_it_cannot_be_read_after_a_restart() {
+    for fault in [Fault::Crash, Fault::LostAnswer, Fault::Overload] {
+        for at in 0..STEPS {
+            let mut scene = Scene::with(&version(1));
+            scene.world.broker.set_drift(scene.stack, DriftPolicy::Report);
+            scene.settle();
+            scene.world.fault = Some(fault(scene.world.made + at));
+            scene.meddle(SETTINGS, &Meddling::Change);
+            scene.settle();
+            scene.world.crash();
+            scene.settle();
+            let what = format!("{:?}: {:#?}", fault(at), scene.trace());
+            assert_eq!(scene.reports(Transition::Drifted).len(), 1, "{what}");
+        }
+    }
 }
