@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 
 use super::jobs::{self, JobState};
 use super::open;
-use super::report::{and_more, note, report_once};
+use super::report::{and_more, blocked, note, report_once, summary};
 use super::timing::{REASON_REPORTS, SLOW_AFTER, due};
 use crate::model::wave_clock::COUNTS;
 use crate::model::{Content, DesiredObject, Plan, RunOutcome, Situation, Stage, Step};
@@ -89,13 +89,18 @@ pub(super) fn wait(situation: &Situation<'_>, content: &Content, wave: Wave) -> 
     let has_failed = |desired: &&DesiredObject| {
         matches!(jobs::state(situation, desired), Some(JobState::Ended { outcome: RunOutcome::Failed, .. }))
     };
-    let is_over = waited >= limit || unready.iter().any(has_failed);
+    let has_a_failed_job = unready.iter().any(has_failed);
+    let notes: Vec<ObjectNote> = unready.iter().map(|desired| unready_note(situation, desired)).collect();
+    // Nobody but the user can end this wait, so its time does not count.
+    if !has_a_failed_job && unready.iter().all(|desired| situation.suspensions.cover(&desired.key)) {
+        return Some(blocked(situation, Stage::Apply, &Reason::Suspended, &summary(&notes), notes));
+    }
+    let is_over = waited >= limit || has_a_failed_job;
     let (transition, reason) = if is_over {
         (Transition::Failed, Reason::WaveNotReady { wave })
     } else {
         (Transition::Blocked, Reason::WaitingForWave { wave })
     };
-    let notes: Vec<ObjectNote> = unready.iter().map(|desired| unready_note(situation, desired)).collect();
     let names = unready.first().map(|first| first.key.display_name().to_string()).unwrap_or_default();
     let message = reason.message_with(and_more(names, unready.len().saturating_sub(1)));
 

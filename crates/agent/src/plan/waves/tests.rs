@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use brokkr_api::SequenceId;
+use brokkr_api::suspensions::Suspended;
+use brokkr_api::{SequenceId, SuspensionId};
 use brokkr_health::HealthState;
 use brokkr_manifest::{Hook, Key};
 
@@ -148,4 +149,29 @@ fn d2_a_deletion_of_a_failed_hook_that_fails_is_made_again_when_its_time_has_com
     let waiting = plan(&stack, 2);
     assert_eq!((waiting.steps.len(), waiting.wake_at), (0, Some(second(4))));
     assert!(is_deletion(&plan(&stack, 4)));
+}
+
+#[test]
+fn j5_a_wave_of_which_only_suspended_objects_are_not_ready_is_no_failure() {
+    let (mut stack, _) = two_waves();
+    let database = key("apps", "Deployment", Some("shop"), "database");
+    stack.add(&database);
+    for key in [stack.key.clone(), database.clone()] {
+        stack.objects.insert(key.clone(), Stack::seen_as(HealthState::Progressing));
+        stack.progress.delivery.written.insert(key);
+    }
+    let object = Some("Deployment/web".parse().expect("an object"));
+    let suspended = Suspended { id: SuspensionId(uuid::Uuid::from_u128(7)), object, seconds: 3600 };
+    stack.suspensions.set(&[suspended], second(0));
+    waited(&mut stack, 300);
+    let wave = Wave::Number(0);
+    let reported = |stack: &Stack| {
+        let plan = wait(&stack.situation(1, 10), &stack.content(), wave).expect("a wait");
+        let Some(Step::WriteRecord(record)) = plan.steps.first() else { panic!("no report") };
+        let report = record.reports.last().expect("a report");
+        (report.transition.clone(), report.reason.clone(), plan.waits_for_wave)
+    };
+    assert_eq!(reported(&stack), (Transition::Failed, Reason::WaveNotReady { wave }, Some(wave)));
+    stack.objects.insert(database, Stack::seen_as(HealthState::Ready));
+    assert_eq!(reported(&stack), (Transition::Blocked, Reason::Suspended, None));
 }
