@@ -90,8 +90,10 @@ pub(super) fn intend<'a>(
         let is_pending = known.is_some_and(|step| {
             step.replaces.is_some() && step.replaces.as_ref() == seen.map(|seen| &seen.uid)
         });
-        let is_step = target.wave_wait_seconds.is_some() || desired.hook.is_some();
-        if !is_step && !runs_again && !is_pending {
+        // What was a step stays one: a rollback to a version whose waves do not wait neither fails at a Job that cannot be changed, nor
+        // runs it again.
+        let is_step = target.wave_wait_seconds.is_some() || desired.hook.is_some() || known.is_some();
+        if !is_step && !runs_again {
             continue;
         }
         let runs = known.map(|step| step.runs.clone()).unwrap_or_default();

@@ -120,6 +120,27 @@ fn a8_a_rerun_works_without_waves_that_wait() {
     assert_eq!(runs(&scene, &version(1)[1]), 2, "{:#?}", scene.trace());
 }
 
+#[test]
+fn a8_a_rollback_to_a_version_whose_waves_do_not_wait_does_not_run_its_job_again() {
+    for ttl in [false, true] {
+        let version = |number| {
+            let mut items = version(number);
+            (items[1].ttl, items[1].immutable) = (ttl, true);
+            items
+        };
+        let mut scene = Scene::strict();
+        scene.deliver(&version(1));
+        scene.wait_for_waves(300);
+        scene.deliver(&version(2));
+        scene.world.broker.wait_for_waves(scene.stack, None);
+        let sequence = scene.deliver(&version(1));
+        let record = scene.record().expect("a record");
+        assert_eq!(record.applied, Some(sequence), "ttl {ttl}: {:#?}", scene.trace());
+        let counts = [1, 2].map(|number| runs(&scene, &version(number)[1]));
+        assert_eq!(counts, [1, 1], "ttl {ttl}: {:#?}", scene.trace());
+    }
+}
+
 fn two_waves(number: u8) -> Vec<Item> {
     vec![
         Item::new(SHOP, 1),

@@ -91,3 +91,17 @@ fn without_waiting_waves_a_job_is_no_step() {
     stack.goal.target.wave_wait_seconds = None;
     assert!(intended(&stack).is_empty());
 }
+
+#[test]
+fn a8_a_job_that_was_a_step_stays_one_if_the_waves_do_not_wait_any_more() {
+    let (mut stack, key) = completed();
+    change(&mut stack, &key, b"second");
+    stack.record.jobs = intended(&stack);
+    stack.objects.get_mut(&key).unwrap().uid = Uid::from("new");
+    stack.goal.target.wave_wait_seconds = None;
+    change(&mut stack, &key, b"");
+    let steps = intended(&stack);
+    assert_eq!(steps.len(), 1);
+    assert_eq!(steps[0].outcome(), Some(RunOutcome::Complete), "it has run before");
+    assert_eq!(steps[0].replaces, Some(Uid::from("new")), "the Job of the other manifest goes");
+}
