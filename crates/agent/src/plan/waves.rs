@@ -31,12 +31,19 @@ pub(super) fn first_unready(situation: &Situation<'_>, content: &Content) -> Opt
         return None;
     }
     let mut groups: BTreeMap<Wave, bool> = BTreeMap::new();
+    let mut begun = None;
     for desired in content.objects.values().filter(|desired| !is_prerequisite(&desired.key)) {
-        let is_group_ready = groups.entry(group(situation, desired)).or_insert(true);
+        let wave = group(situation, desired);
+        let is_group_ready = groups.entry(wave).or_insert(true);
         *is_group_ready = *is_group_ready && is_ready(situation, content, desired);
+        if situation.progress.delivery.written.contains(&desired.key) {
+            begun = begun.max(Some(wave));
+        }
     }
     let last = groups.keys().next_back().copied();
-    let must_be_ready = |wave: Wave| Some(wave) != last || !matches!(wave, Wave::Number(_));
+    // Those before one that has begun have been ready.
+    let must_be_ready =
+        |wave: Wave| Some(wave) >= begun && (Some(wave) != last || !matches!(wave, Wave::Number(_)));
     groups.into_iter().find(|(wave, is_ready)| !is_ready && must_be_ready(*wave)).map(|(wave, _)| wave)
 }
 

@@ -314,3 +314,25 @@ fn d2_j5_a_hook_that_fails_is_reported_and_deleted_also_with_a_fault_at_every_st
         }
     }
 }
+
+#[test]
+fn j5_a_workload_that_is_not_always_ready_while_the_hook_after_it_runs_changes_nothing() {
+    let mut scene = Scene::strict();
+    let welcome = "batch/Job/shop/welcome";
+    scene.set_ready(welcome, false);
+    let sequence = scene.submit(&chart(1));
+    pass(&mut scene, 60);
+    for _ in 0..5 {
+        scene.set_ready(WEB, false);
+        pass(&mut scene, 40);
+        scene.set_ready(WEB, true);
+        pass(&mut scene, 20);
+    }
+    let wave = Wave::HooksAfter(0);
+    let [waits] = scene.reports(Transition::Blocked)[..] else { panic!("{:#?}", scene.trace()) };
+    assert_eq!(waits.reason, Reason::WaitingForWave { wave });
+    assert_eq!(last_report(&scene).reason, Reason::WaveNotReady { wave }, "{:#?}", scene.trace());
+    scene.set_ready(welcome, true);
+    scene.settle();
+    assert_eq!(scene.record().and_then(|record| record.applied), Some(sequence));
+}

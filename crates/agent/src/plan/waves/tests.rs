@@ -59,6 +59,22 @@ fn j5_the_last_wave_is_not_waited_for() {
 }
 
 #[test]
+fn j5_a_wave_that_becomes_unready_after_a_later_one_has_begun_is_not_waited_for() {
+    let (mut stack, later) = two_waves();
+    let last = key("", "ConfigMap", Some("shop"), "last");
+    stack.add(&last);
+    let desired = DesiredObject { wave: Wave::Number(2), ..(*stack.content().objects[&last]).clone() };
+    stack.content_mut().objects.insert(last, Arc::new(desired));
+    assert_eq!(unready(&stack), Some(Wave::Number(1)));
+    stack.is(HealthState::Progressing, 0);
+    assert_eq!(unready(&stack), Some(Wave::Number(0)));
+    stack.progress.delivery.written.insert(later.clone());
+    assert_eq!(unready(&stack), Some(Wave::Number(1)));
+    stack.objects.insert(later, Stack::seen_as(HealthState::Ready));
+    assert_eq!(unready(&stack), None);
+}
+
+#[test]
 fn j5_hooks_wait_without_the_annotation() {
     let (mut stack, later) = two_waves();
     stack.goal.target.wave_wait_seconds = None;
