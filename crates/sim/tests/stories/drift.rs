@@ -1,5 +1,6 @@
 //! Drift that is only reported (F2): nothing is put back until the next version, or until drift is repaired again.
 
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::stacks::DriftPolicy;
 use brokkr_sim::objects::Item;
@@ -77,4 +78,25 @@ fn f2_drift_is_reported_once_also_if_it_cannot_be_read_after_a_restart() {
             assert_eq!(scene.reports(Transition::Drifted).len(), 1, "{what}");
         }
     }
+}
+
+/// No event reports what happens to an object without the label.
+#[test]
+fn f1_f2_a_sweep_finds_what_others_do_to_an_object_without_the_label() {
+    let mut scene = Scene::with(&version(1));
+    scene.world.broker.set_drift(scene.stack, DriftPolicy::Report);
+    scene.settle();
+    scene.meddle(SETTINGS, &Meddling::TakeLabelOff);
+    scene.settle();
+    let reported = |scene: &Scene| {
+        let last = scene.reports(Transition::Drifted).into_iter().max_by_key(|report| report.at);
+        last.and_then(|report| report.objects.first()).map(|note| note.reason.clone())
+    };
+    assert_eq!(reported(&scene), Some(Reason::ChangedByOthers { fields: Vec::new() }));
+    scene.meddle(SETTINGS, &Meddling::Delete);
+    scene.settle();
+    scene.world.run.state.sweep();
+    scene.settle();
+    assert_eq!(reported(&scene), Some(Reason::GoneByOthers), "{:#?}", scene.trace());
+    assert_eq!(scene.reports(Transition::Drifted).len(), 2, "{:#?}", scene.trace());
 }
