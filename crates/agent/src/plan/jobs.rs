@@ -135,12 +135,18 @@ pub(super) fn recorded(situation: &Situation<'_>, content: &Content, record: &Re
         let Some(desired) = content.objects.get(&step.job) else { continue };
         let Some(JobState::Ended { outcome, recorded: false }) = state(situation, desired) else { continue };
         // A failed Job that stays shows it itself.
-        if outcome == RunOutcome::Complete || desired.hook.is_some_and(|hook| hook.delete_when_failed) {
+        let stays = || desired.hook.is_none_or(|hook| !hook.delete_when_failed) && !has_time_to_live(desired);
+        if outcome == RunOutcome::Complete || !stays() {
             step.note(desired.digest, outcome);
             is_new = true;
         }
     }
     is_new.then_some(next)
+}
+
+/// Returns whether Kubernetes deletes the Job some time after it has ended.
+fn has_time_to_live(desired: &DesiredObject) -> bool {
+    desired.body.to_value()["spec"]["ttlSecondsAfterFinished"].is_u64()
 }
 
 /// Returns the reason of a Job that has failed and was deleted.

@@ -157,15 +157,13 @@ fn unready_note(situation: &Situation<'_>, desired: &DesiredObject) -> ObjectNot
     if situation.suspensions.cover(key) {
         return note(key, Reason::Suspended);
     }
-    // Also while its deletion fails: that is not why the wave is not ready.
-    if let Some(reason) = jobs::failure_of_deleted(situation, desired) {
-        return note(key, reason);
-    }
-    if let Some(retry) = situation.progress.failures.objects.get(key) {
+    let failed = jobs::failure_of_deleted(situation, desired);
+    // If the deletion of a failed Job fails, that is not why the wave is not ready.
+    if let Some(retry) = situation.progress.failures.objects.get(key).filter(|_| failed.is_none()) {
         return super::report::failure_note(key, &retry.failure);
     }
     situation.observed.seen(key).map_or_else(
-        || note(key, Reason::Missing),
+        || note(key, failed.unwrap_or(Reason::Missing)),
         |seen| {
             let health = seen.health_at(situation.now);
             let (reason, message) = (health.reason.clone(), health.message.clone());

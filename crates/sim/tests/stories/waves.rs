@@ -141,6 +141,39 @@ fn a8_a_rollback_to_a_version_whose_waves_do_not_wait_does_not_run_its_job_again
     }
 }
 
+/// Kubernetes deletes a failed Job at the end of its time to live, too.
+#[test]
+fn a8_a_failed_job_that_is_gone_does_not_run_again_until_it_is_corrected_or_run_again() {
+    for at in 0..STEPS {
+        let mut scene = waiting();
+        // Longer than the agent takes to see and record the failure.
+        scene.world.server.pace = SignedDuration::from_secs(10);
+        scene.set_failing(MIGRATE, true);
+        scene.world.fault = Some(Fault::Crash(scene.world.made + at));
+        scene.submit(&version(1));
+        pass(&mut scene, 300);
+        scene.world.crash();
+        pass(&mut scene, 300);
+        let what = format!("crash at {at}: {:#?}", scene.trace());
+        assert!(scene.object(MIGRATE).is_none() && scene.object(WEB).is_none(), "{what}");
+        assert_eq!(scene.world.server.failed_jobs.len(), 1, "{what}");
+        let failed = last_report(&scene);
+        assert_eq!(failed.reason, Reason::WaveNotReady { wave: Wave::Number(0) }, "{what}");
+        assert_eq!(scene.reports(Transition::Failed).len(), 1, "{what}");
+        scene.set_failing(MIGRATE, false);
+        let number = if at % 2 == 0 {
+            scene.world.broker.rerun(scene.stack, &["shop/migrate"]).expect("a version");
+            1
+        } else {
+            scene.submit(&version(2));
+            2
+        };
+        scene.settle();
+        assert_eq!(runs(&scene, &version(number)[1]), 1, "crash at {at}: {:#?}", scene.trace());
+        assert!(scene.object(WEB).is_some(), "crash at {at}: {:#?}", scene.trace());
+    }
+}
+
 fn two_waves(number: u8) -> Vec<Item> {
     vec![
         Item::new(SHOP, 1),

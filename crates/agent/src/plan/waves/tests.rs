@@ -160,7 +160,7 @@ fn d2_a_deletion_of_a_failed_hook_that_fails_is_made_again_when_its_time_has_com
     let [Step::WriteRecord(record)] = &plan(&stack, 2).steps[..] else { panic!("no report") };
     let report = record.reports.last().expect("a report");
     assert_eq!(report.transition, Transition::Failed);
-    assert_eq!(report.objects[0].reason, Reason::BackoffLimitExceeded, "not why the deletion failed");
+    assert_eq!(report.objects[0].reason, Reason::NotReady, "not why the deletion failed");
     stack.record = (**record).clone();
     let waiting = plan(&stack, 2);
     assert_eq!((waiting.steps.len(), waiting.wake_at), (0, Some(second(4))));
