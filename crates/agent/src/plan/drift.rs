@@ -50,7 +50,7 @@ fn changed_objects<'a>(
 ) -> impl Iterator<Item = (&'a Key, Option<SeenState>)> {
     let recorded = situation.record.into_iter().flat_map(|record| record.inventory.iter());
     let applied =
-        recorded.filter(|(key, entry)| entry.digest.is_some() && content.objects.contains_key(*key));
+        recorded.filter(move |(key, entry)| entry.digest.is_some() && content.objects.contains_key(*key));
     applied.filter_map(move |(key, entry)| {
         let is_watched = situation.observed.synced(key) && !situation.suspensions.cover(key);
         if !is_watched

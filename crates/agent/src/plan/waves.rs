@@ -31,7 +31,7 @@ pub(super) fn first_unready(situation: &Situation<'_>, content: &Content) -> Opt
         return None;
     }
     let mut groups: BTreeMap<Wave, bool> = BTreeMap::new();
-    let mut begun = None;
+    let mut begun: Option<Wave> = None;
     for desired in content.objects.values().filter(|desired| !is_prerequisite(&desired.key)) {
         let wave = group(situation, desired);
         let is_group_ready = groups.entry(wave).or_insert(true);

@@ -147,11 +147,11 @@ fn a8_a_failed_job_that_is_gone_does_not_run_again_until_it_is_corrected_or_run_
     for at in 0..STEPS {
         let mut scene = waiting();
         // Longer than the agent takes to see and record the failure.
-        scene.world.server.pace = SignedDuration::from_secs(10);
+        scene.world.server.pace = SignedDuration::from_secs(30);
         scene.set_failing(MIGRATE, true);
         scene.world.fault = Some(Fault::Crash(scene.world.made + at));
         scene.submit(&version(1));
-        pass(&mut scene, 300);
+        pass(&mut scene, 400);
         scene.world.crash();
         pass(&mut scene, 300);
         let what = format!("crash at {at}: {:#?}", scene.trace());

@@ -157,7 +157,8 @@ fn d2_a_deletion_of_a_failed_hook_that_fails_is_made_again_when_its_time_has_com
     assert!(is_deletion(&plan(&stack, 1)));
     let retry = RetryState { of: FailedStep::Other, ..failed(FailureClass::Transient, 1, 4) };
     stack.progress.failures.objects.insert(stack.key.clone(), retry);
-    let [Step::WriteRecord(record)] = &plan(&stack, 2).steps[..] else { panic!("no report") };
+    let early = plan(&stack, 2);
+    let [Step::WriteRecord(record)] = early.steps.as_slice() else { panic!("{early:?}") };
     let report = record.reports.last().expect("a report");
     assert_eq!(report.transition, Transition::Failed);
     assert_eq!(report.objects[0].reason, Reason::NotReady, "not why the deletion failed");
