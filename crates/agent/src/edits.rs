@@ -7,11 +7,12 @@
 //! While a patch is collected, an item of a list is a field with the name that `managedFields` uses for it, `k:{"name":"web"}`: then
 //! two patches are merged like maps. At the end, such maps become lists again.
 
+use brokkr_api::AgentId;
 use brokkr_api::suspensions::LONGEST_PATCH;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::ownership::FIELD_MANAGER;
+use crate::ownership::{FIELD_MANAGER, with_label};
 use crate::yields;
 
 /// Stands for a value of a Secret, which never leaves the cluster.
@@ -48,9 +49,11 @@ pub fn edits(manifest: &Value, live: &Value, since: Timestamp) -> Option<Value> 
     (patch.to_string().len() <= LONGEST_PATCH).then_some(patch)
 }
 
-/// Returns what other clients have changed or removed of what the manifest says.
+/// Returns what other clients have changed or removed of what the manifest says, and of the label without which no watch of this agent
+/// shows the object.
 #[must_use]
-pub fn changes(manifest: &Value, live: &Value) -> Value {
+pub fn changes(manifest: &Value, live: &Value, agent: AgentId) -> Value {
+    let manifest = &with_label(manifest.clone(), agent);
     let ours = yields::entries(live).find(|entry| is_ours(entry)).map(|entry| &entry["fieldsV1"]);
     let mut tree = changed(&editable(manifest), Some(live), ours).unwrap_or_else(|| json!({}));
     for path in brokkr_manifest::yields::paths(manifest).unwrap_or_default() {

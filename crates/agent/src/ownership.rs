@@ -35,7 +35,8 @@ pub struct Stamp {
 /// Returns the body of an apply: the object of the manifest with our metadata. With a uid, the server refuses
 /// the apply unless the object still has this uid.
 #[must_use]
-pub fn apply_metadata(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&Uid>) -> Value {
+pub fn apply_metadata(body: Value, key: &Key, stamp: &Stamp, uid: Option<&Uid>) -> Value {
+    let mut body = with_label(body, stamp.agent);
     let Some(root) = body.as_object_mut() else { return body };
     let metadata = object_in(root, "metadata");
     if let Some(namespace) = &key.namespace {
@@ -44,12 +45,21 @@ pub fn apply_metadata(mut body: Value, key: &Key, stamp: &Stamp, uid: Option<&Ui
     if let Some(uid) = uid {
         metadata.insert("uid".into(), json!(uid));
     }
-    object_in(metadata, "labels").insert(AGENT_LABEL.into(), json!(stamp.agent.to_string()));
     let annotations = object_in(metadata, "annotations");
     annotations.insert(STACK_ID.into(), json!(stamp.stack.to_string()));
     annotations.insert(CHECKSUM.into(), json!(stamp.checksum.to_string()));
     annotations.insert(SEQUENCE.into(), json!(stamp.sequence.to_string()));
     annotations.insert(ID.into(), json!(key.to_string()));
+    body
+}
+
+/// Returns the object of the manifest with the label by which watches select.
+#[must_use]
+pub fn with_label(mut body: Value, agent: AgentId) -> Value {
+    if let Some(root) = body.as_object_mut() {
+        let labels = object_in(object_in(root, "metadata"), "labels");
+        labels.insert(AGENT_LABEL.into(), json!(agent.to_string()));
+    }
     body
 }
 

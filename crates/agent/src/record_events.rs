@@ -42,7 +42,7 @@ pub async fn run(client: Client, agent: AgentId, mut incoming: mpsc::Receiver<Re
     while let Some((stack, report)) = incoming.recv().await {
         let now = Instant::now();
         if refused_at.is_some_and(|at| now.duration_since(at) < AFTER_REFUSAL)
-            || !limits.allow(report.stack_id, now)
+            || !limits.allow(report.stack_id, report.at, now)
         {
             continue;
         }

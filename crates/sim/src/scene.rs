@@ -84,6 +84,16 @@ impl Scene {
         self.world.set_ready(&key(name), is_ready);
     }
 
+    /// Lets a Job fail from its next run on, or complete.
+    pub fn set_failing(&mut self, job: &str, is_failing: bool) {
+        let failing = &mut self.world.server.failing_jobs;
+        if is_failing {
+            failing.insert(key(job))
+        } else {
+            failing.remove(&key(job))
+        };
+    }
+
     pub fn delete(&mut self) {
         self.world.broker.delete(self.stack);
         self.settle();

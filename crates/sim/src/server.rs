@@ -70,6 +70,8 @@ pub struct Object {
     pub serves_beta: bool,
     /// When it finished; only for Jobs.
     pub finished_at: Option<Timestamp>,
+    /// Whether it finished without success; only for Jobs.
+    pub has_failed: bool,
     /// What our manager applied last, without the ownership metadata.
     pub applied: Option<Arc<Applied>>,
     /// How often someone else has changed a field of ours since.
@@ -110,8 +112,12 @@ pub struct Server {
     pub finalizers_stick: bool,
     /// Objects that are not ready, whatever they contain.
     pub unready: BTreeSet<Key>,
-    /// Every Job that has ended, with what it ran.
-    pub ended_jobs: Vec<(Key, Body)>,
+    /// Jobs that fail when they run.
+    pub failing_jobs: BTreeSet<Key>,
+    /// Every Job that has completed, with what it ran.
+    pub completed_jobs: Vec<(Key, Body)>,
+    /// Every Job that has failed, with what it ran.
+    pub failed_jobs: Vec<(Key, Body)>,
     /// Kinds that the agent has no permission to write.
     pub forbidden: BTreeSet<KindName>,
     /// Kinds that the agent has no permission to watch, and since when.
@@ -211,7 +217,9 @@ impl Server {
             pace: SignedDuration::from_millis(500),
             finalizers_stick: false,
             unready: BTreeSet::new(),
-            ended_jobs: Vec::new(),
+            failing_jobs: BTreeSet::new(),
+            completed_jobs: Vec::new(),
+            failed_jobs: Vec::new(),
             forbidden: BTreeSet::new(),
             unwatchable: BTreeMap::new(),
             fence: None,
@@ -242,7 +250,7 @@ impl Server {
             health: self.health(key, object),
             later: None,
             sequence: object.marks.sequence.as_deref().and_then(|text| text.parse().ok()),
-            completed: object.finished_at.is_some(),
+            completed: object.finished_at.is_some() && !object.has_failed,
         })
     }
 
@@ -250,8 +258,12 @@ impl Server {
         let is_definition = KindName::of(key).is_definition();
         let unready =
             object.is_deleting() || is_definition && !object.established || self.unready.contains(key);
-        let state = if unready { HealthState::Progressing } else { HealthState::Ready };
-        Arc::new(Health { state, reason: Reason::None, message: Message::default() })
+        let (state, reason) = match unready {
+            _ if object.has_failed => (HealthState::Failed, Reason::BackoffLimitExceeded),
+            true => (HealthState::Progressing, Reason::None),
+            false => (HealthState::Ready, Reason::None),
+        };
+        Arc::new(Health { state, reason, message: Message::default() })
     }
 
     /// Returns whether the kind is in discovery and its requests are answered.
@@ -280,6 +292,7 @@ impl Server {
             established: false,
             serves_beta: false,
             finished_at: None,
+            has_failed: false,
             applied: None,
             drift: 0,
         };

@@ -197,7 +197,10 @@ impl BrokerLink {
                         }
                     }
                 }
-                Err(error) => self.on_poll_failed(&error, &mut failures).await,
+                Err(error) => {
+                    standing_down.ended();
+                    self.on_poll_failed(&error, &mut failures).await;
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Edits of a Deployment and a Secret, with the `managedFields` that the API server writes for them.
 
 use super::*;
+use crate::ownership::AGENT_LABEL;
 
 const BEGIN: &str = "2026-11-18T10:00:00Z";
 const BEFORE: &str = "2026-11-18T09:00:00Z";
@@ -178,4 +179,18 @@ fn f2_a_key_that_was_added_to_a_map_that_is_owned_as_a_whole_is_in_the_patch() {
         json!([entry(FIELD_MANAGER, "Apply", BEFORE, ours), entry("kubectl", "Update", AFTER, theirs)]);
     let patch = edits(&manifest, &live, BEGIN.parse().unwrap());
     assert_eq!(patch, Some(json!({"spec": {"selector": {"debug": "1"}}})));
+}
+
+#[test]
+fn f2_an_object_that_has_lost_only_the_label_of_the_agent_is_changed() {
+    let agent = AgentId::generate();
+    let mut live = with_label(manifest(), agent);
+    let mut ours = fields();
+    ours["f:metadata"]["f:labels"]["f:brokkr.io/agent"] = json!({});
+    live["metadata"]["managedFields"] = json!([entry(FIELD_MANAGER, "Apply", BEFORE, ours)]);
+    assert_eq!(changes(&manifest(), &live, agent), json!({}));
+    live["metadata"]["managedFields"] = json!([entry(FIELD_MANAGER, "Apply", BEFORE, fields())]);
+    live["metadata"]["labels"] = json!({"app": "web"});
+    let expected = json!({"metadata": {"labels": {AGENT_LABEL: null}}});
+    assert_eq!(changes(&manifest(), &live, agent), expected);
 }

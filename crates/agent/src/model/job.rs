@@ -35,7 +35,7 @@ pub struct JobRun {
 #[serde(rename_all = "lowercase")]
 pub enum RunOutcome {
     Complete,
-    /// Remembered only if the Job is deleted then, because its status says so otherwise.
+    /// Remembered only if the Job is deleted then, by its policy or at the end of its time to live. Otherwise its status says so.
     Failed,
 }
 

@@ -36,7 +36,7 @@ pub struct ConditionInputs<'a> {
     /// Objects that others changed and that are not reverted yet.
     pub drifted: &'a [&'a Key],
     /// If drift is reported and not repaired: what others have changed.
-    pub reported: Option<&'a [ObjectNote]>,
+    pub reported: Option<ReportedDrift<'a>>,
     /// The first contested object, and the number of contested objects.
     pub contested: Option<(&'a Contested<'a>, usize)>,
     /// What a prune or removal waits for.
@@ -45,6 +45,14 @@ pub struct ConditionInputs<'a> {
     pub unready_wave: Option<Problem<'a>>,
     pub suspensions: &'a [RecordedSuspension],
     pub now: Timestamp,
+}
+
+/// What others have changed in a stack whose drift is reported.
+#[derive(Clone, Copy, Debug)]
+pub enum ReportedDrift<'a> {
+    /// Not all of it is read: what was reported before still counts.
+    Unread,
+    Read(&'a [ObjectNote]),
 }
 
 /// The state of the content.
@@ -181,10 +189,20 @@ fn ready(view: &ConditionInputs<'_>) -> ConditionText {
 }
 
 fn drifted(view: &ConditionInputs<'_>) -> ConditionText {
-    if let Some(changes) = view.reported {
-        let (reason, message) = drift::summary(changes);
-        let status = if changes.is_empty() { ConditionStatus::False } else { ConditionStatus::True };
-        return ConditionText(status, reason, message);
+    match view.reported {
+        None => {}
+        Some(ReportedDrift::Unread) => {
+            let known = view.previous.iter().find(|condition| condition.kind == ConditionKind::Drifted);
+            return known.map_or_else(
+                || no(Reason::NoDrift),
+                |known| ConditionText(known.status, known.reason.clone(), known.message.clone()),
+            );
+        }
+        Some(ReportedDrift::Read(changes)) => {
+            let (reason, message) = drift::summary(changes);
+            let status = if changes.is_empty() { ConditionStatus::False } else { ConditionStatus::True };
+            return ConditionText(status, reason, message);
+        }
     }
     let Some(first) = view.drifted.first() else { return no(Reason::NoDrift) };
     // The repair may be refused: then the refusal is the more useful reason.

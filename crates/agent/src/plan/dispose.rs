@@ -245,7 +245,29 @@ pub(super) fn lingers(situation: &Situation<'_>, key: &Key) -> bool {
 fn deletion_note(key: &Key, seen: &SeenObject) -> ObjectNote {
     let reason = match seen.finalizers.as_slice() {
         [] => Reason::Terminating,
+        // A Job goes after its Pods.
+        [only] if only == "foregroundDeletion" => Reason::Terminating,
         finalizers => Reason::Finalizer { finalizers: finalizers.to_vec() },
     };
     report::note(key, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use brokkr_health::HealthState;
+
+    use super::*;
+    use crate::plan::fixtures::Stack;
+
+    #[test]
+    fn f7_the_deletion_of_a_job_after_its_pods_only_takes_time() {
+        let key = Stack::of("batch", "Job").key;
+        let reason = |finalizers: &[&str]| {
+            let finalizers = finalizers.iter().map(|name| (*name).to_owned()).collect();
+            deletion_note(&key, &SeenObject { finalizers, ..Stack::seen_as(HealthState::Ready) }).reason
+        };
+        assert_eq!(reason(&["foregroundDeletion"]), Reason::Terminating);
+        let held = reason(&["foregroundDeletion", "example.com/keep"]);
+        assert!(matches!(held, Reason::Finalizer { .. }), "{held:?}");
+    }
 }

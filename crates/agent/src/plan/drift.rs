@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::report::{LONGEST_MESSAGE, note, report};
+use super::retry;
 use super::timing::{REPAIR_REPORTS, due};
 use crate::model::object::SeenState;
 use crate::model::{Content, FoundEdits, Plan, Record, Situation, Step};
@@ -25,7 +26,7 @@ pub(super) fn is_reported(situation: &Situation<'_>) -> bool {
 
 /// Adds reads of the changed objects to a plan of the steady state.
 pub(super) fn look(situation: &Situation<'_>, content: &Content, mut plan: Plan) -> Plan {
-    for (key, seen) in changed_objects(situation) {
+    for (key, seen) in changed_objects(situation, content) {
         let Some(desired) = content.objects.get(key) else { continue };
         let is_known = situation.progress.lookups.drift.get(key).is_some_and(|(read, _)| *read == seen);
         if is_known || situation.busy.contains(key) {
@@ -42,10 +43,15 @@ pub(super) fn look(situation: &Situation<'_>, content: &Content, mut plan: Plan)
     plan
 }
 
-/// Returns the applied objects that differ from what was applied, or are gone, as they are observed.
-fn changed_objects<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = (&'a Key, Option<SeenState>)> {
-    let applied = situation.record.into_iter().flat_map(|record| record.inventory.iter());
-    applied.filter(|(_, entry)| entry.digest.is_some()).filter_map(move |(key, entry)| {
+/// Returns the applied objects of the content that differ from what was applied, or are gone, as they are observed.
+fn changed_objects<'a>(
+    situation: &'a Situation<'_>,
+    content: &'a Content,
+) -> impl Iterator<Item = (&'a Key, Option<SeenState>)> {
+    let recorded = situation.record.into_iter().flat_map(|record| record.inventory.iter());
+    let applied =
+        recorded.filter(move |(key, entry)| entry.digest.is_some() && content.objects.contains_key(*key));
+    applied.filter_map(move |(key, entry)| {
         let is_watched = situation.observed.synced(key) && !situation.suspensions.cover(key);
         if !is_watched
             || situation.is_completed_and_gone(key)
@@ -67,24 +73,30 @@ fn changed_objects<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = (&'
     })
 }
 
-/// Returns what others have changed, as far as it was read.
-pub(super) fn changes(situation: &Situation<'_>) -> Vec<ObjectNote> {
-    let note = |(key, seen): (&Key, Option<SeenState>)| {
+/// Returns what others have changed; none until all of it is read.
+pub(super) fn changes(situation: &Situation<'_>) -> Option<Vec<ObjectNote>> {
+    let content = situation.goal.content.as_ref()?;
+    if content.objects.keys().any(|key| !situation.observed.synced(key)) {
+        return None;
+    }
+    let mut notes = Vec::new();
+    for (key, seen) in changed_objects(situation, content) {
         let read = situation.progress.lookups.drift.get(key).filter(|(read, _)| *read == seen);
         let reason = match read.map(|(_, found)| found) {
             Some(FoundEdits::Gone) => Reason::GoneByOthers,
             // Fields that the manifest yields.
             Some(FoundEdits::Patch(patch)) if patch.as_object().is_some_and(serde_json::Map::is_empty) => {
-                return None;
+                continue;
             }
             Some(FoundEdits::Patch(patch)) => Reason::ChangedByOthers { fields: fields(patch) },
             Some(FoundEdits::Unknown) => Reason::ChangedByOthers { fields: Vec::new() },
-            // Not read yet.
+            // It cannot be read for long: it is named without its fields.
+            None if retry::is_overdue(situation, key) => Reason::ChangedByOthers { fields: Vec::new() },
             None => return None,
         };
-        Some(note(key, reason))
-    };
-    changed_objects(situation).filter_map(note).collect()
+        notes.push(note(key, reason));
+    }
+    Some(notes)
 }
 
 /// Returns the reason and message of the condition Drifted: it names the objects and their fields.
@@ -114,7 +126,9 @@ pub(super) fn report_changes(situation: &Situation<'_>, record: &Record, next: &
     if !is_reported(situation) && !was_reported {
         return DriftReport::default();
     }
-    let changes = if is_reported(situation) { changes(situation) } else { Vec::new() };
+    let changes = if is_reported(situation) { changes(situation) } else { Some(Vec::new()) };
+    // Until everything is read, it is not known whether drift begins or ends.
+    let Some(changes) = changes else { return DriftReport::default() };
     let (reason, message) = summary(&changes);
     if known.is_some_and(|known| known.message == message) || (changes.is_empty() && !was_reported) {
         return DriftReport::default();

@@ -90,8 +90,10 @@ pub(super) fn intend<'a>(
         let is_pending = known.is_some_and(|step| {
             step.replaces.is_some() && step.replaces.as_ref() == seen.map(|seen| &seen.uid)
         });
-        let is_step = target.wave_wait_seconds.is_some() || desired.hook.is_some();
-        if !is_step && !runs_again && !is_pending {
+        // What was a step stays one: a rollback to a version whose waves do not wait neither fails at a Job that cannot be changed, nor
+        // runs it again.
+        let is_step = target.wave_wait_seconds.is_some() || desired.hook.is_some() || known.is_some();
+        if !is_step && !runs_again {
             continue;
         }
         let runs = known.map(|step| step.runs.clone()).unwrap_or_default();
@@ -133,12 +135,18 @@ pub(super) fn recorded(situation: &Situation<'_>, content: &Content, record: &Re
         let Some(desired) = content.objects.get(&step.job) else { continue };
         let Some(JobState::Ended { outcome, recorded: false }) = state(situation, desired) else { continue };
         // A failed Job that stays shows it itself.
-        if outcome == RunOutcome::Complete || desired.hook.is_some_and(|hook| hook.delete_when_failed) {
+        let stays = || desired.hook.is_none_or(|hook| !hook.delete_when_failed) && !has_time_to_live(desired);
+        if outcome == RunOutcome::Complete || !stays() {
             step.note(desired.digest, outcome);
             is_new = true;
         }
     }
     is_new.then_some(next)
+}
+
+/// Returns whether Kubernetes deletes the Job some time after it has ended.
+fn has_time_to_live(desired: &DesiredObject) -> bool {
+    desired.body.to_value()["spec"]["ttlSecondsAfterFinished"].is_u64()
 }
 
 /// Returns the reason of a Job that has failed and was deleted.

@@ -76,7 +76,13 @@ fn unready(situation: &Situation<'_>, content: &Content, key: &Key) -> Option<Wo
         }
         Some(seen) if seen.is_ready(situation.now) => None,
         _ if situation.is_completed_and_gone(key) || is_past(situation, content, key) => None,
-        None => of_status(Reason::Missing, Reason::Missing.message(), HealthState::Unknown),
+        None => {
+            let desired = content.objects.get(key);
+            match desired.and_then(|desired| jobs::failure_of_deleted(situation, desired)) {
+                Some(reason) => of_status(reason.clone(), reason.message(), HealthState::Failed),
+                None => of_status(Reason::Missing, Reason::Missing.message(), HealthState::Unknown),
+            }
+        }
         Some(seen) => {
             let health = seen.health_at(situation.now);
             match cause(situation, key, seen) {

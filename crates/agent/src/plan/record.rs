@@ -152,8 +152,10 @@ pub(super) fn settled(situation: &Situation<'_>, content: &Content, record: &Rec
     if !record.inventory.keys().all(stays) {
         leftovers = record.inventory_mut().extract_if(.., |key, _| !stays(key)).collect();
     }
-    record.applied = Some(content.sequence);
-    record.first.get_or_insert(content.sequence);
+    // A record of an earlier release has an applied version, but does not say which one was the first.
+    if record.applied.replace(content.sequence).is_none() {
+        record.first.get_or_insert(content.sequence);
+    }
     let after =
         |earlier: Option<Timestamp>| earlier.map_or(situation.now, |earlier| earlier.max(situation.now));
     record.hops.applied = Some(after(record.hops.verified));
@@ -220,6 +222,19 @@ pub(super) fn removed(situation: &Situation<'_>, record: &Record) -> Record {
 mod tests {
     use super::*;
     use crate::plan::fixtures::{SEQUENCE, Stack, second};
+
+    #[test]
+    fn a_version_after_one_that_an_earlier_release_has_applied_is_never_the_install() {
+        let mut stack = Stack::deployment();
+        stack.record.applied = None;
+        let settle = |stack: &Stack| settled(&stack.situation(1, 10), &stack.content(), &stack.record);
+        assert!(settle(&stack).is_install(SEQUENCE));
+        let before = SequenceId(SEQUENCE.0 - 1);
+        (stack.record.applied, stack.record.first) = (Some(before), Some(before));
+        assert!(settle(&stack).is_install(before));
+        stack.record.first = None;
+        assert!(!settle(&stack).is_install(SEQUENCE));
+    }
 
     #[test]
     fn the_hops_of_a_new_version_are_those_of_its_content_and_never_before_its_release() {

@@ -4,7 +4,7 @@ use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_manifest::Key;
 
-use super::conditions::{ConditionInputs, ContentState, ObjectProblem, Problem, conditions};
+use super::conditions::{ConditionInputs, ContentState, ObjectProblem, Problem, ReportedDrift, conditions};
 use super::{contest, drift, readiness};
 use crate::model::{FailureClass, Plan, Record, Situation, Stage, Step};
 
@@ -42,7 +42,7 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
         .collect();
     let contested = contest::contests(situation);
     let drifted: Vec<&Key> = contest::drifted(situation).collect();
-    let reported = drift::is_reported(situation).then(|| drift::changes(situation));
+    let changes = drift::is_reported(situation).then(|| drift::changes(situation));
     // With this record, the delivery is complete.
     let settled = record.applied == Some(situation.goal.target.sequence_id) && record.removal.is_none();
     let outcome = record.outcome.as_ref();
@@ -60,7 +60,9 @@ fn complete(situation: &Situation<'_>, stage: Stage, record: &mut Record) {
             message: &worst.message,
         }),
         drifted: &drifted,
-        reported: reported.as_deref(),
+        reported: changes
+            .as_ref()
+            .map(|changes| changes.as_deref().map_or(ReportedDrift::Unread, ReportedDrift::Read)),
         contested: contested.first().map(|first| (first, contested.len())),
         prune: outcome
             .filter(|outcome| {

@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 
 use super::jobs::{self, JobState};
 use super::open;
-use super::report::{and_more, note, report_once};
+use super::report::{and_more, blocked, note, report_once, summary};
 use super::timing::{REASON_REPORTS, SLOW_AFTER, due};
 use crate::model::wave_clock::COUNTS;
 use crate::model::{Content, DesiredObject, Plan, RunOutcome, Situation, Stage, Step};
@@ -31,12 +31,19 @@ pub(super) fn first_unready(situation: &Situation<'_>, content: &Content) -> Opt
         return None;
     }
     let mut groups: BTreeMap<Wave, bool> = BTreeMap::new();
+    let mut begun: Option<Wave> = None;
     for desired in content.objects.values().filter(|desired| !is_prerequisite(&desired.key)) {
-        let is_group_ready = groups.entry(group(situation, desired)).or_insert(true);
+        let wave = group(situation, desired);
+        let is_group_ready = groups.entry(wave).or_insert(true);
         *is_group_ready = *is_group_ready && is_ready(situation, content, desired);
+        if situation.progress.delivery.written.contains(&desired.key) {
+            begun = begun.max(Some(wave));
+        }
     }
     let last = groups.keys().next_back().copied();
-    let must_be_ready = |wave: Wave| Some(wave) != last || !matches!(wave, Wave::Number(_));
+    // Those before one that has begun have been ready.
+    let must_be_ready =
+        |wave: Wave| Some(wave) >= begun && (Some(wave) != last || !matches!(wave, Wave::Number(_)));
     groups.into_iter().find(|(wave, is_ready)| !is_ready && must_be_ready(*wave)).map(|(wave, _)| wave)
 }
 
@@ -69,7 +76,13 @@ pub(super) fn wait(situation: &Situation<'_>, content: &Content, wave: Wave) -> 
         return Some(Plan::with(Stage::Apply, vec![Step::WriteRecord(Box::new(ended))]));
     }
     let members = || content.objects.values().filter(|desired| group(situation, desired) == wave);
-    let spent: Vec<Step> = members().filter_map(|desired| delete_failed(situation, desired)).collect();
+    let retry_at = |step: &Step| {
+        let retry = situation.progress.failures.objects.get(step.key()?)?;
+        Some(retry.retry_at).filter(|at| !due(*at, situation.now))
+    };
+    let (later, spent): (Vec<Step>, Vec<Step>) = members()
+        .filter_map(|desired| delete_failed(situation, desired))
+        .partition(|step| retry_at(step).is_some());
     if !spent.is_empty() {
         return Some(Plan::with(Stage::Apply, spent));
     }
@@ -83,13 +96,18 @@ pub(super) fn wait(situation: &Situation<'_>, content: &Content, wave: Wave) -> 
     let has_failed = |desired: &&DesiredObject| {
         matches!(jobs::state(situation, desired), Some(JobState::Ended { outcome: RunOutcome::Failed, .. }))
     };
-    let is_over = waited >= limit || unready.iter().any(has_failed);
+    let has_a_failed_job = unready.iter().any(has_failed);
+    let notes: Vec<ObjectNote> = unready.iter().map(|desired| unready_note(situation, desired)).collect();
+    // Nobody but the user can end this wait, so its time does not count.
+    if !has_a_failed_job && unready.iter().all(|desired| situation.suspensions.cover(&desired.key)) {
+        return Some(blocked(situation, Stage::Apply, &Reason::Suspended, &summary(&notes), notes));
+    }
+    let is_over = waited >= limit || has_a_failed_job;
     let (transition, reason) = if is_over {
         (Transition::Failed, Reason::WaveNotReady { wave })
     } else {
         (Transition::Blocked, Reason::WaitingForWave { wave })
     };
-    let notes: Vec<ObjectNote> = unready.iter().map(|desired| unready_note(situation, desired)).collect();
     let names = unready.first().map(|first| first.key.display_name().to_string()).unwrap_or_default();
     let message = reason.message_with(and_more(names, unready.len().saturating_sub(1)));
 
@@ -119,6 +137,7 @@ pub(super) fn wait(situation: &Situation<'_>, content: &Content, wave: Wave) -> 
     }
     let graces = unready.iter().filter_map(|one| Some(situation.observed.seen(&one.key)?.later.as_ref()?.0));
     plan = plan.wake(graces.filter(|at| !due(*at, situation.now)).min());
+    plan = plan.wake(later.iter().filter_map(retry_at).min());
     Some(Plan { waits_for_wave: Some(wave), ..plan })
 }
 
@@ -138,14 +157,13 @@ fn unready_note(situation: &Situation<'_>, desired: &DesiredObject) -> ObjectNot
     if situation.suspensions.cover(key) {
         return note(key, Reason::Suspended);
     }
-    if let Some(retry) = situation.progress.failures.objects.get(key) {
+    let failed = jobs::failure_of_deleted(situation, desired);
+    // If the deletion of a failed Job fails, that is not why the wave is not ready.
+    if let Some(retry) = situation.progress.failures.objects.get(key).filter(|_| failed.is_none()) {
         return super::report::failure_note(key, &retry.failure);
     }
-    if let Some(reason) = jobs::failure_of_deleted(situation, desired) {
-        return note(key, reason);
-    }
     situation.observed.seen(key).map_or_else(
-        || note(key, Reason::Missing),
+        || note(key, failed.unwrap_or(Reason::Missing)),
         |seen| {
             let health = seen.health_at(situation.now);
             let (reason, message) = (health.reason.clone(), health.message.clone());

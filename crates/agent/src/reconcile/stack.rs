@@ -9,6 +9,7 @@ use brokkr_api::AgentId;
 use brokkr_api::envelope::TargetStack;
 use brokkr_api::reason::Reason;
 use brokkr_api::report::Report;
+use brokkr_api::stacks::DriftPolicy;
 use brokkr_manifest::Key;
 use jiff::{SignedDuration, Timestamp};
 
@@ -215,9 +216,12 @@ impl StackState {
         }
     }
 
-    /// Schedules a check of every object of the stack, a few at a time.
+    /// Schedules a check of every object of the stack, a few at a time. If drift is reported, what the watch does not show is read again.
     pub fn sweep(&mut self) {
-        if let Some(record) = self.record.as_ref().filter(|_| self.stage == Some(Stage::Steady)) {
+        self.progress.lookups.drift.retain(|_, (seen, _)| seen.is_some());
+        let is_reported = self.goal.as_ref().is_some_and(|goal| goal.target.drift == DriftPolicy::Report);
+        let is_swept = self.stage == Some(Stage::Steady) && !is_reported;
+        if let Some(record) = self.record.as_ref().filter(|_| is_swept) {
             self.progress.repairs.unswept.extend(record.inventory.keys().cloned());
         }
     }

@@ -84,9 +84,11 @@ impl Worker {
             }
             Step::ReadDrift { desired, .. } => {
                 match self.cluster.read(&desired.kind.object_path(&desired.key)).await {
-                    Ok(Some(live)) => {
-                        StepResult::EditsRead(Some(edits::changes(&desired.body.to_value(), &live)))
-                    }
+                    Ok(Some(live)) => StepResult::EditsRead(Some(edits::changes(
+                        &desired.body.to_value(),
+                        &live,
+                        self.agent,
+                    ))),
                     Ok(None) => StepResult::Gone,
                     Err(failure) => StepResult::Failed(failure),
                 }

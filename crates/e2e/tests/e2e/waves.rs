@@ -146,8 +146,7 @@ async fn a8_j5_another_manifest_replaces_the_job() -> Result<()> {
 async fn j5_helm_hooks_of_install_and_upgrade_run_and_others_are_left_out() -> Result<()> {
     let world = World::start().await?;
     let hook = |yaml: String, name: &str, annotations: &str| {
-        let yaml = yaml.replace("name: migrate,", &format!("name: {name}, annotations: {{{annotations}}},"));
-        yaml.replace("'note'", name)
+        yaml.replace("name: migrate,", &format!("name: {name}, annotations: {{{annotations}}},"))
     };
     let chart = world.manifest(&[("settings", "1")])
         + &hook(
@@ -158,7 +157,18 @@ async fn j5_helm_hooks_of_install_and_upgrade_run_and_others_are_left_out() -> R
         + &hook(job(&world, "b", ""), "after", "helm.sh/hook: post-install")
         + &hook(job(&world, "c", ""), "upgrade", "helm.sh/hook: post-upgrade")
         + &hook(job(&world, "d", ""), "smoke", "helm.sh/hook: test");
+    let mark = world.cluster.audit().mark().context("an audit log")?;
     let output = world.fleet.apply("web", "env=prod", &chart).await?;
+    let requests = world.agent.requests(mark)?;
+    let is_created = |request: &&brokkr_testkit::audit::Request| {
+        ["jobs", "configmaps"].contains(&request.resource.as_str())
+            && request.namespace == world.namespace
+            && request.is_write()
+            && request.code == 201
+    };
+    let created: Vec<&str> =
+        requests.iter().filter(is_created).map(|request| request.name.as_str()).collect();
+    assert_eq!(created, ["before", "settings", "after"]);
     assert!(output.stderr.contains("smoke is left out"), "{output:?}");
     let names = async || -> Result<Vec<String>> {
         let all = jobs(&world).list(&ListParams::default()).await?;

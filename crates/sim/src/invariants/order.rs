@@ -84,7 +84,7 @@ impl Order {
 pub fn is_ready(world: &World, desired: &DesiredObject) -> bool {
     let server = &world.server;
     if is_job(&desired.key) {
-        return server.ended_jobs.iter().any(|(key, body)| *key == desired.key && *body == desired.body);
+        return server.completed_jobs.iter().any(|(key, body)| *key == desired.key && *body == desired.body);
     }
     let live = server.objects.get(&desired.key).and_then(|object| object.applied.as_ref());
     live.is_some_and(|applied| applied.body == desired.body) && !server.unready.contains(&desired.key)

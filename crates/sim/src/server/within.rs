@@ -79,8 +79,10 @@ impl Server {
             self.begin_delete(key);
         } else {
             let ran = object.applied.as_ref().map(|applied| applied.body.clone());
-            self.ended_jobs.extend(ran.map(|body| (key.clone(), body)));
-            self.change(key, |object| object.finished_at = Some(at));
+            let has_failed = self.failing_jobs.contains(key);
+            let ended = if has_failed { &mut self.failed_jobs } else { &mut self.completed_jobs };
+            ended.extend(ran.map(|body| (key.clone(), body)));
+            self.change(key, |object| (object.finished_at, object.has_failed) = (Some(at), has_failed));
         }
     }
 

@@ -2,6 +2,7 @@
 //! else is.
 
 use brokkr_api::SuspensionId;
+use brokkr_api::reason::Reason;
 use brokkr_api::report::Transition;
 use brokkr_api::suspensions::Suspended;
 use brokkr_sim::objects::Item;
@@ -127,4 +128,26 @@ fn f2_a_suspension_at_any_point_of_a_delivery_ends_with_a_complete_one() {
         assert_eq!(scene.record().and_then(|record| record.applied), Some(second), "after {turns} turns");
         assert!(scene.object(FLAGS).is_some(), "after {turns} turns");
     }
+}
+
+#[test]
+fn f2_j5_a_wave_waits_for_a_suspended_object_without_a_failure() {
+    let version = |number| {
+        let mut items = version(number);
+        items[2].wave = 1;
+        items
+    };
+    let mut scene = Scene::with(&version(1));
+    scene.wait_for_waves(300);
+    suspend(&mut scene, Some("ConfigMap/settings"));
+    let before = scene.object(FLAGS).cloned();
+    let second = scene.submit(&version(2));
+    pass(&mut scene, 1);
+    assert_eq!(scene.object(FLAGS).cloned(), before, "the next wave waits");
+    assert_eq!(reported(&scene, &Transition::Failed), 0, "{:#?}", scene.trace());
+    let last = scene.world.broker.reports.values().max_by_key(|report| report.at).expect("a report");
+    assert_eq!((&last.transition, &last.reason), (&Transition::Blocked, &Reason::Suspended));
+    scene.world.broker.suspend(scene.stack, Vec::new());
+    scene.settle();
+    assert_eq!(scene.record().and_then(|record| record.applied), Some(second), "{:#?}", scene.trace());
 }

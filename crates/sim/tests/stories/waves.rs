@@ -35,10 +35,10 @@ fn waiting() -> Scene {
     scene
 }
 
-/// Returns how often the Job has run with this manifest.
+/// Returns how often the Job has completed with this manifest.
 fn runs(scene: &Scene, item: &Item) -> usize {
     let body = item.desired().body.clone();
-    scene.world.server.ended_jobs.iter().filter(|(key, ran)| *key == item.key && *ran == body).count()
+    scene.world.server.completed_jobs.iter().filter(|(key, ran)| *key == item.key && *ran == body).count()
 }
 
 /// Lets time pass while the agent runs.
@@ -118,6 +118,60 @@ fn a8_a_rerun_works_without_waves_that_wait() {
     assert_eq!(runs(&scene, &version(1)[1]), 2, "{:#?}", scene.trace());
     scene.deliver(&version(1));
     assert_eq!(runs(&scene, &version(1)[1]), 2, "{:#?}", scene.trace());
+}
+
+#[test]
+fn a8_a_rollback_to_a_version_whose_waves_do_not_wait_does_not_run_its_job_again() {
+    for ttl in [false, true] {
+        let version = |number| {
+            let mut items = version(number);
+            (items[1].ttl, items[1].immutable) = (ttl, true);
+            items
+        };
+        let mut scene = Scene::strict();
+        scene.deliver(&version(1));
+        scene.wait_for_waves(300);
+        scene.deliver(&version(2));
+        scene.world.broker.wait_for_waves(scene.stack, None);
+        let sequence = scene.deliver(&version(1));
+        let record = scene.record().expect("a record");
+        assert_eq!(record.applied, Some(sequence), "ttl {ttl}: {:#?}", scene.trace());
+        let counts = [1, 2].map(|number| runs(&scene, &version(number)[1]));
+        assert_eq!(counts, [1, 1], "ttl {ttl}: {:#?}", scene.trace());
+    }
+}
+
+/// Kubernetes deletes a failed Job at the end of its time to live, too.
+#[test]
+fn a8_a_failed_job_that_is_gone_does_not_run_again_until_it_is_corrected_or_run_again() {
+    for at in 0..STEPS {
+        let mut scene = waiting();
+        // Longer than the agent takes to see and record the failure.
+        scene.world.server.pace = SignedDuration::from_secs(30);
+        scene.set_failing(MIGRATE, true);
+        scene.world.fault = Some(Fault::Crash(scene.world.made + at));
+        scene.submit(&version(1));
+        pass(&mut scene, 400);
+        scene.world.crash();
+        pass(&mut scene, 300);
+        let what = format!("crash at {at}: {:#?}", scene.trace());
+        assert!(scene.object(MIGRATE).is_none() && scene.object(WEB).is_none(), "{what}");
+        assert_eq!(scene.world.server.failed_jobs.len(), 1, "{what}");
+        let failed = last_report(&scene);
+        assert_eq!(failed.reason, Reason::WaveNotReady { wave: Wave::Number(0) }, "{what}");
+        assert_eq!(scene.reports(Transition::Failed).len(), 1, "{what}");
+        scene.set_failing(MIGRATE, false);
+        let number = if at % 2 == 0 {
+            scene.world.broker.rerun(scene.stack, &["shop/migrate"]).expect("a version");
+            1
+        } else {
+            scene.submit(&version(2));
+            2
+        };
+        scene.settle();
+        assert_eq!(runs(&scene, &version(number)[1]), 1, "crash at {at}: {:#?}", scene.trace());
+        assert!(scene.object(WEB).is_some(), "crash at {at}: {:#?}", scene.trace());
+    }
 }
 
 fn two_waves(number: u8) -> Vec<Item> {
@@ -270,4 +324,48 @@ fn j5_the_workload_waits_for_the_hook_before_it_and_the_hook_after_it_for_the_wo
     scene.set_ready(WEB, true);
     scene.settle();
     assert!(scene.object("batch/Job/shop/welcome").is_some(), "{:#?}", scene.trace());
+}
+
+#[test]
+fn d2_j5_a_hook_that_fails_is_reported_and_deleted_also_with_a_fault_at_every_step() {
+    let policy = hook(BEFORE, BEFORE, false).map(|hook| Hook { delete_when_failed: true, ..hook });
+    let items = [Item::new(SHOP, 1), Item { hook: policy, ..Item::new(MIGRATE, 1) }, Item::new(WEB, 1)];
+    for fault in [Fault::Crash, Fault::LostAnswer, Fault::Overload] {
+        for at in 0..STEPS {
+            let mut scene = Scene::strict();
+            scene.set_failing(MIGRATE, true);
+            scene.world.fault = Some(fault(at));
+            scene.submit(&items);
+            pass(&mut scene, 120);
+            let what = format!("{:?}: {:#?}", fault(at), scene.trace());
+            let failed = last_report(&scene);
+            let reason = Reason::WaveNotReady { wave: Wave::HooksBefore(0) };
+            assert_eq!((&failed.transition, &failed.reason), (&Transition::Failed, &reason), "{what}");
+            assert_eq!(failed.objects[0].reason, Reason::BackoffLimitExceeded, "{what}");
+            assert_eq!(scene.world.server.failed_jobs.len(), 1, "{what}");
+            assert!(scene.object(MIGRATE).is_none() && scene.object(WEB).is_none(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn j5_a_workload_that_is_not_always_ready_while_the_hook_after_it_runs_changes_nothing() {
+    let mut scene = Scene::strict();
+    let welcome = "batch/Job/shop/welcome";
+    scene.set_ready(welcome, false);
+    let sequence = scene.submit(&chart(1));
+    pass(&mut scene, 60);
+    for _ in 0..5 {
+        scene.set_ready(WEB, false);
+        pass(&mut scene, 40);
+        scene.set_ready(WEB, true);
+        pass(&mut scene, 20);
+    }
+    let wave = Wave::HooksAfter(0);
+    let [waits] = scene.reports(Transition::Blocked)[..] else { panic!("{:#?}", scene.trace()) };
+    assert_eq!(waits.reason, Reason::WaitingForWave { wave });
+    assert_eq!(last_report(&scene).reason, Reason::WaveNotReady { wave }, "{:#?}", scene.trace());
+    scene.set_ready(welcome, true);
+    scene.settle();
+    assert_eq!(scene.record().and_then(|record| record.applied), Some(sequence));
 }

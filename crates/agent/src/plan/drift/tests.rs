@@ -4,8 +4,8 @@ use brokkr_health::HealthState;
 use serde_json::json;
 
 use super::*;
-use crate::model::Fingerprint;
-use crate::plan::fixtures::{Stack, key};
+use crate::model::{FailedStep, FailureClass, Fingerprint, RetryState};
+use crate::plan::fixtures::{Stack, failed, key};
 use crate::plan::plan as plan_all;
 
 /// Returns a stack with two applied objects, of which others have changed the first and deleted the second.
@@ -72,6 +72,40 @@ fn f2_drift_of_a_stack_that_only_reports_it_is_named_and_not_repaired() {
     }
     let writes = advance(&mut stack, 100);
     assert_eq!(writes, Vec::<String>::new(), "it is reported once");
+}
+
+#[test]
+fn f2_drift_is_not_over_while_it_cannot_be_read() {
+    let mut stack = drifted();
+    advance(&mut stack, 1);
+    advance(&mut stack, 20);
+    let reported = stack.record.reports.len();
+    // After a restart, nothing is read, and the reads fail.
+    stack.progress.lookups.drift.clear();
+    for key in stack.content().objects.keys() {
+        let retry = RetryState { of: FailedStep::Other, ..failed(FailureClass::Transient, 21, 30) };
+        stack.progress.failures.objects.insert(key.clone(), retry);
+    }
+    assert_eq!(advance(&mut stack, 22), Vec::<String>::new());
+    // A record that is written for another reason.
+    stack.record.drift = DriftPolicy::Repair;
+    assert_eq!(advance(&mut stack, 23), ["write-record"]);
+    assert_eq!((condition(&stack).0, stack.record.reports.len()), (ConditionStatus::True, reported));
+    assert_eq!(advance(&mut stack, 30).len(), 2, "both are read again");
+    stack.progress.failures.objects.clear();
+    assert_eq!(advance(&mut stack, 31), Vec::<String>::new(), "it is as it was");
+}
+
+#[test]
+fn f2_an_object_that_cannot_be_read_for_long_is_named_without_its_fields() {
+    let mut stack = drifted();
+    assert_eq!(advance(&mut stack, 1).len(), 2);
+    stack.progress.lookups.drift.remove(&stack.key);
+    let retry = RetryState { of: FailedStep::Other, ..failed(FailureClass::Transient, 0, 1000) };
+    stack.progress.failures.objects.insert(stack.key.clone(), retry);
+    assert_eq!(advance(&mut stack, 299), Vec::<String>::new());
+    assert_eq!(advance(&mut stack, 300), ["write-record"]);
+    assert_eq!(stack.record.reports.last().map(|report| report.objects.len()), Some(2));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use brokkr_api::objects::JobRef;
 use brokkr_manifest::Key;
 
 use super::*;
-use crate::model::Uid;
+use crate::model::{Body, Uid};
 use crate::plan::fixtures::{SEQUENCE, Stack};
 
 /// Returns a stack with waiting waves, of which the Job with the uid `uid` was applied and completed.
@@ -90,4 +90,41 @@ fn without_waiting_waves_a_job_is_no_step() {
     let (mut stack, _) = completed();
     stack.goal.target.wave_wait_seconds = None;
     assert!(intended(&stack).is_empty());
+}
+
+#[test]
+fn a8_a_job_that_was_a_step_stays_one_if_the_waves_do_not_wait_any_more() {
+    let (mut stack, key) = completed();
+    change(&mut stack, &key, b"second");
+    stack.record.jobs = intended(&stack);
+    stack.objects.get_mut(&key).unwrap().uid = Uid::from("new");
+    stack.goal.target.wave_wait_seconds = None;
+    change(&mut stack, &key, b"");
+    let steps = intended(&stack);
+    assert_eq!(steps.len(), 1);
+    assert_eq!(steps[0].outcome(), Some(RunOutcome::Complete), "it has run before");
+    assert_eq!(steps[0].replaces, Some(Uid::from("new")), "the Job of the other manifest goes");
+}
+
+#[test]
+fn a8_the_failure_of_a_job_with_a_time_to_live_is_recorded_until_a_rerun() {
+    for ttl in [None, Some(60)] {
+        let (mut stack, key) = completed();
+        stack.record.inventory_mut().get_mut(&key).unwrap().completed = false;
+        stack.is(HealthState::Failed, 0);
+        let mut desired = (*stack.content().objects[&key]).clone();
+        desired.body = Body::new(&serde_json::json!({"spec": {"ttlSecondsAfterFinished": ttl}}));
+        stack.content_mut().objects.insert(key.clone(), desired.into());
+        stack.record.jobs = intended(&stack);
+        let next = recorded(&stack.situation(1, 10), &stack.content(), &stack.record);
+        assert_eq!(next.is_some(), ttl.is_some(), "its status says so while it exists");
+        let Some(next) = next else { continue };
+        stack.record = next;
+        stack.objects.clear();
+        let content = stack.content();
+        assert!(has_ended(&stack.situation(1, 10), &content.objects[&key]));
+        assert_eq!(intended(&stack)[0].outcome(), Some(RunOutcome::Failed), "also with equal content");
+        stack.goal.target.rerun = vec![JobRef { namespace: "shop".into(), name: "web".into() }];
+        assert_eq!(intended(&stack)[0].outcome(), None);
+    }
 }
