@@ -21,6 +21,9 @@ struct Args {
     /// Print the result as JSON, without the commands.
     #[arg(long)]
     json: bool,
+    /// Release every version to all agents at once, to measure what waves add.
+    #[arg(long)]
+    at_once: bool,
 }
 
 const SHOPS: [&str; 3] = ["shop-1", "shop-2", "shop-3"];
@@ -43,7 +46,7 @@ async fn main() -> Result<()> {
     let clusters: Vec<(String, Cluster)> = SHOPS.map(ToOwned::to_owned).into_iter().zip(clusters).collect();
     let kubelets = try_join_all(clusters.iter().map(|(_, cluster)| PodRunner::start(cluster))).await?;
     let mut typist = Typist::new(&clusters, args.json)?;
-    let walked = walk(&mut typist, &database.url()).await;
+    let walked = walk(&mut typist, &database.url(), args.at_once).await;
     if walked.is_err() {
         for pod in kubelets.iter().flat_map(PodRunner::pods) {
             eprintln!("{}", pod.describe());
@@ -60,13 +63,17 @@ async fn main() -> Result<()> {
     judge(&journeys)
 }
 
-async fn walk(typist: &mut Typist, database: &str) -> Result<Process> {
+async fn walk(typist: &mut Typist, database: &str, at_once: bool) -> Result<Process> {
     for (file, contents) in HELLO {
         typist.put(&format!("hello/{file}"), contents)?;
         // This changes an immutable field, which reviewers miss and API servers reject.
         typist.put(&format!("bad/{file}"), &contents.replace("app: hello", "app: hello-2"))?;
     }
     let broker = install(typist, database).await?;
+    if at_once {
+        typist.put("at-once.yaml", "staged: false\n")?;
+        typist.happens("brokkr rollout set-policy --installation -f at-once.yaml").await?.ok()?;
+    }
     join(typist).await?;
     deploy(typist).await?;
     why(typist).await?;
