@@ -156,6 +156,11 @@ impl Invariants {
             let desired = content.objects.contains_key(key);
             let is_replaced =
                 content.objects.get(key).is_some_and(|desired| desired.replace || desired.is_temporary())
+                    || object.has_failed
+                        && content
+                            .objects
+                            .get(key)
+                            .is_some_and(|desired| desired.hook.is_some_and(|hook| hook.delete_when_failed))
                     || record.job(key).is_some_and(|step| step.replaces.as_ref() == Some(&object.uid));
             ensure(!desired || is_replaced || is_rolled_back(record, key), || {
                 format!("B5: {key} is deleted although it is desired")

@@ -63,9 +63,18 @@ pub(super) fn is_replaced(situation: &Situation<'_>, key: &Key, seen: &SeenObjec
     step.is_some_and(|step| step.replaces.as_ref() == Some(&seen.uid))
 }
 
-/// Returns whether the object of the record is a Job that the delivery replaces: nobody needs it back.
-pub(super) fn is_outdated(record: &Record, key: &Key, digest: Option<Checksum>) -> bool {
-    record.job(key).is_some_and(|step| Some(step.digest) != digest || step.outcome().is_some())
+/// Returns whether the Job is not repaired, nor created again, with the manifest of the record.
+pub(super) fn is_outdated(
+    situation: &Situation<'_>,
+    record: &Record,
+    key: &Key,
+    digest: Option<Checksum>,
+) -> bool {
+    let Some(step) = record.job(key) else { return false };
+    // Any Job that does not have to go has the manifest of the step, also if the answer that said so was lost.
+    Some(step.digest) != digest
+        || step.outcome().is_some()
+            && situation.observed.seen(key).is_none_or(|seen| is_replaced(situation, key, seen))
 }
 
 /// Decides, when a delivery begins, which Jobs are steps of it.

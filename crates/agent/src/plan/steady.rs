@@ -162,9 +162,7 @@ fn repair_or_sweep(situation: &Situation<'_>, key: &Key, sweep: bool) -> (Option
         return (None, None);
     }
     // B8: a completed Job that is gone is not missing. One that is replaced, or has run, need not come back.
-    if jobs::is_outdated(record, key, entry.digest)
-        && situation.observed.seen(key).is_none_or(|seen| jobs::is_replaced(situation, key, seen))
-    {
+    if jobs::is_outdated(situation, record, key, entry.digest) {
         return (None, None);
     }
     if situation.is_completed_and_gone(key) || situation.was_completed_before_it_was_gone(key) {

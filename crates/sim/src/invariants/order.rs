@@ -1,5 +1,6 @@
-//! J5: order holds, also under transient errors. If the waves of a stack wait, everything in earlier ones is ready. Nothing of a later wave or rank is written before everything earlier of the
-//! same stack is written, or has failed for good, or has failed for so long that it was reported.
+//! J5: order holds, also under transient errors. Nothing of a later wave or rank is written before everything earlier of the same
+//! stack is written, or has failed for good, or has failed for so long that it was reported. If the waves of a stack wait, or if they
+//! are of hooks, everything in earlier ones is ready before the first object of a later one is written.
 
 use std::collections::BTreeMap;
 
@@ -49,13 +50,19 @@ impl Order {
             return Ok(());
         }
         let Some(content) = world.broker.content(record.sequence) else { return Ok(()) };
-        if world.broker.waits_for_waves(record.stack) {
-            let unready = content.objects.values().find(|earlier| {
-                earlier.wave < desired.wave && !is_prerequisite(&earlier.key) && !is_ready(world, earlier)
-            });
-            if let Some(earlier) = unready {
-                return Err(format!("J5: {} is written before {} is ready", desired.key, earlier.key));
-            }
+        let content = content.in_phase(record.is_install(record.sequence));
+        let waits = world.broker.waits_for_waves(record.stack);
+        let written = content.objects.values().filter(|one| self.has_written(record, one));
+        let begun = written.map(|one| one.wave).max();
+        let unready = content.objects.values().find(|earlier| {
+            earlier.wave < desired.wave
+                && Some(earlier.wave) >= begun
+                && (waits || earlier.hook.is_some() || desired.hook.is_some())
+                && !is_prerequisite(&earlier.key)
+                && !is_ready(world, earlier)
+        });
+        if let Some(earlier) = unready {
+            return Err(format!("J5: {} is written before {} is ready", desired.key, earlier.key));
         }
         let place = |desired: &DesiredObject| (desired.wave, desired.rank);
         let is_live = |desired: &DesiredObject| {
