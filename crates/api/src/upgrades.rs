@@ -146,6 +146,19 @@ pub struct UpgradeReport {
     pub at: Timestamp,
 }
 
+/// The last report of an agent about an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReportedUpgrade {
+    pub id: UpgradeId,
+    /// The version that the upgrade offers.
+    pub version: String,
+    pub step: UpgradeStep,
+    /// When the broker received it.
+    pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<UpgradeReason>,
+}
+
 /// An upgrade of agents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentUpgrade {
