@@ -40,7 +40,18 @@ pub struct UpgradeOffer {
 
 /// How far an agent has come with an upgrade, in order; the last two are ends without the new version.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, Display,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    Display,
     strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
@@ -115,14 +126,22 @@ impl fmt::Display for UpgradeReason {
                 write!(out, "the owner of the cluster allows only images of {repository}")
             }
             Self::LowerVersion { current } => {
-                write!(out, "the agent has {current}; only the owner of the cluster can give it a lower version")
+                write!(
+                    out,
+                    "the agent has {current}; only the owner of the cluster can give it a lower version"
+                )
             }
             Self::OtherVersion { found } => write!(out, "the image contains version {found}"),
             Self::InstallationDiffers { command } => {
-                write!(out, "the version needs other permissions; the owner of the cluster has to run: {command}")
+                write!(
+                    out,
+                    "the version needs other permissions; the owner of the cluster has to run: {command}"
+                )
             }
             Self::NotStarted { message } => write!(out, "the new Pod did not start: {message}"),
-            Self::NotProved { check, message } => write!(out, "the new version failed the check `{check}`: {message}"),
+            Self::NotProved { check, message } => {
+                write!(out, "the new version failed the check `{check}`: {message}")
+            }
             Self::NotConfirmed { seconds } => {
                 write!(out, "the new version was not ready within {seconds} s after the image was changed")
             }

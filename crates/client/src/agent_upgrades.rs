@@ -6,7 +6,7 @@ use brokkr_api::rollouts::CommandRollout;
 use brokkr_api::upgrades::{AgentUpgrade, AgentUpgradeStatus, NewAgentUpgrade};
 use http::Method;
 
-use crate::{Client, PageQuery, Result};
+use crate::{Client, Result};
 
 impl Client {
     /// Offers an image to agents.
@@ -14,9 +14,9 @@ impl Client {
         self.send(self.write(Method::POST, &["agent-upgrades"]).json(new)?).await?.json()
     }
 
-    /// Reads upgrades, newest first.
-    pub async fn agent_upgrades(&self, page: &PageQuery) -> Result<Page<AgentUpgrade>> {
-        self.page(&["agent-upgrades"], &[], page).await
+    /// Reads the newest upgrades, newest first.
+    pub async fn agent_upgrades(&self, most: usize) -> Result<Page<AgentUpgrade>> {
+        self.up_to(most, &["agent-upgrades"], &[]).await
     }
 
     pub async fn agent_upgrade(&self, id: UpgradeId) -> Result<AgentUpgrade> {

@@ -100,15 +100,13 @@ pub fn target<'a>(
     upgrades: &'a [UpgradeFacts],
     windows: &Windows,
 ) -> Option<&'a UpgradeFacts> {
-    // Nearly always there is none.
-    let newest_first = upgrades.iter().rev();
     let upgrade = agent.upgrade();
     if agent.status != AgentStatus::Active || upgrade.allowed_since.is_none() {
         return None;
     }
     // An agent that has begun a newer one, which was withdrawn since, does not go back.
     let follows = |one: &&UpgradeFacts| upgrade.reported.is_none_or(|reported| reported <= one.id);
-    newest_first.filter(follows).find(|one| one.reaches(agent, windows))
+    upgrades.iter().rev().filter(follows).find(|one| one.reaches(agent, windows))
 }
 
 /// Returns the upgrade that the agent should have, and has not ended.

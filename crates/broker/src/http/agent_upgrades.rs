@@ -10,6 +10,7 @@ use brokkr_api::{AgentId, ErrorCode, UpgradeId};
 use http::StatusCode;
 
 use crate::access::Caller;
+use crate::domain::facts::AgentFacts;
 use crate::domain::rollout::command::Command;
 use crate::domain::upgrades::{seed, wanted};
 use crate::error::{ApiError, ApiResult};
@@ -111,7 +112,7 @@ pub async fn list_upgraded_agents(
         let snapshot = broker.index.snapshot();
         let members = snapshot.upgrade_members(facts.selector.as_ref());
         let page = snapshot.page(&members, Sort::Name, after.as_ref(), limit);
-        let is_released = |agent: &&crate::domain::facts::AgentFacts| {
+        let is_released = |agent: &&AgentFacts| {
             agent.status == AgentStatus::Active
                 && agent.upgrade().allowed_since.is_some()
                 && snapshot.is_reached_by(&facts, agent)

@@ -102,7 +102,8 @@ impl Snapshot {
             snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
         by_name.sort_unstable();
         snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
-        let Rules { grants, unrestricted, windows, health_rules, upgrades } = changes.rules.unwrap_or_default();
+        let Rules { grants, unrestricted, windows, health_rules, upgrades } =
+            changes.rules.unwrap_or_default();
         (snapshot.grants, snapshot.unrestricted) = (by_project(grants), unrestricted);
         (snapshot.windows, snapshot.health_rules) = (Arc::new(windows), health_rules);
         snapshot.upgrades = upgrades;

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
-use super::audit::audit_cursor_restart_on_conn;
 use super::agent_upgrades::agent_upgrades_abort_all_on_conn;
+use super::audit::audit_cursor_restart_on_conn;
 use super::rollouts::rollouts_abort_all_on_conn;
 use super::{Fetch as _, Result, Run as _};
 use crate::domain::hold::{DatabaseIds, Raised};

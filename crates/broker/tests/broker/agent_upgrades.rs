@@ -44,7 +44,13 @@ async fn open_session(agent: &Agent, version: &str, capabilities: &str) -> Resul
     Ok(())
 }
 
-async fn report(agent: &Agent, id: UpgradeId, step: UpgradeStep, version: &str, reason: Value) -> Result<Response> {
+async fn report(
+    agent: &Agent,
+    id: UpgradeId,
+    step: UpgradeStep,
+    version: &str,
+    reason: Value,
+) -> Result<Response> {
     let mut body = json!({ "id": id, "step": step, "version": version, "at": Timestamp::now() });
     if !reason.is_null() {
         body["reason"] = reason;
@@ -233,7 +239,9 @@ async fn a_refusal_stops_nothing_and_is_named() -> Result<()> {
     let statuses = fleet.statuses(id).await?;
     let refused = &statuses[first];
     assert_eq!(refused.step, Some(UpgradeStep::Refused));
-    assert!(refused.reason.as_ref().is_some_and(|reason| reason.to_string().contains("registry.example/other")));
+    assert!(
+        refused.reason.as_ref().is_some_and(|reason| reason.to_string().contains("registry.example/other"))
+    );
     // Its owner has allowed it, so that it starts again.
     open_session(&fleet.agents[first], OLD, "upgrade").await?;
     assert_eq!(fleet.wait_for(1).await?, [first]);
@@ -294,8 +302,11 @@ async fn a_newer_upgrade_supersedes_those_that_may_be_for_the_same_agents() -> R
     .await?;
     let listed: Page<AgentUpgrade> = fleet.harness.admin.get_json("agent-upgrades?limit=2").await?;
     assert_eq!(listed.items.iter().map(|upgrade| upgrade.id).collect::<Vec<_>>(), [three, two]);
-    let rest: Page<AgentUpgrade> =
-        fleet.harness.admin.get_json(&format!("agent-upgrades?after={}", listed.next.context("more")?)).await?;
+    let rest: Page<AgentUpgrade> = fleet
+        .harness
+        .admin
+        .get_json(&format!("agent-upgrades?after={}", listed.next.context("more")?))
+        .await?;
     assert_eq!(rest.items.iter().map(|upgrade| upgrade.id).collect::<Vec<_>>(), [one]);
     Ok(())
 }

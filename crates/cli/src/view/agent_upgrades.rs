@@ -109,7 +109,13 @@ pub fn reached(upgrade: &AgentUpgrade) -> String {
 pub fn picture(upgrade: &AgentUpgrade, options: &RenderOptions) -> String {
     let course = Course::from(upgrade);
     let mut lines = vec![
-        format!("upgrade {} to {}: {}; {}", upgrade.id, clean(&upgrade.version), state(upgrade), reached(upgrade)),
+        format!(
+            "upgrade {} to {}: {}; {}",
+            upgrade.id,
+            clean(&upgrade.version),
+            state(upgrade),
+            reached(upgrade)
+        ),
         String::new(),
     ];
     lines.extend(course.drawn());
@@ -203,8 +209,10 @@ mod tests {
     #[test]
     fn agents() {
         let not_started = UpgradeReason::NotStarted { message: "ErrImagePull: not found".into() };
-        let differs = UpgradeReason::InstallationDiffers { command: "brokkr-agent install --profile apps".into() };
-        let not_proved = UpgradeReason::NotProved { check: ProofCheck::Fence, message: "it is not active".into() };
+        let differs =
+            UpgradeReason::InstallationDiffers { command: "brokkr-agent install --profile apps".into() };
+        let not_proved =
+            UpgradeReason::NotProved { check: ProofCheck::Fence, message: "it is not active".into() };
         insta::assert_snapshot!(rendered(&whole(vec![
             status("eu-1", Some(UpgradeStep::Reconciled), None),
             status("eu-2", Some(UpgradeStep::Restored), Some(not_started)),

@@ -29,7 +29,8 @@ impl<'a> From<&'a Rollout> for Course<'a> {
 
 impl<'a> From<&'a AgentUpgrade> for Course<'a> {
     fn from(upgrade: &'a AgentUpgrade) -> Self {
-        let AgentUpgrade { state, wave, policy, figures, allowed_bad, in_flight_limit, pending, .. } = upgrade;
+        let AgentUpgrade { state, wave, policy, figures, allowed_bad, in_flight_limit, pending, .. } =
+            upgrade;
         let (allowed_bad, in_flight_limit) = (*allowed_bad, *in_flight_limit);
         Self { state: *state, wave: *wave, policy, figures, allowed_bad, in_flight_limit, pending: *pending }
     }
@@ -131,7 +132,8 @@ impl Course<'_> {
             }
             Pending::Gate { given, needed } => {
                 let here = waves.and_then(|waves| waves.get((self.wave as usize).checked_sub(1)?));
-                let wave = here.map_or("the next wave".to_owned(), |wave| format!("{} of the agents", wave.size));
+                let wave =
+                    here.map_or("the next wave".to_owned(), |wave| format!("{} of the agents", wave.size));
                 format!("{wave}, when approved: {given} of {needed} approvals so far")
             }
             Pending::Other => return None,

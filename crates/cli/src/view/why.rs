@@ -151,7 +151,8 @@ impl Show for AgentWhy {
         if let Some(broken) = &self.broken {
             lines.push(format!("  {BAD}✖{BAD:#} {}", clean(&broken.message)));
         }
-        if let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.step != UpgradeStep::Reconciled) {
+        if let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.step != UpgradeStep::Reconciled)
+        {
             lines.push(format!("  upgrade {}", last_step(upgrade, options)));
         }
         for event in self.events.iter().take(3) {

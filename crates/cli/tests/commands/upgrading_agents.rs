@@ -7,7 +7,8 @@ use crate::sample::{TIME, agent, page};
 
 const BEGIN: &str = "POST /api/v1/agent-upgrades";
 const ONE: &str = "GET /api/v1/agent-upgrades/42";
-const IMAGE: &str = "registry.example/brokkr-agent@sha256:9f2c000000000000000000000000000000000000000000000000000000000000";
+const IMAGE: &str =
+    "registry.example/brokkr-agent@sha256:9f2c000000000000000000000000000000000000000000000000000000000000";
 
 /// An upgrade of three agents, one of which has the version.
 fn upgrade(state: &str, wave: u32) -> Value {
@@ -36,7 +37,20 @@ fn begin(states: &[Value], more: &[&str]) -> crate::fake_broker::Ran {
 #[test]
 fn an_upgrade_begins_with_an_image_a_version_and_waves() {
     let broker = FakeBroker::start().on(BEGIN, 201, upgrade("running", 1));
-    let args = ["agent", "upgrade", "--to", IMAGE, "--version", "1.2.3", "-l", "env=dev", "--waves", "1,100%", "--soak", "1m"];
+    let args = [
+        "agent",
+        "upgrade",
+        "--to",
+        IMAGE,
+        "--version",
+        "1.2.3",
+        "-l",
+        "env=dev",
+        "--waves",
+        "1,100%",
+        "--soak",
+        "1m",
+    ];
     broker
         .brokkr(&args)
         .exits(0)
@@ -69,7 +83,8 @@ fn the_end_of_an_upgrade_has_an_exit_code() {
 
 #[test]
 fn an_upgrade_is_shown_listed_and_commanded() {
-    let statuses = [json!({"agent": "eu-1", "version": "1.2.2", "released": true, "step": "restored", "step_at": TIME,
+    let statuses =
+        [json!({"agent": "eu-1", "version": "1.2.2", "released": true, "step": "restored", "step_at": TIME,
         "reason": {"kind": "not_started", "message": "ErrImagePull"}})];
     let broker = FakeBroker::start()
         .on("GET /api/v1/agent-upgrades", 200, page(&[upgrade("running", 1)]))

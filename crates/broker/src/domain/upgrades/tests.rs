@@ -50,7 +50,11 @@ fn target_of(agent: &AgentFacts, upgrades: &[UpgradeFacts]) -> Option<i64> {
 
 #[test]
 fn the_newest_upgrade_that_is_released_to_an_agent_is_its_target() {
-    let upgrades = [upgrade(1, None), upgrade(2, Some("ring=0")), UpgradeFacts { clauses: Vec::new(), ..upgrade(3, None) }];
+    let upgrades = [
+        upgrade(1, None),
+        upgrade(2, Some("ring=0")),
+        UpgradeFacts { clauses: Vec::new(), ..upgrade(3, None) },
+    ];
     assert_eq!(target_of(&agent("0"), &upgrades), Some(2));
     assert_eq!(target_of(&agent("1"), &upgrades), Some(1));
     assert_eq!(target_of(&AgentFacts { upgrade: None, ..agent("0") }, &upgrades), None, "not allowed");
@@ -69,7 +73,9 @@ fn an_upgrade_is_offered_up_to_its_mark_and_once_completed_to_all() {
     assert_eq!(target_of(&one, &[up_to(at, RolloutState::Soaking)]), Some(1));
     assert_eq!(target_of(&one, &[up_to(at - 1, RolloutState::Running)]), None);
     assert_eq!(target_of(&one, &[up_to(0, RolloutState::Completed)]), Some(1));
-    for state in [RolloutState::Paused, RolloutState::Stopped, RolloutState::Aborted, RolloutState::Superseded] {
+    for state in
+        [RolloutState::Paused, RolloutState::Stopped, RolloutState::Aborted, RolloutState::Superseded]
+    {
         assert_eq!(target_of(&one, &[up_to(at, state)]), None, "{state} takes the offer back");
     }
 }
@@ -146,11 +152,19 @@ fn reports_count_as_those_about_a_version() {
     assert_eq!(transition(&step(Begun, None), "1.0.1", false), Some(Transition::Applied));
     assert_eq!(transition(&step(TakenOver, None), "1.0.1", true), Some(Transition::Applied));
     assert_eq!(transition(&step(Reconciled, None), "1.0.1", true), Some(Transition::Healthy));
-    assert_eq!(transition(&step(Reconciled, None), "1.0.2", false), Some(Transition::Applied), "another version");
+    assert_eq!(
+        transition(&step(Reconciled, None), "1.0.2", false),
+        Some(Transition::Applied),
+        "another version"
+    );
     assert_eq!(transition(&step(Restored, Some(not_started)), "1.0.1", false), Some(Transition::Failed));
     assert_eq!(transition(&step(Restored, Some(differs)), "1.0.1", false), None, "the owner has to act");
     assert_eq!(transition(&step(Refused, None), "1.0.1", false), None);
-    assert_eq!(transition(&step(Refused, None), "1.0.1", true), Some(Transition::Healthy), "the owner has acted");
+    assert_eq!(
+        transition(&step(Refused, None), "1.0.1", true),
+        Some(Transition::Healthy),
+        "the owner has acted"
+    );
     assert_eq!(version_report(None, "1.0.1", false), None);
     let by_hand = version_report(None, "1.0.1", true).map(|report| report.transition);
     assert_eq!(by_hand, Some(Transition::Healthy), "it had the version already");
@@ -201,7 +215,9 @@ fn an_image_needs_a_digest_and_a_version_three_numbers() {
     for good in ["0.0.1", "1.2.3-rc.1", "1.2.3-rc.1+build.5", "10.20.30+x"] {
         assert!(is_version(good), "{good}");
     }
-    for bad in ["", "1", "1.2", "1.2.3.4", "01.2.3", "v1.2.3", "1.2.x", "1.2.3-", "1.2.3-a..b", "1.2.3+", "latest"] {
+    for bad in
+        ["", "1", "1.2", "1.2.3.4", "01.2.3", "v1.2.3", "1.2.x", "1.2.3-", "1.2.3-a..b", "1.2.3+", "latest"]
+    {
         assert!(!is_version(bad), "{bad}");
     }
     let at_once = RolloutPolicy { staged: Some(false), ..RolloutPolicy::default() };

@@ -23,7 +23,9 @@ pub fn check(wanted: &NewAgentUpgrade) -> Result<(), String> {
         ));
     }
     if wanted.policy.staged == Some(false) {
-        return Err("an upgrade is always rolled out in waves; for a single one, set waves to 100%".to_owned());
+        return Err(
+            "an upgrade is always rolled out in waves; for a single one, set waves to 100%".to_owned()
+        );
     }
     wanted.policy.check()
 }

@@ -89,7 +89,7 @@ fn was_released(broker: &Broker, upgrade: &UpgradeFacts, agent: AgentId) -> bool
 }
 
 fn check(report: &UpgradeReport) -> Result<(), String> {
-    let text = match &report.reason {
+    let text: &str = match &report.reason {
         Some(UpgradeReason::NotAllowed { allowed }) => allowed.as_deref().unwrap_or_default(),
         Some(UpgradeReason::LowerVersion { current: text } | UpgradeReason::OtherVersion { found: text }) => {
             text

@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use brokkr_api::UpgradeId;
+use brokkr_api::page::Page;
 use brokkr_api::rollouts::{CommandRollout, RolloutPolicy, RolloutState, Wave};
 use brokkr_api::upgrades::{AgentUpgrade, NewAgentUpgrade};
-use brokkr_client::{Client, PageQuery};
+use brokkr_client::Client;
 
 use crate::args::{BeginUpgrade, OneUpgrade, ReasonedUpgrade, UpgradeAgents, UpgradeCommand};
 use crate::failure::{Exit, Failure, Result, WhileTrying as _};
 use crate::printer::Printer;
+use crate::view::Listed;
 use crate::view::agent_upgrades::{picture, reached, state};
 use crate::view::text::count;
 
@@ -25,22 +27,14 @@ pub async fn run(args: UpgradeAgents, client: &Client, printer: Printer) -> Resu
     };
     match command {
         UpgradeCommand::List { rows } => {
-            let limit = u32::try_from(printer.rows(rows)).ok().filter(|limit| *limit > 0);
-            let page = PageQuery { limit: limit.or(PageQuery::largest().limit), after: None };
-            let found = client.agent_upgrades(&page).await;
-            printer.show(&found.while_trying("list the upgrades")?)
+            let found = client.agent_upgrades(printer.rows(rows)).await.while_trying("list the upgrades")?;
+            list(&found, printer)
         }
-        UpgradeCommand::Show { upgrade, agents: false, .. } => {
-            printer.show(&read(upgrade.id, client).await?)
-        }
+        UpgradeCommand::Show { upgrade, agents: false, .. } => printer.show(&read(upgrade.id, client).await?),
         UpgradeCommand::Show { upgrade, rows, .. } => {
             let found = client.agent_upgrade_statuses(upgrade.id, printer.rows(rows)).await;
             let found = found.while_trying(&format!("list the agents of the upgrade {}", upgrade.id))?;
-            printer.show(&found)?;
-            if found.next.is_some() {
-                printer.note_truncated(found.items.len(), None);
-            }
-            Ok(())
+            list(&found, printer)
         }
         UpgradeCommand::Pause(OneUpgrade { id }) => send("pause", id, "", client, printer).await,
         UpgradeCommand::Resume(OneUpgrade { id }) => send("resume", id, "", client, printer).await,
@@ -51,6 +45,14 @@ pub async fn run(args: UpgradeAgents, client: &Client, printer: Printer) -> Resu
         UpgradeCommand::Stop(args) => reasoned("stop", &args, client, printer).await,
         UpgradeCommand::Abort(args) => reasoned("abort", &args, client, printer).await,
     }
+}
+
+fn list<T: Listed>(page: &Page<T>, printer: Printer) -> Result {
+    printer.show(page)?;
+    if page.next.is_some() {
+        printer.note_truncated(page.items.len(), None);
+    }
+    Ok(())
 }
 
 async fn begin(args: BeginUpgrade, client: &Client, printer: Printer) -> Result {

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use brokkr_api::AgentId;
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::ids::Checksum;
 use brokkr_api::rollouts::RolloutState;
 use brokkr_api::upgrades::{UpgradeReason, UpgradeStep};
-use brokkr_api::AgentId;
 use jiff::SignedDuration;
 
 use super::*;
@@ -113,7 +113,10 @@ fn agents_count_by_what_they_report_and_those_that_cannot_begin_are_owed() {
         (released[2].id, reported(UpgradeStep::Refused, Some(UpgradeReason::NotAllowed { allowed: None }))),
         (released[3].id, reported(UpgradeStep::Begun, None)),
     ]);
-    let contacts = Contacts { absent: HashMap::from([(released[4].id, Contact::Silent(Some(now())))]), ..Contacts::default() };
+    let contacts = Contacts {
+        absent: HashMap::from([(released[4].id, Contact::Silent(Some(now())))]),
+        ..Contacts::default()
+    };
     let at_version = HashSet::from([released[5].id, released[4].id]);
     let evidence = UpgradeEvidence { raises, reports, at_version, contacts: &contacts, watched_since: at };
     let id = UpgradeId(7);
@@ -123,7 +126,11 @@ fn agents_count_by_what_they_report_and_those_that_cannot_begin_are_owed() {
     assert_eq!((figures.members, figures.released), (50, 10));
     assert_eq!(figures.healthy, 2, "one has reconciled, and one had the version");
     assert_eq!(figures.bad, 2, "one was restored, and one is silent since the release");
-    assert_eq!(figures.owed, 1 + 10 - released.len() as u64, "one has refused, the others do not allow upgrades");
+    assert_eq!(
+        figures.owed,
+        1 + 10 - released.len() as u64,
+        "one has refused, the others do not allow upgrades"
+    );
     assert_eq!(figures.in_flight, released.len() as u64 - 5);
     let waiting = agents[10..].iter().filter(|agent| agent.upgrade().allowed_since.is_some()).count();
     assert_eq!((survey.wave.candidates, survey.candidates.len()), (waiting as u64, waiting));
