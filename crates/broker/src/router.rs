@@ -35,7 +35,7 @@ use crate::state::Broker;
 use examples::Examples;
 
 const KIB: usize = 1024;
-/// A key, or a token and a key. The agent's requests before its first poll fit, and so does every registration.
+/// A key, a token and a key, or a step of an upgrade. The agent's requests before its first poll fit, and so does every registration.
 const TINY: BodyLimit = BodyLimit(4 * KIB);
 /// Most requests have a few fields.
 const SMALL: BodyLimit = BodyLimit(64 * KIB);
@@ -105,7 +105,7 @@ pub fn table() -> Vec<Route> {
         route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::request_key_rotation)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::keys::revoke_keys)),
         route(Agent,               "GET /api/v1/agents/{agent}/upgrade",            routes!(agents::upgrade::agent_upgrade)),
-        route(Agent,               "POST /api/v1/agents/{agent}/upgrade",           routes!(agents::upgrade::report_agent_upgrade)),
+        route(Agent,               "POST /api/v1/agents/{agent}/upgrade",           routes!(agents::upgrade::report_agent_upgrade)).body(TINY),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::register::rejoin_agent)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/retirement",        routes!(agents::retirement::retire_agent)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/abandonment",       routes!(agents::retirement::abandon_agent)),
