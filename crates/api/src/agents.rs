@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use crate::ids::{AgentId, Checksum, InstallationId, InstanceId, SequenceId, StackId};
 use crate::names::{Labels, Name};
 use crate::selector::Selector;
+use crate::upgrades::ReportedUpgrade;
 use crate::why::Presence;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -50,6 +51,9 @@ pub struct Agent {
     /// Set if the agent was abandoned: its cluster is lost, and nothing there needs to be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<Abandoned>,
+    /// What the agent has last reported about an upgrade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<ReportedUpgrade>,
 }
 
 /// Who abandoned an agent, when and why.

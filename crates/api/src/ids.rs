@@ -101,6 +101,13 @@ pub struct SequenceId(pub i64);
 
 text_of_inner!(SequenceId(i64));
 
+/// The number of an upgrade of agents, from the same sequence as the versions of stacks: a later upgrade has a higher one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+pub struct UpgradeId(pub i64);
+
+text_of_inner!(UpgradeId(i64));
+
 /// SHA-256, written as 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Checksum(pub [u8; 32]);

@@ -20,6 +20,7 @@
 //! | [`windows`]   | when agents may begin a new version                                      |
 //! | [`suspensions`] | which stacks and objects agents leave alone for some time              |
 //! | [`health_rules`] | rules for the health of custom kinds, as data                         |
+//! | [`upgrades`]   | images that agents are upgraded to, in waves                              |
 //! | [`system`]    | the installation: epoch, hold, and conflicts after a restore             |
 //! | others        | one file for each type of resource of the API                            |
 
@@ -50,13 +51,14 @@ pub mod status;
 pub mod suspensions;
 pub mod system;
 pub mod tokens;
+pub mod upgrades;
 pub mod webhooks;
 pub mod why;
 pub mod windows;
 
 pub use ids::{
     AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, StackId, SuspensionId,
-    TokenId, WebhookId, WindowId,
+    TokenId, UpgradeId, WebhookId, WindowId,
 };
 pub use names::{Labels, Name};
 pub use position::{HistoryMark, Position, PositionToken};

@@ -25,6 +25,9 @@ pub enum Capability {
     KeyRotation,
     /// The broker stores the details of reasons.
     ReasonDetails,
+    /// The agent replaces itself by an image when the broker offers one with [`Want::Upgrade`]. Announced only if the owner of the
+    /// cluster allows it.
+    Upgrade,
 }
 
 /// The set of capabilities in [`header::CAPABILITIES`]. Names that this build does not know are ignored.
@@ -108,6 +111,8 @@ pub mod header {
 pub enum Want {
     /// A new key that replaces the agent's current one.
     Key,
+    /// That it fetches the upgrade that it is offered: `GET agents/ID/upgrade`.
+    Upgrade,
 }
 
 /// The media type that agents accept at `target-state`. A request that accepts another type gets the plain

@@ -9,6 +9,7 @@ use crate::ids::{AgentId, SequenceId, StackId};
 use crate::reason::{Message, Reason};
 use crate::report::{Hops, Transition};
 use crate::status::State;
+use crate::upgrades::ReportedUpgrade;
 
 /// Whether an agent polls as often as expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -245,6 +246,9 @@ pub struct AgentWhy {
     pub stacks: Vec<StackWhy>,
     /// The number of stacks that it should have or holds.
     pub affected_stacks: u64,
+    /// What it has last reported about an upgrade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<ReportedUpgrade>,
 }
 
 /// What happened to one deployment object on an agent.

@@ -136,7 +136,9 @@ $$;
 -- The previous key stays valid for a while, so that an agent that did not receive the response to a rotation is not locked
 -- out. Without `key_since`, the key is as old as the agent. `version` is informational. `refused_at` and
 -- `refused_because` describe the last assertion in the agent's name that was refused; written at most every ten seconds.
--- `holds_reported` is the `holds_request` that the agent last answered.
+-- `holds_reported` is the `holds_request` that the agent last answered. `upgradable_since` is set while its owner allows upgrades;
+-- `upgrade_id` is the last upgrade that it has reported a step of and is not offered again, and `upgrade_ended` whether that step was
+-- an end.
 CREATE TABLE agents (
     id                 uuid PRIMARY KEY,
     name               text COLLATE "C" NOT NULL UNIQUE,
@@ -162,6 +164,9 @@ CREATE TABLE agents (
     poll_seconds       integer NOT NULL DEFAULT 30,
     silent_since       timestamptz,
     holds_reported     bigint NOT NULL DEFAULT 0,
+    upgradable_since   timestamptz,
+    upgrade_id         bigint,
+    upgrade_ended      boolean NOT NULL DEFAULT false,
     abandoned_at       timestamptz,
     abandoned_by       text,
     abandoned_because  text,
@@ -466,6 +471,65 @@ CREATE TABLE rollout_raises (
     FOREIGN KEY (project, stack_id, sequence_id) REFERENCES rollouts (project, stack_id, sequence_id)
 );
 
+-- Images that agents are upgraded to, in waves. As for rollouts, `clauses` name the agents that an upgrade is offered to, by a place in
+-- an order that `seed` determines; while it is open, and once it is completed, to all that `selector` matches. The ids are from the
+-- sequence of the deployment objects, so that they continue after a restore.
+CREATE TABLE agent_upgrades (
+    id               bigint PRIMARY KEY,
+    image            text NOT NULL,
+    version          text NOT NULL,
+    selector         text,
+    seed             bigint NOT NULL CHECK (seed >= 0),
+    policy           jsonb NOT NULL,
+    created_by       text NOT NULL,
+    state            text NOT NULL DEFAULT 'running' CHECK (
+        state IN ('running', 'soaking', 'gated', 'paused', 'stopped', 'completed', 'superseded', 'aborted')),
+    stop_reason      jsonb,
+    wave             integer NOT NULL DEFAULT 0,
+    clauses          jsonb NOT NULL DEFAULT '[]',
+    soaked           interval NOT NULL DEFAULT '0',
+    accepted_bad     bigint NOT NULL DEFAULT 0,
+    accepted_excused bigint NOT NULL DEFAULT 0,
+    gate             jsonb NOT NULL DEFAULT '{}',
+    windows          jsonb NOT NULL DEFAULT '[]',
+    figures          jsonb NOT NULL DEFAULT
+        '{"members": 0, "released": 0, "healthy": 0, "bad": 0, "excused": 0, "owed": 0, "waiting": 0, "in_flight": 0}',
+    pending          jsonb,
+    revision         bigint NOT NULL DEFAULT 1,
+    looked_at        timestamptz,
+    watched_since    timestamptz NOT NULL DEFAULT now(),
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    ended_at         timestamptz,
+    xid              xid8 NOT NULL DEFAULT pg_current_xact_id()
+);
+
+-- Append-only: each raise of a mark, from which follows when an upgrade was offered to an agent.
+CREATE TABLE agent_upgrade_raises (
+    upgrade_id bigint NOT NULL REFERENCES agent_upgrades (id),
+    number     integer NOT NULL,
+    selector   text,
+    lane_begun bigint,
+    lane_now   bigint,
+    upto       numeric(20) NOT NULL,
+    at         timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (upgrade_id, number)
+);
+
+-- The last step that an agent has reported; no row for an agent that has not begun. `reported_at` is by its clock. If the step is
+-- `offered_again`, the agent gets the offer once more when it opens a session with another version.
+CREATE TABLE agent_upgrade_reports (
+    upgrade_id    bigint NOT NULL REFERENCES agent_upgrades (id),
+    agent_id      uuid NOT NULL REFERENCES agents (id),
+    step          text NOT NULL CHECK (step IN ('begun', 'taken_over', 'reconciled', 'restored', 'refused')),
+    version       text NOT NULL,
+    reason        jsonb,
+    offered_again boolean NOT NULL,
+    reported_at   timestamptz NOT NULL,
+    received_at   timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (upgrade_id, agent_id)
+) WITH (fillfactor = 85);
+CREATE INDEX agent_upgrade_reports_by_agent ON agent_upgrade_reports (agent_id, upgrade_id);
+
 -- How new versions are rolled out: of the installation (without a project), of a project, or of a stack. Fields that a policy
 -- leaves out come from the next wider one.
 CREATE TABLE rollout_policies (
@@ -564,7 +628,7 @@ CREATE TABLE outbox (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid     xid8 NOT NULL DEFAULT pg_current_xact_id(),
     project text NOT NULL,
-    kind    text NOT NULL CHECK (kind IN ('agent', 'stack', 'grant', 'window', 'health_rules')),
+    kind    text NOT NULL CHECK (kind IN ('agent', 'stack', 'grant', 'window', 'health_rules', 'agent_upgrade')),
     key     uuid NOT NULL,
     at      timestamptz NOT NULL DEFAULT now()
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);

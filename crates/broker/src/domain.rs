@@ -17,6 +17,7 @@
 //! | `retention`  | how long are events and content kept                                |
 //! | `rollout`    | how does a rollout go on                                            |
 //! | `rotation`   | how long are an old token and its replacement valid                 |
+//! | `upgrades`   | which image is an agent offered, and what do its reports count as   |
 //! | `windows`    | when may an agent begin a version                                   |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given its reports             |
@@ -50,6 +51,7 @@ pub mod rotation;
 pub mod session;
 pub mod status;
 pub mod targeting;
+pub mod upgrades;
 pub mod webhooks;
 pub mod why;
 pub mod windows;

@@ -16,6 +16,7 @@
 //! | `manifest_pool` | parses manifests, two at a time                                                |
 //! | `paging`        | `after` and `limit`                                                            |
 
+pub mod agent_upgrades;
 pub mod agents;
 pub mod api_tokens;
 pub mod audit;

@@ -41,6 +41,8 @@ pub use snapshot::{AgentCursor, Changes, Losses, Retargeting, Snapshot};
 pub use waiters::Waiting;
 
 use crate::domain::envelope::{EncodedEnvelope, encode, envelope};
+use crate::domain::facts::StackFacts;
+use crate::domain::upgrades::UpgradeFacts;
 use envelope_cache::EnvelopeCache;
 use waiters::Waiters;
 
@@ -90,7 +92,7 @@ pub struct Index {
     mismatches: AtomicU64,
     /// When the index was last reloaded because of a mismatch.
     reloaded: Mutex<Option<Instant>>,
-    /// Notified when a rollout begins or takes a step.
+    /// Notified when a rollout of a stack or of agents begins or takes a step.
     rollouts: Notify,
 }
 
@@ -152,10 +154,13 @@ impl Index {
         Some((computed, stamp))
     }
 
-    /// Applies changes, and wakes the agents whose envelope changed, or whose permission to poll.
+    /// Applies changes, and wakes the agents whose envelope changed, or whose permission to poll, and those that are asked to fetch an
+    /// upgrade.
     pub fn apply(&self, changes: Changes, freshness: Freshness) {
         let deleted = changes.deleted_agents.clone();
-        let rolls = changes.stacks.iter().any(|stack| stack.has_rollout());
+        let upgrades = changes.rules.iter().flat_map(|rules| &rules.upgrades);
+        let rolls = changes.stacks.iter().any(StackFacts::has_rollout)
+            || upgrades.into_iter().any(UpgradeFacts::is_rolling);
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         let slots = snapshot.apply(changes);
         let affected = Affected { snapshot: &snapshot, slots };

@@ -27,15 +27,15 @@ use crate::access::limits::Bucket;
 use crate::http::body::BodyLimit;
 use crate::http::guard::{RouteRules, guard};
 use crate::http::{
-    agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants, health,
-    health_rules, join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks, streams,
-    suspensions, system, webhooks, windows,
+    agent_upgrades, agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants,
+    health, health_rules, join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks,
+    streams, suspensions, system, webhooks, windows,
 };
 use crate::state::Broker;
 use examples::Examples;
 
 const KIB: usize = 1024;
-/// A key, or a token and a key. The agent's requests before its first poll fit, and so does every registration.
+/// A key, a token and a key, or a step of an upgrade. The agent's requests before its first poll fit, and so does every registration.
 const TINY: BodyLimit = BodyLimit(4 * KIB);
 /// Most requests have a few fields.
 const SMALL: BodyLimit = BodyLimit(64 * KIB);
@@ -104,10 +104,18 @@ pub fn table() -> Vec<Route> {
         route(Agent,               "POST /api/v1/agents/{agent}/keys",              routes!(agents::keys::rotate_key)).body(TINY),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/rotation",          routes!(agents::keys::request_key_rotation)),
         route(Token(Admin),        "DELETE /api/v1/agents/{agent}/keys",            routes!(agents::keys::revoke_keys)),
+        route(Agent,               "GET /api/v1/agents/{agent}/upgrade",            routes!(agents::upgrade::agent_upgrade)),
+        route(Agent,               "POST /api/v1/agents/{agent}/upgrade",           routes!(agents::upgrade::report_agent_upgrade)).body(TINY),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/join-tokens",       routes!(agents::register::rejoin_agent)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/retirement",        routes!(agents::retirement::retire_agent)),
         route(Token(Admin),        "POST /api/v1/agents/{agent}/abandonment",       routes!(agents::retirement::abandon_agent)),
         route(Token(Viewer),       "GET /api/v1/agents",                            routes!(agents::list::list_agents)),
+
+        route(Token(Admin),        "POST /api/v1/agent-upgrades",                   routes!(agent_upgrades::begin_agent_upgrade)),
+        route(Token(Admin),        "GET /api/v1/agent-upgrades",                    routes!(agent_upgrades::list_agent_upgrades)),
+        route(Token(Admin),        "GET /api/v1/agent-upgrades/{upgrade}",          routes!(agent_upgrades::get_agent_upgrade)),
+        route(Token(Admin),        "GET /api/v1/agent-upgrades/{upgrade}/agents",   routes!(agent_upgrades::list_upgraded_agents)),
+        route(Token(Admin),        "POST /api/v1/agent-upgrades/{upgrade}/{command}", routes!(agent_upgrades::command_agent_upgrade)),
 
         route(Token(Viewer),       "GET /api/v1/stacks",                            routes!(stacks::list::list_stacks)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}",                    routes!(stacks::get_stack)),

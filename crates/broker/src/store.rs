@@ -3,6 +3,7 @@
 
 pub mod agent_keys;
 pub mod agent_retirement;
+pub mod agent_upgrades;
 pub mod agents;
 pub mod alerts;
 pub mod api_tokens;

@@ -12,6 +12,7 @@ use url::Url;
 
 mod admin;
 mod agent;
+mod agent_upgrade;
 mod audit;
 mod context;
 mod deliver;
@@ -32,6 +33,7 @@ pub use agent::{
     Abandon, AgentCommand, DeleteAgent, Join, JoinToken, LabelAgent, LabelChange, ListAgents, Preview,
     Rejoin, Retire, Revoke, Rotate,
 };
+pub use agent_upgrade::{BeginUpgrade, OneUpgrade, ReasonedUpgrade, UpgradeAgents, UpgradeCommand};
 pub use audit::{AuditCommand, AuditList};
 pub use context::{Complete, Completion, ContextCommand, Login, Man, Shell, Version};
 pub use deliver::{

@@ -10,6 +10,7 @@ use serde::Serialize;
 use self::table::Table;
 
 pub mod admin;
+pub mod agent_upgrades;
 pub mod agents;
 pub mod approvals;
 pub mod audit;
@@ -17,6 +18,7 @@ pub mod bars;
 pub mod checks;
 pub mod conditions;
 pub mod contexts;
+pub mod course;
 pub mod diff;
 pub mod errors;
 pub mod events;

@@ -25,6 +25,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod agent_upgrades;
 pub mod agents;
 pub mod assertion;
 pub mod audit;

@@ -8,7 +8,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::objects::JobRef;
 use brokkr_api::stacks::DriftPolicy;
 use brokkr_api::suspensions::Suspended;
-use brokkr_api::{AgentId, InstanceId, SequenceId, StackId};
+use brokkr_api::{AgentId, InstanceId, SequenceId, StackId, UpgradeId};
 use brokkr_api::{Selector, protocol};
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -30,6 +30,8 @@ pub struct AgentFacts {
     pub session: SessionFacts,
     /// The agent should rotate its key.
     pub new_key_wanted: bool,
+    /// What is known about upgrades of the agent. Absent if its owner allows none, and it has reported none.
+    pub upgrade: Option<Box<AgentUpgradeFacts>>,
     /// The stacks that the agent holds: each targeted the agent when this was recorded. Sorted.
     pub holds: Vec<StackId>,
     /// The digest of everything that the agent claims to hold.
@@ -61,8 +63,32 @@ impl AgentFacts {
     }
 
     #[must_use]
+    pub fn upgrade(&self) -> AgentUpgradeFacts {
+        self.upgrade.as_deref().copied().unwrap_or_default()
+    }
+
+    #[must_use]
     pub fn matches(&self, selector: &Selector) -> bool {
         selector.holds(|key| self.labels.get(key))
+    }
+}
+
+/// What is known about upgrades of one agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentUpgradeFacts {
+    /// Since when its owner allows them.
+    pub allowed_since: Option<Timestamp>,
+    /// The last upgrade that it has reported a step of, and is not offered again.
+    pub reported: Option<UpgradeId>,
+    /// Whether that step is an end.
+    pub has_ended: bool,
+}
+
+impl AgentUpgradeFacts {
+    /// Returns the facts as an agent has them: nothing takes no memory.
+    #[must_use]
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
     }
 }
 

@@ -33,8 +33,12 @@ pub fn agent_line(agent: &AgentFacts) -> String {
     let instance = agent.session.instance.map_or_else(|| "-".to_owned(), |instance| instance.to_string());
     let truth = |it: bool| if it { 't' } else { 'f' };
     let (duplicated, new_key) = (truth(agent.session.duplicated), truth(agent.new_key_wanted));
+    let upgrade = agent.upgrade();
+    let allowed = upgrade.allowed_since.map_or_else(|| "-".to_owned(), |since| micros(since).to_string());
+    let reported = upgrade.reported.map_or_else(|| "-".to_owned(), |id| id.to_string());
+    let ended = truth(upgrade.has_ended);
     format!(
-        "{}|{}|{}|{}|{}|{}|{}|{instance}|{duplicated}|{new_key}|{}|{}",
+        "{}|{}|{}|{}|{}|{}|{}|{instance}|{duplicated}|{new_key}|{allowed}|{reported}|{ended}|{}|{}",
         agent.id,
         agent.name,
         agent.status,

@@ -19,6 +19,7 @@ pub fn agent() -> AgentFacts {
         public_key: [0; 32],
         session: SessionFacts::default(),
         new_key_wanted: false,
+        upgrade: None,
         holds: Vec::new(),
         holds_digest: Checksum::of(b""),
         unconfirmed: Box::default(),

@@ -12,6 +12,7 @@ use brokkr_api::envelope::Grant;
 use brokkr_api::{GrantId, Selector};
 
 use super::facts::{AgentFacts, HealthRuleFacts};
+use super::upgrades::UpgradeFacts;
 use super::windows::Windows;
 
 /// One grant of a project on a set of agents.
@@ -24,12 +25,15 @@ pub struct GrantFacts {
     pub allows: Arc<Grant>,
 }
 
-/// The rules of the installation: all grants, when agents may begin, and how the health of custom kinds is read.
+/// The rules of the installation: all grants, when agents may begin, how the health of custom kinds is read, and what agents are
+/// upgraded to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub grants: Vec<GrantFacts>,
     pub windows: Windows,
     pub health_rules: Option<HealthRuleFacts>,
+    /// The upgrades that agents are or may be offered, oldest first.
+    pub upgrades: Vec<UpgradeFacts>,
     /// Projects that are not restricted to their grants. A project that is missing here may do less, never more.
     pub unrestricted: BTreeSet<String>,
 }

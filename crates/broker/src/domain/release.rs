@@ -49,11 +49,7 @@ impl Release {
     /// Returns the mark up to which every agent gets the version, if nothing but their places decides that.
     #[must_use]
     pub fn only_mark(&self) -> Option<u64> {
-        match &self.clauses[..] {
-            [] => Some(0),
-            [Clause { selector: None, lanes, upto }] if lanes.is_none() => Some(*upto),
-            _ => None,
-        }
+        only_mark(&self.clauses)
     }
 
     /// Returns whether the version is or was released to the agent, or to agents in its place of other lanes.
@@ -87,9 +83,19 @@ impl Release {
     }
 }
 
+/// Returns the mark up to which these clauses release a version, if nothing but the places of the agents decides that.
+#[must_use]
+pub fn only_mark(clauses: &[Clause]) -> Option<u64> {
+    match clauses {
+        [] => Some(0),
+        [Clause { selector: None, lanes, upto }] if lanes.is_none() => Some(*upto),
+        _ => None,
+    }
+}
+
 impl Clause {
     /// Returns whether the agent, which has this place, is up to the mark, in these lanes or others.
-    fn includes(&self, agent: &AgentFacts, place: u64) -> bool {
+    pub(super) fn includes(&self, agent: &AgentFacts, place: u64) -> bool {
         place <= self.upto && self.selector.as_ref().is_none_or(|selector| agent.matches(selector))
     }
 }

@@ -9,6 +9,7 @@ pub mod retirement;
 pub mod session;
 pub mod target_state;
 pub mod targets;
+pub mod upgrade;
 pub mod why;
 
 use axum::Json;

@@ -123,11 +123,8 @@ pub async fn command_rollout(
             return Err(not_possible(&format!("at wave {at}")));
         }
         let mut after = before.rollout.clone();
-        if let (Command::Approve { .. }, Some((gate, _))) = (&command, before.rollout.open_gate()) {
-            // A token that was revoked since may have been in the wrong hands.
-            let names = &mut after.gate.approved_by;
-            let valid = api_tokens_valid_on_conn(write.conn(), project, names).await?;
-            names.retain(|name| valid.iter().any(|(valid, role)| valid == name && role.includes(gate.role)));
+        if matches!(command, Command::Approve { .. }) {
+            keep_valid_approvals(&mut write, project, &mut after).await?;
         }
         let mut figures = figures(&broker, &mut write, &before).await?;
         if before.rollout.state == RolloutState::Stopped {
@@ -172,8 +169,26 @@ fn event(command: &Command) -> Option<WebhookEvent> {
     }
 }
 
+/// Forgets approvals of tokens that are no longer valid: a token that was revoked since may have been in the wrong hands.
+pub(super) async fn keep_valid_approvals(
+    write: &mut Write,
+    project: &str,
+    rollout: &mut rollout::Rollout,
+) -> ApiResult<()> {
+    let Some(role) = rollout.open_gate().map(|(gate, _)| gate.role) else { return Ok(()) };
+    let names = &mut rollout.gate.approved_by;
+    let valid = api_tokens_valid_on_conn(write.conn(), project, names).await?;
+    names.retain(|name| valid.iter().any(|(valid, of)| valid == name && of.includes(role)));
+    Ok(())
+}
+
 /// Refuses what the gate of the wave does not allow this token.
-fn check_gate(rollout: &rollout::Rollout, command: &Command, token: &WhoAmI, author: &str) -> ApiResult<()> {
+pub(super) fn check_gate(
+    rollout: &rollout::Rollout,
+    command: &Command,
+    token: &WhoAmI,
+    author: &str,
+) -> ApiResult<()> {
     let is_about_gate = matches!(command, Command::Approve { .. } | Command::Deny { .. } | Command::Skip);
     let Some((gate, _)) = rollout.open_gate().filter(|_| is_about_gate) else { return Ok(()) };
     if !token.role.includes(gate.role) {
@@ -201,11 +216,11 @@ async fn figures(broker: &Broker, write: &mut Write, rollout: &ActiveRollout) ->
     Ok(survey.map_or(rollout.figures, |survey| survey.figures))
 }
 
-fn not_possible(state: &str) -> ApiError {
+pub(super) fn not_possible(state: &str) -> ApiError {
     ApiError::new(ErrorCode::BRK2023, format!("the rollout is {state}"))
 }
 
-fn read_command(command: &str, reason: &str, by: &str) -> ApiResult<Command> {
+pub(super) fn read_command(command: &str, reason: &str, by: &str) -> ApiResult<Command> {
     if !reason.is_empty() {
         check_reason(reason)?;
     }

@@ -97,6 +97,7 @@ prop_compose! {
             public_key: [0; 32],
             session: SessionFacts { count, ..SessionFacts::default() },
             new_key_wanted: false,
+            upgrade: None,
             holds: Vec::new(),
             holds_digest: Checksum([0; 32]),
             unconfirmed: Box::default(),
@@ -217,6 +218,7 @@ fn grants() -> impl Strategy<Value = Rules> {
                 unrestricted: unrestricted.into_iter().collect(),
                 windows,
                 health_rules,
+                upgrades: Vec::new(),
             }
         },
     )

@@ -11,6 +11,7 @@
 //! | `losses`       | which agents would lose which stacks                        |
 //! | `pages`        | which agents are on a page                                  |
 //! | `rolling`      | how far the rollout of a stack is                           |
+//! | `upgrades`     | which agents are offered an upgrade, how far its rollout is |
 
 mod affected;
 mod fingerprints;
@@ -20,6 +21,7 @@ mod reach;
 mod rolling;
 #[cfg(test)]
 mod tests;
+mod upgrades;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -38,6 +40,7 @@ use crate::domain::envelope::desired;
 use crate::domain::facts::{AgentFacts, HealthRuleFacts, StackFacts};
 use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
 use crate::domain::release::random_bits;
+use crate::domain::upgrades::UpgradeFacts;
 use crate::domain::windows::Windows;
 
 /// The current state of everything that changed.
@@ -46,7 +49,7 @@ pub struct Changes {
     pub agents: Vec<AgentFacts>,
     pub deleted_agents: Vec<AgentId>,
     pub stacks: Vec<StackFacts>,
-    /// All grants, windows and health rules of the installation, if any of them changed.
+    /// All grants, windows, health rules and upgrades of the installation, if any of them changed.
     pub rules: Option<Rules>,
 }
 
@@ -79,6 +82,10 @@ pub struct Snapshot {
     unrestricted: BTreeSet<String>,
     windows: Arc<Windows>,
     health_rules: Option<HealthRuleFacts>,
+    /// Nearly always empty, or a completed one.
+    upgrades: Vec<UpgradeFacts>,
+    /// The agents that allow upgrades.
+    upgradable: RoaringBitmap,
 }
 
 impl Snapshot {
@@ -95,9 +102,11 @@ impl Snapshot {
             snapshot.agents.iter().zip(0..).map(|(agent, slot)| (&*agent.name, slot)).collect();
         by_name.sort_unstable();
         snapshot.by_name = by_name.into_iter().map(|(_, slot)| slot).collect();
-        let Rules { grants, unrestricted, windows, health_rules } = changes.rules.unwrap_or_default();
+        let Rules { grants, unrestricted, windows, health_rules, upgrades } =
+            changes.rules.unwrap_or_default();
         (snapshot.grants, snapshot.unrestricted) = (by_project(grants), unrestricted);
         (snapshot.windows, snapshot.health_rules) = (Arc::new(windows), health_rules);
+        snapshot.upgrades = upgrades;
         changes.stacks.into_iter().for_each(|stack| snapshot.put_stack(stack));
         snapshot
     }
@@ -160,7 +169,7 @@ impl Snapshot {
     }
 
     /// Applies the current state and returns the affected agents: exactly those whose envelope changes, or
-    /// whose permission to poll.
+    /// whose permission to poll, and those that are asked to fetch an upgrade.
     pub fn apply(&mut self, changes: Changes) -> RoaringBitmap {
         let mut affected = RoaringBitmap::new();
         let mut released = BTreeSet::new();
@@ -176,9 +185,10 @@ impl Snapshot {
                 affected.insert(slot);
             }
         }
-        if let Some(Rules { grants, unrestricted, windows, health_rules }) = changes.rules {
+        if let Some(Rules { grants, unrestricted, windows, health_rules, upgrades }) = changes.rules {
             affected |= self.put_grants(grants, unrestricted);
             affected |= self.put_windows(windows);
+            affected |= self.put_upgrades(upgrades);
             if self.health_rules != health_rules {
                 self.health_rules = health_rules;
                 affected |= self.by_label.everyone();
@@ -252,6 +262,7 @@ impl Snapshot {
         let held = std::mem::take(&mut before.holds);
         self.by_name.retain(|other| *other != slot);
         self.active.remove(slot);
+        self.upgradable.remove(slot);
         self.slices[usize::from(fingerprints::slice(&id.0))].remove(slot);
         self.free.push(slot);
         held
@@ -283,6 +294,11 @@ impl Snapshot {
             self.active.insert(slot);
         } else {
             self.active.remove(slot);
+        }
+        if agent.upgrade().allowed_since.is_some() {
+            self.upgradable.insert(slot);
+        } else {
+            self.upgradable.remove(slot);
         }
         for stack in &agent.holds {
             self.holders.entry(*stack).or_default().insert(slot);

@@ -94,6 +94,7 @@ pub async fn agent_reports_delete_on_conn(conn: &mut PgConnection, agent: AgentI
         batch!("stack_status", ""),
         batch!("agent_holds", " AND r.ended_at IS NOT NULL"),
         batch!("agent_events", ""),
+        batch!("agent_upgrade_reports", ""),
         batch!("webhook_alarms", ""),
     ] {
         loop {

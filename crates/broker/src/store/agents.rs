@@ -5,6 +5,7 @@ use brokkr_api::agents::{
 };
 use brokkr_api::page::Sort;
 use brokkr_api::system::AgentVersion;
+use brokkr_api::upgrades::ReportedUpgrade;
 use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, InstanceId, Labels};
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
+use super::agent_upgrades::reports::last_upgrade;
 use super::{Columns as _, Fetch as _, Result, Run as _};
 use crate::domain::facts::SessionFacts;
 use crate::domain::presence::{missed, presence};
@@ -56,14 +58,19 @@ fn read_agent(row: PgRow) -> Result<Agent, sqlx::Error> {
             by: by.unwrap_or_default(),
             because: because.unwrap_or_default(),
         }),
+        upgrade: row.field::<Option<Json<ReportedUpgrade>>>("upgrade")?.map(|upgrade| upgrade.0),
     })
 }
 
 macro_rules! columns {
     () => {
-        "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, version, session_count,
-         session_duplicated,
-         key_since, rotation_asked_at, revoked_at, abandoned_at, abandoned_by, abandoned_because"
+        concat!(
+            "id, name, status, labels, annotations, created_at, last_seen_at, poll_seconds, version, session_count,
+             session_duplicated,
+             key_since, rotation_asked_at, revoked_at, abandoned_at, abandoned_by, abandoned_because, ",
+            last_upgrade!(),
+            " AS upgrade"
+        )
     };
 }
 
@@ -210,11 +217,14 @@ pub async fn agent_patch_on_conn(
 
 /// Opens a session in one conditional statement: the highest count wins, a second process with the same count
 /// makes the session a duplicate, a lower count changes nothing. Returns the verdict and the highest count.
+///
+/// An upgrade that was interrupted, or was not allowed, is offered again to a process of another version.
 pub async fn agent_open_session_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
     session: &OpenSession,
     version: Option<&str>,
+    allows_upgrades: bool,
 ) -> Result<OpenedSession> {
     let (duplicated, count): (Option<bool>, i64) = sqlx::query_as(
         "WITH opened AS (UPDATE agents SET
@@ -223,7 +233,12 @@ pub async fn agent_open_session_on_conn(
             session_instance = CASE WHEN session_count = $2 THEN coalesce(session_instance, $3) ELSE $3 END,
             session_count = $2,
             version = coalesce($4, version),
-            namespace = coalesce($5, namespace)
+            namespace = coalesce($5, namespace),
+            upgradable_since = CASE WHEN $6 THEN coalesce(upgradable_since, now()) END,
+            upgrade_id = CASE WHEN upgrade_id IS NULL OR EXISTS (
+                SELECT FROM agent_upgrade_reports r JOIN agent_upgrades u ON u.id = r.upgrade_id
+                WHERE r.upgrade_id = agents.upgrade_id AND r.agent_id = agents.id AND r.offered_again
+                  AND u.version IS DISTINCT FROM $4) THEN NULL ELSE upgrade_id END
          WHERE id = $1 AND session_count <= $2
          RETURNING session_duplicated)
          SELECT (SELECT session_duplicated FROM opened), greatest(session_count, $2) FROM agents WHERE id = $1",
@@ -233,6 +248,7 @@ pub async fn agent_open_session_on_conn(
     .bind(session.instance.0)
     .bind(version)
     .bind(&session.namespace)
+    .bind(allows_upgrades)
     .one(conn, "open the session")
     .await?;
     let verdict = match duplicated {

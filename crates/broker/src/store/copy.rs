@@ -70,6 +70,12 @@ fn row_length(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
+/// Returns the time this many microseconds after the epoch of PostgreSQL.
+fn time_at(micros: i64) -> Result<Timestamp, sqlx::Error> {
+    let epoch = Timestamp::from_second(EPOCH_SECOND).map_err(|_| broken("a time is invalid"))?;
+    epoch.checked_add(SignedDuration::from_micros(micros)).map_err(|_| broken("a time is out of range"))
+}
+
 /// The unread fields of a row, in the order of the statement.
 #[derive(Debug)]
 pub struct Fields(Bytes);
@@ -111,6 +117,14 @@ impl Fields {
         self.fixed().map(i64::from_be_bytes)
     }
 
+    pub fn optional_number(&mut self) -> Result<Option<i64>, sqlx::Error> {
+        let read = |bytes: Bytes| {
+            let bytes = bytes.as_ref().try_into().map_err(|_| broken("a number has an unexpected size"))?;
+            Ok(i64::from_be_bytes(bytes))
+        };
+        self.optional()?.map(read).transpose()
+    }
+
     pub fn truth(&mut self) -> Result<bool, sqlx::Error> {
         Ok(self.fixed()? != [0u8])
     }
@@ -120,9 +134,11 @@ impl Fields {
     }
 
     pub fn time(&mut self) -> Result<Timestamp, sqlx::Error> {
-        let since = SignedDuration::from_micros(self.number()?);
-        let epoch = Timestamp::from_second(EPOCH_SECOND).map_err(|_| broken("a time is invalid"))?;
-        epoch.checked_add(since).map_err(|_| broken("a time is out of range"))
+        self.number().and_then(time_at)
+    }
+
+    pub fn optional_time(&mut self) -> Result<Option<Timestamp>, sqlx::Error> {
+        self.optional_number()?.map(time_at).transpose()
     }
 
     /// Returns the text of a jsonb field.

@@ -6,7 +6,7 @@ mod all;
 use brokkr_api::envelope::Approval;
 use brokkr_api::ids::Checksum;
 use brokkr_api::suspensions::{ObjectName, Suspended};
-use brokkr_api::{AgentId, InstanceId, Labels, Selector, SequenceId, StackId, SuspensionId};
+use brokkr_api::{AgentId, InstanceId, Labels, Selector, SequenceId, StackId, SuspensionId, UpgradeId};
 use futures::TryStreamExt as _;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use super::{Columns as _, Doing as _, Result, checksum, known};
 use crate::domain::facts::{
-    AgentFacts, ApprovalFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, RerunFacts, SelectorTarget,
-    SessionFacts, StackFacts, SuspensionFacts,
+    AgentFacts, AgentUpgradeFacts, ApprovalFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, RerunFacts,
+    SelectorTarget, SessionFacts, StackFacts, SuspensionFacts,
 };
 use crate::domain::labels::LabelSet;
 use crate::domain::release::{Clause, EarlierTargets, Release, Widening};
@@ -30,6 +30,7 @@ const NAMED_AGENTS: &str = "
     SELECT a.id, a.name, a.status, a.labels, a.labels_changed_at, a.public_key,
            a.session_count, a.session_instance, a.session_duplicated,
            a.rotation_asked_at IS NOT NULL AS new_key_wanted,
+           a.upgradable_since, a.upgrade_id, a.upgrade_id IS NOT NULL AND a.upgrade_ended AS upgrade_ended,
            ARRAY(SELECT h.stack_id FROM agent_holds h
                  WHERE h.agent_id = a.id AND h.ended_at IS NULL AND h.confirmed) AS holds,
            ARRAY(SELECT h.stack_id FROM agent_holds h
@@ -141,6 +142,12 @@ fn read_agent(row: PgRow) -> Result<AgentFacts, sqlx::Error> {
             duplicated: row.field("session_duplicated")?,
         },
         new_key_wanted: row.field("new_key_wanted")?,
+        upgrade: AgentUpgradeFacts {
+            allowed_since: row.time_opt("upgradable_since")?,
+            reported: row.field::<Option<i64>>("upgrade_id")?.map(UpgradeId),
+            has_ended: row.field("upgrade_ended")?,
+        }
+        .boxed(),
         holds: Vec::new(),
         holds_digest: Checksum([0; 32]),
         unconfirmed: Box::default(),

@@ -29,6 +29,8 @@ const AGENTS: &str = fingerprint_of!(
     "a.id, a.name, a.status, a.labels, (extract(epoch FROM a.labels_changed_at) * 1000000)::bigint,
      encode(a.public_key, 'hex'), a.session_count, coalesce(a.session_instance::text, '-'),
      a.session_duplicated, a.rotation_asked_at IS NOT NULL,
+     coalesce((extract(epoch FROM a.upgradable_since) * 1000000)::bigint::text, '-'),
+     coalesce(a.upgrade_id::text, '-'), a.upgrade_id IS NOT NULL AND a.upgrade_ended,
      encode(sha256(coalesce((SELECT string_agg(uuid_send(h.stack_id), ''::bytea ORDER BY h.stack_id)
                              FROM agent_holds h WHERE h.agent_id = a.id AND h.ended_at IS NULL), ''::bytea)), 'hex'),
      (SELECT count(*) FROM agent_holds h WHERE h.agent_id = a.id AND h.ended_at IS NULL AND NOT h.confirmed)",

@@ -8,6 +8,7 @@ use brokkr_api::grants::{ProjectGrant, PutGrant};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
+use super::agent_upgrades::facts_of_upgrades_on_conn;
 use super::health_rules::facts_of_health_rules_on_conn;
 use super::windows::facts_of_windows_on_conn;
 use super::{Columns as _, Fetch as _, Result, Run as _};
@@ -106,7 +107,7 @@ pub async fn grant_delete_on_conn(conn: &mut PgConnection, id: GrantId) -> Resul
     sqlx::query("DELETE FROM grants WHERE id = $1").bind(id.0).run(conn, "delete the grant").await
 }
 
-/// Returns all grants, windows and health rules of the installation: there are few, and the rights of a project depend on all of its grants.
+/// Returns all grants, windows, health rules and upgrades of the installation: there are few, and the rights of a project depend on all of its grants.
 pub async fn facts_of_rules_on_conn(conn: &mut PgConnection) -> Result<Rules> {
     let doing = "read all grants";
     let grants = sqlx::query("SELECT * FROM grants ORDER BY id").try_map(read_grant_facts);
@@ -114,6 +115,7 @@ pub async fn facts_of_rules_on_conn(conn: &mut PgConnection) -> Result<Rules> {
     let unrestricted: Vec<String> =
         sqlx::query_scalar("SELECT name FROM projects WHERE NOT restricted").all(&mut *conn, doing).await?;
     let windows = facts_of_windows_on_conn(&mut *conn).await?;
-    let health_rules = facts_of_health_rules_on_conn(conn).await?;
-    Ok(Rules { grants, unrestricted: unrestricted.into_iter().collect(), windows, health_rules })
+    let health_rules = facts_of_health_rules_on_conn(&mut *conn).await?;
+    let upgrades = facts_of_upgrades_on_conn(conn).await?;
+    Ok(Rules { grants, unrestricted: unrestricted.into_iter().collect(), windows, health_rules, upgrades })
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
+use super::agent_upgrades::agent_upgrades_abort_all_on_conn;
 use super::audit::audit_cursor_restart_on_conn;
 use super::rollouts::rollouts_abort_all_on_conn;
 use super::{Fetch as _, Result, Run as _};
@@ -204,6 +205,7 @@ pub async fn installation_raise_on_conn(
     .await?;
     // What the agents reported about them since the backup is lost.
     rollouts_abort_all_on_conn(conn, &StopReason::Restored).await?;
+    agent_upgrades_abort_all_on_conn(conn, &StopReason::Restored).await?;
     audit_cursor_restart_on_conn(conn).await?;
     Ok(raised_at.to_jiff())
 }

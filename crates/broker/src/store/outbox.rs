@@ -30,6 +30,8 @@ pub enum OutboxNotification {
     Window(WindowId),
     /// The health rules of the installation.
     HealthRules,
+    /// An upgrade of agents.
+    AgentUpgrades,
 }
 
 impl OutboxNotification {
@@ -41,6 +43,7 @@ impl OutboxNotification {
             "grant" => Some(Self::Grant(GrantId(key))),
             "window" => Some(Self::Window(WindowId(key))),
             "health_rules" => Some(Self::HealthRules),
+            "agent_upgrade" => Some(Self::AgentUpgrades),
             _ => None,
         }
     }
@@ -52,7 +55,7 @@ impl OutboxNotification {
             Self::Stack(id) => id.0,
             Self::Grant(id) => id.0,
             Self::Window(id) => id.0,
-            Self::HealthRules => Uuid::nil(),
+            Self::HealthRules | Self::AgentUpgrades => Uuid::nil(),
         }
     }
 }
@@ -83,6 +86,7 @@ pub async fn outbox_insert_on_conn(
         OutboxNotification::Grant(_) => "grant",
         OutboxNotification::Window(_) => "window",
         OutboxNotification::HealthRules => "health_rules",
+        OutboxNotification::AgentUpgrades => "agent_upgrade",
     };
     sqlx::query("INSERT INTO outbox (project, kind, key) VALUES ($1, $2, $3)")
         .bind(project)
@@ -190,7 +194,7 @@ pub async fn outbox_highest_on_conn(
 ) -> Result<Option<u64>> {
     sqlx::query_scalar(
         "SELECT xid::text::bigint FROM outbox
-         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind IN ('grant', 'window', 'health_rules')))
+         WHERE xid >= $1::bigint::text::xid8 AND ($2::uuid[] IS NULL OR key = ANY($2) OR ($3 AND kind IN ('grant', 'window', 'health_rules', 'agent_upgrade')))
          ORDER BY xid DESC LIMIT 1",
     )
     .bind(horizon.cast_signed())

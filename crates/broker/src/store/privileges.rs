@@ -40,16 +40,23 @@ pub enum GrantError {
 /// The privileges on tables. A table that is not listed is not used by a running broker.
 const TABLES: &[(&[&str], &[&str])] = &[
     (&["SELECT"], &["_sqlx_migrations", "partition_limits"]),
-    (&["SELECT", "INSERT"], &["audit", "audit_chain", "epochs", "events", "rollout_raises"]),
+    (
+        &["SELECT", "INSERT"],
+        &["agent_upgrade_raises", "audit", "audit_chain", "epochs", "events", "rollout_raises"],
+    ),
     (&["SELECT", "UPDATE"], &["audit_cursor", "installation", "task_claims"]),
     (&["SELECT", "DELETE"], &["events_default"]),
     (&["SELECT", "INSERT", "DELETE"], &["history_marks"]),
-    (&["SELECT", "INSERT", "UPDATE"], &["audit_heads", "deployment_objects", "project_usage", "rollouts"]),
+    (
+        &["SELECT", "INSERT", "UPDATE"],
+        &["agent_upgrades", "audit_heads", "deployment_objects", "project_usage", "rollouts"],
+    ),
     (
         &["SELECT", "INSERT", "UPDATE", "DELETE"],
         &[
             "agent_events",
             "agent_holds",
+            "agent_upgrade_reports",
             "agents",
             "alerts",
             "api_tokens",

@@ -156,17 +156,7 @@ fn read_rollout(row: PgRow) -> Result<ActiveRollout, sqlx::Error> {
         sequence_id: SequenceId(row.field("sequence_id")?),
         widens: row.field::<Option<i64>>("widens")?.map(SequenceId),
         revision: row.field("revision")?,
-        rollout: Rollout {
-            policy: row.json("policy")?,
-            state: row.known("state")?,
-            stop_reason: row.field::<Option<Json<StopReason>>>("stop_reason")?.map(|reason| reason.0),
-            wave: usize::try_from(row.field::<i32>("wave")?).unwrap_or_default(),
-            clauses: row.json::<Vec<Clause>>("clauses")?,
-            soaked: duration(&row.field("soaked")?),
-            accepted_bad: row.field::<i64>("accepted_bad")?.cast_unsigned(),
-            accepted_excused: row.field::<i64>("accepted_excused")?.cast_unsigned(),
-            gate: row.json("gate")?,
-        },
+        rollout: read_decided(&row)?,
         figures: row.json("figures")?,
         looked_at: row.time_opt("looked_at")?,
         watched_since: row.time("watched_since")?,
@@ -176,8 +166,28 @@ fn read_rollout(row: PgRow) -> Result<ActiveRollout, sqlx::Error> {
     })
 }
 
+/// Reads what decisions depend on: the columns that the rollouts of stacks and of agents have in common.
+pub(super) fn read_decided(row: &PgRow) -> Result<Rollout, sqlx::Error> {
+    Ok(Rollout {
+        policy: row.json("policy")?,
+        state: row.known("state")?,
+        stop_reason: row.field::<Option<Json<StopReason>>>("stop_reason")?.map(|reason| reason.0),
+        wave: usize::try_from(row.field::<i32>("wave")?).unwrap_or_default(),
+        clauses: row.json::<Vec<Clause>>("clauses")?,
+        soaked: duration(&row.field("soaked")?),
+        accepted_bad: row.field::<i64>("accepted_bad")?.cast_unsigned(),
+        accepted_excused: row.field::<i64>("accepted_excused")?.cast_unsigned(),
+        gate: row.json("gate")?,
+    })
+}
+
 fn duration(interval: &PgInterval) -> Duration {
     Duration::from_micros(u64::try_from(interval.microseconds).unwrap_or_default())
+}
+
+pub(super) fn interval(duration: Duration) -> PgInterval {
+    let microseconds = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+    PgInterval { months: 0, days: 0, microseconds }
 }
 
 macro_rules! rollouts_where {
@@ -285,11 +295,6 @@ pub async fn rollout_store_on_conn(
     look: &RolloutUpdate,
 ) -> Result<bool> {
     let concerns_replicas = after.state != locked.rollout.state || after.clauses != locked.rollout.clauses;
-    let soaked = PgInterval {
-        months: 0,
-        days: 0,
-        microseconds: i64::try_from(after.soaked.as_micros()).unwrap_or(i64::MAX),
-    };
     sqlx::query(
         "UPDATE rollouts SET state = $4, stop_reason = $5, wave = $6, clauses = $7, soaked = $8, accepted_bad = $9,
                              figures = $10, looked_at = $11, revision = revision + $12::int,
@@ -304,7 +309,7 @@ pub async fn rollout_store_on_conn(
     .bind(after.stop_reason.as_ref().map(Json))
     .bind(i32::try_from(after.wave).unwrap_or(i32::MAX))
     .bind(Json(&after.clauses))
-    .bind(soaked)
+    .bind(interval(after.soaked))
     .bind(after.accepted_bad.cast_signed())
     .bind(Json(look.figures))
     .bind(look.at.to_sqlx())
@@ -373,21 +378,27 @@ async fn raises_on_conn(conn: &mut PgConnection, rollout: &ActiveRollout) -> Res
     .bind(&rollout.project)
     .bind(rollout.stack.0)
     .bind(rollout.sequence_id.0)
-    .try_map(|row| {
-        let selector: Option<String> = row.field("selector")?;
-        let selector = selector.map(|selector| known::<Selector>(&selector)).transpose()?;
-        let lane = |column| {
-            let lane: Option<i64> = row.field(column)?;
-            Ok::<_, sqlx::Error>(lane.map(|lane| Lane(lane.cast_unsigned())))
-        };
-        let lanes = Lanes { begun: lane("lane_begun")?, now: lane("lane_now")? };
-        Ok((Clause { selector, lanes, upto: known(&row.field::<String>("upto")?)? }, row.time("at")?))
-    });
+    .try_map(read_raise);
+    Ok(raises(rows.all(conn, "read the steps of the rollout").await?))
+}
+
+/// Reads a raise of a mark, and when it happened.
+pub(super) fn read_raise(row: PgRow) -> Result<(Clause, Timestamp), sqlx::Error> {
+    let selector: Option<String> = row.field("selector")?;
+    let selector = selector.map(|selector| known::<Selector>(&selector)).transpose()?;
+    let lane = |column| {
+        let lane: Option<i64> = row.field(column)?;
+        Ok::<_, sqlx::Error>(lane.map(|lane| Lane(lane.cast_unsigned())))
+    };
+    let lanes = Lanes { begun: lane("lane_begun")?, now: lane("lane_now")? };
+    Ok((Clause { selector, lanes, upto: known(&row.field::<String>("upto")?)? }, row.time("at")?))
+}
+
+/// Returns the raises of the marks of a rollout, which are in the order in which they happened.
+pub(super) fn raises(rows: Vec<(Clause, Timestamp)>) -> Raises {
     let mut raises = Raises::default();
-    for (clause, at) in rows.all(conn, "read the steps of the rollout").await? {
-        raises.push(clause, at);
-    }
-    Ok(raises)
+    rows.into_iter().for_each(|(clause, at)| raises.push(clause, at));
+    raises
 }
 
 /// Returns the last reports about exactly this version. In a widening, an agent may have begun a newer one, which was aborted since.

@@ -259,7 +259,8 @@ impl OutboxTail {
                 OutboxNotification::Stack(stack) => stacks.push(*stack),
                 OutboxNotification::Grant(_)
                 | OutboxNotification::Window(_)
-                | OutboxNotification::HealthRules => {
+                | OutboxNotification::HealthRules
+                | OutboxNotification::AgentUpgrades => {
                     changes.rules = Some(Rules::default());
                 }
             }

@@ -1,8 +1,11 @@
-//! The engine of rollouts: looks at the agents of each open rollout, and takes its next step.
+//! The engine of rollouts: looks at the agents of each open rollout, and takes its next step. `upgrades` does the same for upgrades of
+//! agents.
 //!
 //! Waits for: a timer (1 s), and for rollouts that begin or take a step. Without a rollout in the index, this does nothing, and
 //! asks the database nothing. One replica at a time does this, under a lease; each transaction checks the lease's fencing token,
 //! so that a replica that was paused takes no step. A step is one transaction: a crash leaves all of it or nothing.
+
+mod upgrades;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +76,11 @@ async fn next(broker: &Broker, rest: Duration) {
 
 /// Looks at every open rollout, if this replica has the lease.
 async fn round(broker: &Broker, pool: &PgPool, holder: Uuid) -> Result<Option<Lease>, StoreError> {
-    let rolling = broker.index.snapshot().rolling();
-    if rolling.is_empty() || broker.restore.hold().is_some() {
+    let (rolling, upgrades) = {
+        let snapshot = broker.index.snapshot();
+        (snapshot.rolling(), snapshot.rolling_upgrades())
+    };
+    if rolling.is_empty() && upgrades.is_empty() || broker.restore.hold().is_some() {
         return Ok(None);
     }
     // A replica that does not see what happens must neither decide nor keep the others from it.
@@ -97,6 +103,16 @@ async fn round(broker: &Broker, pool: &PgPool, holder: Uuid) -> Result<Option<Le
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(stack_id = %stack, error, "failed to look at a rollout; retrying in a second");
+            }
+        }
+    }
+    for upgrade in upgrades {
+        match upgrades::look(broker, pool, lease, &contacts, upgrade).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(%upgrade, error, "failed to look at an upgrade of agents; retrying in a second");
             }
         }
     }

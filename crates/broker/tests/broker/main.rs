@@ -4,6 +4,7 @@
 mod access;
 mod again;
 mod agent_keys;
+mod agent_upgrades;
 mod agents;
 mod assertions;
 mod attempts;

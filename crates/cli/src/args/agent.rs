@@ -13,6 +13,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Subcommand, ValueEnum};
 use url::Url;
 
+use super::UpgradeAgents;
+
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
     Join(Box<Join>),
@@ -42,6 +44,7 @@ pub enum AgentCommand {
     Retire(Retire),
     Abandon(Abandon),
     Delete(DeleteAgent),
+    Upgrade(Box<UpgradeAgents>),
 }
 
 /// Install an agent into a cluster and wait until it is connected

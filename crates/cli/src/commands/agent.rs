@@ -2,6 +2,7 @@
 
 mod leave;
 mod rotate;
+mod upgrade;
 
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub async fn run(args: AgentCommand, client: &Client, printer: Printer) -> Resul
         AgentCommand::Retire(args) => leave::retire(args, client, printer).await,
         AgentCommand::Abandon(args) => leave::abandon(args, client, printer).await,
         AgentCommand::Delete(args) => leave::delete(args, client, printer).await,
+        AgentCommand::Upgrade(args) => upgrade::run(*args, client, printer).await,
     }
 }
 

@@ -6,6 +6,7 @@ use brokkr_api::tokens::JoinTokenInfo;
 use brokkr_api::why::Presence;
 use jiff::Timestamp;
 
+use super::agent_upgrades::last_step;
 use super::table::{BAD, CAREFUL, Cell, FAINT, GOOD, Table, UNDER_WAY, painted};
 use super::text::{age, age_or_dash, clean, fields, labels, or_dash, when};
 use super::{Listed, RenderOptions, Show};
@@ -35,7 +36,7 @@ impl Listed for Agent {
 impl Show for Agent {
     fn text(&self, options: &RenderOptions) -> String {
         let seen = self.last_seen_at.map_or_else(|| "never".to_owned(), |seen| when(seen, options.now));
-        let mut text = fields([
+        let mut pairs = vec![
             ("name", self.name.to_string()),
             ("id", self.id.to_string()),
             ("status", status(self)),
@@ -46,7 +47,9 @@ impl Show for Agent {
             ("key", key(self, options.now)),
             ("starts", self.session_count.to_string()),
             ("labels", labels(&self.labels)),
-        ]);
+        ];
+        pairs.extend(self.upgrade.as_ref().map(|upgrade| ("upgrade", last_step(upgrade, options))));
+        let mut text = fields(pairs);
         if !self.annotations.is_empty() {
             text.push_str("\nannotations:");
             for (key, value) in &self.annotations {

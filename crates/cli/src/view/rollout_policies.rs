@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brokkr_api::rollouts::{RolloutPolicies, RolloutPolicy};
 
-use super::rollouts::size;
+use super::course::size;
 use super::text::fields;
 use super::{RenderOptions, Show};
 

@@ -1,11 +1,10 @@
 //! Rollouts: how far they are, and what they wait for.
 
-use std::time::Duration;
+use brokkr_api::rollouts::{Rollout, RolloutState};
 
-use brokkr_api::rollouts::{Pending, Rollout, RolloutState, Wave};
-
+use super::course::Course;
 use super::table::Table;
-use super::text::{age, clean, count, fields, thousands, when};
+use super::text::{age, clean, fields, thousands, when};
 use super::{Listed, RenderOptions, Show};
 
 impl Listed for Rollout {
@@ -34,20 +33,20 @@ impl Listed for Rollout {
 
 impl Show for Rollout {
     fn text(&self, options: &RenderOptions) -> String {
-        let figures = &self.figures;
+        let (figures, course) = (&self.figures, Course::from(self));
         let mut pairs = vec![
             ("stack", self.stack_name.clone()),
             ("version", versions(self)),
             ("state", state(self)),
-            ("wave", format!("{} of {}: {}", self.wave, self.waves, waves(self))),
+            ("wave", format!("{} of {}: {}", self.wave, self.waves, course.waves())),
             (
                 "released",
                 format!("to {} of {} agents", thousands(figures.released), thousands(figures.members)),
             ),
-            ("of these", of_these(self)),
-            ("bad at most", bound(self)),
+            ("of these", course.of_these()),
+            ("bad at most", course.bound()),
         ];
-        pairs.extend(next(self).map(|next| ("next", next)));
+        pairs.extend(course.next().map(|next| ("next", next)));
         pairs.push(("begun", format!("{} by {}", when(self.created_at, options.now), self.created_by)));
         pairs.extend(self.ended_at.map(|at| ("ended", when(at, options.now))));
         fields(pairs)
@@ -87,7 +86,7 @@ pub fn announcement(rollout: &Rollout) -> String {
     format!(
         "released in waves: {}; stops if more than {bad} of its agents are bad, with up to {in_flight} in flight\n\
          brokkr rollout watch {}",
-        waves(rollout),
+        Course::from(rollout).waves(),
         clean(&rollout.stack_name)
     )
 }
@@ -98,7 +97,7 @@ pub fn progress(rollout: &Rollout) -> Option<String> {
     match rollout.state {
         state if state.has_ended() => None,
         RolloutState::Running | RolloutState::Soaking | RolloutState::Gated => {
-            Some(next(rollout).map_or(wave.clone(), |next| format!("{wave}, next: {next}")))
+            Some(Course::from(rollout).next().map_or(wave.clone(), |next| format!("{wave}, next: {next}")))
         }
         state => Some(format!("{wave}, {state}")),
     }
@@ -108,7 +107,8 @@ pub fn progress(rollout: &Rollout) -> Option<String> {
 pub fn reached(rollout: &Rollout) -> String {
     let figures = &rollout.figures;
     let (released, members) = (thousands(figures.released), thousands(figures.members));
-    let mut text = format!("it was released to {released} of {members} agents ({})", of_these(rollout));
+    let of_these = Course::from(rollout).of_these();
+    let mut text = format!("it was released to {released} of {members} agents ({of_these})");
     if let Some(base) = rollout.base_sequence_id.filter(|_| figures.released < figures.members) {
         text.push_str(&format!("; the others keep {base}"));
     }
@@ -129,121 +129,19 @@ pub fn picture(rollout: &Rollout, options: &RenderOptions) -> String {
         ),
         String::new(),
     ];
-    let waves: Vec<(String, String)> = bars(rollout);
-    let width = waves.iter().map(|(size, _)| size.len()).max().unwrap_or_default();
-    lines.extend(waves.iter().enumerate().map(|(at, (size, bar))| {
-        let is_current = !rollout.state.has_ended() && at + 1 == rollout.wave as usize;
-        let mark = if is_current { '>' } else { ' ' };
-        format!("{mark} wave {:<2} {size:>width$}  {bar}", at + 1).trim_end().to_owned()
-    }));
+    lines.extend(Course::from(rollout).drawn());
     lines.push(String::new());
-    let mut pairs = vec![("agents", of_these(rollout)), ("bad at most", bound(rollout))];
-    pairs.extend(next(rollout).map(|next| ("next", next)));
+    let course = Course::from(rollout);
+    let mut pairs = vec![("agents", course.of_these()), ("bad at most", course.bound())];
+    pairs.extend(course.next().map(|next| ("next", next)));
     pairs.push(("begun", when(rollout.created_at, options.now)));
     lines.push(fields(pairs));
     lines.join("\n")
 }
 
-/// Returns the size of each wave, and a bar that shows how far it is.
-fn bars(rollout: &Rollout) -> Vec<(String, String)> {
-    const WIDTH: u64 = 20;
-    let figures = &rollout.figures;
-    let mut before = 0;
-    let bar = |filled: u64| {
-        let filled = filled.min(WIDTH);
-        let part = |sign: &str, count: u64| sign.repeat(usize::try_from(count).unwrap_or_default());
-        format!("{}{}", part("█", filled), part("░", WIDTH - filled))
-    };
-    let waves = rollout.policy.waves.iter().flatten().enumerate();
-    let bars = waves.map(|(at, wave)| {
-        let is_past = rollout.state == RolloutState::Completed || at + 1 < rollout.wave as usize;
-        // How many agents have the labels of a wave is not known here.
-        if wave.selector.is_some() {
-            return (size(wave), bar(if is_past { WIDTH } else { 0 }));
-        }
-        let end = wave.size.of(figures.members).max(before);
-        let (begun, agents) = (figures.released.saturating_sub(before), end - before);
-        before = end;
-        let filled = if is_past { WIDTH } else { begun.min(agents) * WIDTH / agents.max(1) };
-        (size(wave), if agents == 0 { String::new() } else { bar(filled) })
-    });
-    bars.collect()
-}
-
-/// `2: 0 that are allowed, and 2 in flight`
-fn bound(rollout: &Rollout) -> String {
-    let (allowed, limit) = (rollout.allowed_bad, rollout.in_flight_limit);
-    let total = thousands(allowed.saturating_add(limit));
-    format!("{total}: {} allowed, and {} in flight", thousands(allowed), thousands(limit))
-}
-
-fn waves(rollout: &Rollout) -> String {
-    rollout.policy.waves.iter().flatten().map(size).collect::<Vec<_>>().join(", ")
-}
-
-/// `10%`, `10% of ring=0`, or `10% after approval`
-pub(super) fn size(wave: &Wave) -> String {
-    let of = wave.selector.as_ref().map_or_else(String::new, |selector| format!(" of {selector}"));
-    let gate = if wave.gate.is_some() { " after approval" } else { "" };
-    format!("{}{of}{gate}", wave.size)
-}
-
-fn of_these(rollout: &Rollout) -> String {
-    let figures = &rollout.figures;
-    let counts = [
-        (figures.healthy, "healthy"),
-        (figures.in_flight, "in flight"),
-        (figures.bad, "bad"),
-        (figures.excused, "bad before, too"),
-        (figures.waiting, "waiting for approval"),
-        (figures.owed, "not able to begin"),
-    ];
-    let shown = counts.iter().filter(|(count, _)| *count > 0);
-    let shown: Vec<String> = shown.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
-    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
-}
-
-fn next(rollout: &Rollout) -> Option<String> {
-    use RolloutState::{Gated, Running, Soaking};
-    if !matches!(rollout.state, Running | Soaking | Gated) {
-        return None;
-    }
-    let waves = rollout.policy.waves.as_ref();
-    let following = waves.and_then(|waves| waves.get(rollout.wave as usize));
-    let wave = following.map_or("completion".to_owned(), |wave| format!("{} of the agents", wave.size));
-    Some(match rollout.pending? {
-        Pending::InFlight { limit } => {
-            format!("more agents, when fewer than {} are in flight", thousands(limit))
-        }
-        Pending::Healthy { needed } => {
-            let agents = if needed == 1 { "agent is" } else { "agents are" };
-            format!("{wave}, when {} {agents} healthy", thousands(needed))
-        }
-        Pending::Late { agents } => {
-            let agents = count(usize::try_from(agents).unwrap_or(usize::MAX), "agent");
-            format!("more agents, when it is known whether {agents} without contact are offline")
-        }
-        Pending::Soak { left_seconds } => {
-            let left = humantime::format_duration(Duration::from_secs(left_seconds));
-            format!("{wave}, when the agents stay healthy for {left} more")
-        }
-        Pending::Window { agents, opens_at } => {
-            let agents = count(usize::try_from(agents).unwrap_or(usize::MAX), "agent");
-            let at = opens_at.map_or_else(String::new, |at| format!(", at {at:.0}"));
-            format!("{agents}, when the maintenance window opens or the freeze ends{at}")
-        }
-        Pending::Gate { given, needed } => {
-            let here = waves.and_then(|waves| waves.get((rollout.wave as usize).checked_sub(1)?));
-            let wave = here.map_or("the next wave".to_owned(), |wave| format!("{} of the agents", wave.size));
-            format!("{wave}, when approved: {given} of {needed} approvals so far")
-        }
-        Pending::Other => return None,
-    })
-}
-
 #[cfg(test)]
 pub mod tests {
-    use brokkr_api::rollouts::{RolloutFigures, RolloutPolicy, Share, StopReason};
+    use brokkr_api::rollouts::{Pending, RolloutFigures, RolloutPolicy, Share, StopReason, Wave};
     use brokkr_api::{SequenceId, StackId};
 
     use super::super::samples::{ago, rendered};

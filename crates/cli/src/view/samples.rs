@@ -76,6 +76,7 @@ pub fn agent(name: &str) -> Agent {
         rotation_asked_at: None,
         revoked_at: None,
         abandoned: None,
+        upgrade: None,
     }
 }
 

@@ -3,9 +3,11 @@
 use anstyle::Style;
 use brokkr_api::report::Hops;
 use brokkr_api::status::State;
+use brokkr_api::upgrades::UpgradeStep;
 use brokkr_api::why::{AgentEventKind, AgentWhy, Broken, NextCommand, Reach, StackWhy};
 use jiff::Timestamp;
 
+use super::agent_upgrades::last_step;
 use super::table::{BAD, FAINT, GOOD, Table, painted, style_of};
 use super::text::{age, clean, count, or_dash};
 use super::{Listed, RenderOptions, Show};
@@ -149,6 +151,10 @@ impl Show for AgentWhy {
         if let Some(broken) = &self.broken {
             lines.push(format!("  {BAD}✖{BAD:#} {}", clean(&broken.message)));
         }
+        if let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| upgrade.step != UpgradeStep::Reconciled)
+        {
+            lines.push(format!("  upgrade {}", last_step(upgrade, options)));
+        }
         for event in self.events.iter().take(3) {
             let what = match event.kind {
                 AgentEventKind::Silent => "disconnected",
@@ -180,9 +186,10 @@ impl Show for AgentWhy {
 
 #[cfg(test)]
 mod tests {
-    use brokkr_api::SequenceId;
     use brokkr_api::agents::AgentStatus;
+    use brokkr_api::upgrades::{ReportedUpgrade, UpgradeReason};
     use brokkr_api::why::{AgentEvent, Cause, Hop, Presence};
+    use brokkr_api::{SequenceId, UpgradeId};
 
     use super::super::samples::{AGENT, STACK, ago, failed_row, narrow, rendered};
     use super::super::whole;
@@ -299,6 +306,13 @@ mod tests {
             evidence: Vec::new(),
             stacks: vec![why()],
             affected_stacks: 14,
+            upgrade: Some(ReportedUpgrade {
+                id: UpgradeId(42),
+                version: "1.2.3".into(),
+                step: UpgradeStep::Refused,
+                at: ago(4000),
+                reason: Some(UpgradeReason::NotAllowed { allowed: None }),
+            }),
         };
         let healthy = AgentWhy {
             presence: Presence::Fresh,
@@ -306,6 +320,7 @@ mod tests {
             broken: None,
             stacks: Vec::new(),
             events: Vec::new(),
+            upgrade: None,
             ..agent.clone()
         };
         insta::assert_snapshot!(format!("{}\n\n{}", rendered(&agent), rendered(&healthy)));

@@ -18,5 +18,6 @@ mod sample;
 mod suggesting;
 mod terminal;
 mod testing_health;
+mod upgrading_agents;
 mod waiting;
 mod watching;

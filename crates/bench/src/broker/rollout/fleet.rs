@@ -56,6 +56,7 @@ fn agents(count: usize, held: StackId) -> Vec<AgentFacts> {
             public_key: [0; 32],
             session: SessionFacts { count: 1, ..SessionFacts::default() },
             new_key_wanted: false,
+            upgrade: None,
             holds: vec![held],
             holds_digest,
             unconfirmed: Box::default(),

@@ -21,7 +21,7 @@ pub struct Member {
     pub lanes: Lanes,
     /// Whether it may begin the version now.
     pub opening: Opening,
-    /// What of the stack is suspended on it.
+    /// What of the stack is suspended on it. The whole, if it cannot begin an upgrade.
     pub suspended: Option<Extent>,
     /// When the version was released to it, if it was.
     pub released_at: Option<Timestamp>,

@@ -3,14 +3,14 @@
 use axum::extract::State;
 use brokkr_api::agents::{OpenSession, SessionVerdict};
 use brokkr_api::names::DEFAULT_PROJECT;
-use brokkr_api::protocol::header;
+use brokkr_api::protocol::{Capability, header};
 use http::StatusCode;
 use http::header::USER_AGENT;
 
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
-use crate::http::headers::own_capabilities;
+use crate::http::headers::{capabilities, own_capabilities};
 use crate::http::write::{self, ResultStorage};
 use crate::store::agents::agent_open_session_on_conn;
 use crate::store::outbox::OutboxNotification;
@@ -33,7 +33,9 @@ pub async fn open_session(State(broker): BrokerState, change: Change) -> ApiResu
     }
     let mut response = write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let version = change.headers.get(USER_AGENT).and_then(|agent| version_in(agent.to_str().ok()?));
-        let opened = agent_open_session_on_conn(write.conn(), agent, &session, version).await?;
+        let allows_upgrades = capabilities(&change.headers).has(Capability::Upgrade);
+        let opened =
+            agent_open_session_on_conn(write.conn(), agent, &session, version, allows_upgrades).await?;
         if opened.verdict != SessionVerdict::Superseded {
             write.notify(DEFAULT_PROJECT, OutboxNotification::Agent(agent)).await?;
         }

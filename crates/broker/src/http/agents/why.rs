@@ -17,6 +17,7 @@ use crate::http::BrokerState;
 use crate::http::agents::{agent_facts, can_see};
 use crate::http::headers::position;
 use crate::http::stacks::why::{explain, pasts, seen};
+use crate::store::agent_upgrades::reports::agent_upgrade_last_of;
 use crate::store::presence::presence_events;
 use crate::store::rollouts::rollouts_fetch;
 use crate::store::stack_status::stack_status_of_agent;
@@ -83,5 +84,6 @@ pub async fn agent_why(
         evidence,
         stacks: stuck,
         affected_stacks: stacks.len() as u64,
+        upgrade: agent_upgrade_last_of(&broker.pool, agent.id).await?,
     }))
 }

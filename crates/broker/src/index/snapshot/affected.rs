@@ -25,6 +25,8 @@ impl Snapshot {
             name: after.name.clone(),
             labels: after.labels.clone(),
             labels_changed_at: after.labels_changed_at,
+            // It is asked for an upgrade when it polls, which it does after each change of this.
+            upgrade: after.upgrade.clone(),
             ..before.clone()
         };
         if labelled != *after {

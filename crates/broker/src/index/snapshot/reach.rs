@@ -97,6 +97,7 @@ impl Snapshot {
         self.unrestricted == all.unrestricted
             && *self.windows == all.windows
             && self.health_rules == all.health_rules
+            && self.upgrades == all.upgrades
             && here.clone().count() == expected.len()
             && here.into_iter().all(|(project, grants)| expected.get(project) == Some(grants))
     }

@@ -11,7 +11,7 @@ use roaring::RoaringBitmap;
 use super::Snapshot;
 use crate::domain::facts::{AgentFacts, StackFacts};
 use crate::domain::release::{Release, Widening, place, place_of};
-use crate::domain::rollout::survey::{Evidence, Extent, Member, Survey};
+use crate::domain::rollout::survey::{Contacts, Evidence, Extent, Member, Survey};
 use crate::domain::rollout::verdict::Contact;
 use crate::domain::targeting::targeted_before;
 use crate::domain::windows::Lane;
@@ -134,7 +134,7 @@ impl<'a> Judge<'a> {
             opening,
             suspended: extent(agent, stack),
             released_at: released_at.or_else(|| report.map(|report| report.since)),
-            contact: contact(agent, evidence, targeted, opening),
+            contact: contact(agent, evidence.contacts, targeted.max(evidence.watched_since), opening),
             report: report.cloned(),
         })
     }
@@ -146,14 +146,19 @@ fn extent(agent: &AgentFacts, stack: &StackFacts) -> Option<Extent> {
     Some(if extents.any(|is_whole| is_whole) { Extent::Stack } else { Extent::Object })
 }
 
-/// Returns whether the agent is connected, and since when it could have begun the version.
-fn contact(agent: &AgentFacts, evidence: &Evidence<'_>, targeted: Timestamp, opening: Opening) -> Contact {
-    match evidence.contacts.absent.get(&agent.id) {
+/// Returns whether the agent is connected, and since when it could have begun what was released to it, which was not before `able_since`.
+pub(super) fn contact(
+    agent: &AgentFacts,
+    contacts: &Contacts,
+    able_since: Timestamp,
+    opening: Opening,
+) -> Contact {
+    match contacts.absent.get(&agent.id) {
         Some(contact) => *contact,
         None => {
-            let returned = evidence.contacts.returned.get(&agent.id).copied();
+            let returned = contacts.returned.get(&agent.id).copied();
             // Labels also change when an agent joins.
-            let since = targeted.max(evidence.watched_since).max(agent.labels_changed_at);
+            let since = able_since.max(agent.labels_changed_at);
             let opened = if let Opening::Open { since } = opening { since } else { None };
             Contact::Present(returned.max(opened).max(Some(since)))
         }

@@ -23,6 +23,7 @@ fn agent(number: usize) -> AgentFacts {
         public_key: [0; 32],
         session: SessionFacts::default(),
         new_key_wanted: false,
+        upgrade: None,
         holds: Vec::new(),
         holds_digest: Checksum([0; 32]),
         unconfirmed: Box::default(),

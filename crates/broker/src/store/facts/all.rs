@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use brokkr_api::ids::Checksum;
-use brokkr_api::{AgentId, InstanceId, StackId};
+use brokkr_api::{AgentId, InstanceId, StackId, UpgradeId};
 use futures::TryStreamExt as _;
 use sqlx::PgConnection;
 
 use super::{read_stack, stacks_where};
-use crate::domain::facts::{AgentFacts, SessionFacts, StackFacts};
+use crate::domain::facts::{AgentFacts, AgentUpgradeFacts, SessionFacts, StackFacts};
 use crate::domain::labels::Labeller;
 use crate::store::copy::copy_rows;
 use crate::store::{Doing as _, Result, known};
@@ -17,7 +17,8 @@ use crate::store::{Doing as _, Result, known};
 /// The same columns as for changed agents, without holds.
 const AGENTS: &str = "COPY (
     SELECT id, name, status, labels, labels_changed_at, public_key,
-           session_count, session_instance, session_duplicated, rotation_asked_at IS NOT NULL
+           session_count, session_instance, session_duplicated, rotation_asked_at IS NOT NULL,
+           upgradable_since, upgrade_id, upgrade_id IS NOT NULL AND upgrade_ended
     FROM agents) TO STDOUT (FORMAT binary)";
 
 const HOLDS: &str = "COPY (
@@ -44,6 +45,12 @@ pub async fn facts_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Vec<
                 duplicated: row.truth()?,
             },
             new_key_wanted: row.truth()?,
+            upgrade: AgentUpgradeFacts {
+                allowed_since: row.optional_time()?,
+                reported: row.optional_number()?.map(UpgradeId),
+                has_ended: row.truth()?,
+            }
+            .boxed(),
             holds: Vec::new(),
             holds_digest: Checksum(none.0),
             unconfirmed: Box::default(),

@@ -7,6 +7,7 @@ use brokkr_api::protocol::{ENVELOPE_MEDIA_TYPE, header, holds_digest};
 use brokkr_api::report::Transition;
 use brokkr_api::{InstallationId, Position, PositionToken, SequenceId, StackId};
 use brokkr_broker::router::Route;
+use jiff::Timestamp;
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Body, Method, Request};
 use serde_json::{Value, json};
@@ -131,6 +132,10 @@ impl<'a> Attempt<'a> {
                     change.old_signature.clone_from(&change.signature);
                 }
                 json!(change)
+            }
+            "upgrade" => {
+                let at = Timestamp::from_second(second)?;
+                json!({ "id": sequence, "step": "reconciled", "version": "1.0.0", "at": at })
             }
             other => anyhow::bail!("write a body for {other}"),
         })

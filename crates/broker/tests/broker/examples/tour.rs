@@ -7,11 +7,13 @@
 //! | `stacks`   | a stack is delivered, fails in a new version, and is rolled back             |
 //! | `webhooks` | a webhook receives messages about it                                         |
 //! | `rollouts` | another stack gets a new version in waves                                    |
+//! | `agent_upgrades` | an agent is offered a new image                                        |
 //! | `upkeep`   | keys are rotated, a stack is deleted, the audit log is read                  |
 //! | `restored` | the database was restored, and stacks are settled                            |
 //!
 //! Each route is recorded once, by the calls of [`Tour`]; other calls use the helpers of the harness.
 
+mod agent_upgrades;
 mod fleet;
 mod people;
 mod restored;
@@ -60,6 +62,7 @@ pub async fn walk() -> Result<BTreeMap<String, Example>> {
     let web = stacks::walk(&tour, &owner, &mut eu, &us).await?;
     webhooks::walk(&tour, &owner).await?;
     rollouts::walk(&tour, &owner).await?;
+    agent_upgrades::walk(&tour, &us).await?;
     upkeep::walk(&tour, &owner, &us).await?;
     restored::walk(&tour, &mut eu, web).await?;
     tour.end()

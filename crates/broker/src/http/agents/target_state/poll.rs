@@ -9,6 +9,7 @@ use brokkr_api::protocol::{Capabilities, Capability, ENVELOPE_MEDIA_TYPE, PROTOC
 use brokkr_api::{AgentId, ErrorCode, HistoryMark, Position, StackId};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::PollClaims;
@@ -142,12 +143,18 @@ fn check_restore_state(
     Err(broker.held())
 }
 
-/// Returns what the broker requests from the agent, if the agent announced that it can do it.
+/// Returns what the broker requests from the agent, if the agent announced that it can do it. A key comes before an upgrade, so that the
+/// new process begins with a key that stays valid.
 fn wanted_of(broker: &Broker, agent: AgentId, capabilities: Capabilities) -> Option<Want> {
-    if !capabilities.has(Capability::KeyRotation) {
-        return None;
+    let snapshot = broker.index.snapshot();
+    let facts = snapshot.agent(agent)?;
+    if facts.new_key_wanted && capabilities.has(Capability::KeyRotation) {
+        return Some(Want::Key);
     }
-    broker.index.snapshot().agent(agent).is_some_and(|facts| facts.new_key_wanted).then_some(Want::Key)
+    let is_offered = capabilities.has(Capability::Upgrade)
+        && snapshot.wanted_upgrade(facts).is_some()
+        && snapshot.may_upgrade_at(facts, Timestamp::now());
+    is_offered.then_some(Want::Upgrade)
 }
 
 /// An envelope and its position.
