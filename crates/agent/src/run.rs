@@ -197,6 +197,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         session.count,
         signals.clone(),
         arguments.upgrade_timeout,
+        arguments.sweep_interval,
     );
     let upgrading = async move {
         if let Some(candidate) = candidate {

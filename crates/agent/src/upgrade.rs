@@ -118,8 +118,17 @@ impl Entry<'_> {
 /// Returns what the API server knows about upgrades; none if the owner of the cluster allows none.
 async fn find_if_allowed(home: &Home) -> Result<Option<Found>, RequestError> {
     let installed = home.installed().await?;
-    match Installed(&installed).repository() {
-        Some(_) => home.find().await,
-        None => Ok(None),
+    if Installed(&installed).repository().is_none() {
+        return Ok(None);
+    }
+    match home.find().await {
+        // Nothing can be upgraded or restored without this permission, and the stacks must not wait for it.
+        Err(error) if error.is(403) => {
+            tracing::warn!(
+                "the agent may not read its Deployment; to allow upgrades, run `brokkr-agent install` again"
+            );
+            Ok(None)
+        }
+        found => found,
     }
 }

@@ -80,7 +80,7 @@ impl Candidate {
     }
 
     async fn remove_previous(&self) -> anyhow::Result<()> {
-        let Some(found) = self.home.find().await? else { bail!("the Deployment is gone, or cannot be read") };
+        let Some(found) = self.home.find().await? else { bail!("the Deployment is gone") };
         if !found.deployed.is_under_way() {
             // Undone: Kubernetes ends this process. Otherwise, an earlier request has confirmed it.
             if found.stored.end_beside(&found.deployed).is_some() {

@@ -64,15 +64,13 @@ impl Home {
         Ok(map.and_then(|map| map.data).unwrap_or_default())
     }
 
-    /// Returns the Deployment and the stored upgrade; none if the agent has no Deployment, or may not read it.
+    /// Returns the Deployment and the stored upgrade; none if the agent has no Deployment.
     pub async fn find(&self) -> Result<Option<Found>, RequestError> {
-        let deployment = match with_deadline(self.deployments.get_opt(ACCOUNT)).await {
-            Ok(Some(deployment)) => OwnDeployment(deployment),
-            Ok(None) => return Ok(None),
-            Err(error) if error.is(403) => return Ok(None),
-            Err(error) => return Err(error),
+        let deployment = with_deadline(self.deployments.get_opt(ACCOUNT)).await?.map(OwnDeployment);
+        let Some((deployment, deployed)) = deployment.and_then(|own| own.version().map(|of| (own, of)))
+        else {
+            return Ok(None);
         };
-        let Some(deployed) = deployment.version() else { return Ok(None) };
         let map = with_deadline(self.maps.get_opt(CONFIG_MAP)).await?;
         let stored = read(&map.and_then(|map| map.data).unwrap_or_default());
         Ok(Some(Found { deployment, deployed, stored }))

@@ -13,16 +13,19 @@ use super::offer::{Answer, answer};
 use super::reporter::{Reporter, report, shortened};
 use super::role::{Attempt, End};
 use super::watch::{TICK, Watch};
+use crate::backoff::Backoff;
 use crate::broker_link::memory::Memory;
 use crate::broker_link::upgrade_signals::UpgradeSignals;
 use crate::clock;
 use crate::own_objects::RequestError;
 use crate::version::VERSION;
 
-/// How often an agent looks whether the owner of the cluster has allowed upgrades, or changed the Deployment.
-const IDLE: Duration = Duration::from_secs(300);
-/// The pause after a failure.
-const RETRY: Duration = Duration::from_secs(15);
+/// The pauses after failures.
+const FAILED: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+/// The pause before a report is sent again.
+const REPORT_AGAIN: Duration = Duration::from_secs(15);
+/// After this time, an offer that was not begun is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(300);
 /// An upgrade that was undone is begun again only after this time, also if the broker offers it.
 const UNDONE_FOR: SignedDuration = SignedDuration::from_hours(1);
 
@@ -34,6 +37,8 @@ pub struct Incumbent {
     session: i64,
     signals: UpgradeSignals,
     watch: Watch,
+    /// How often it looks whether the owner of the cluster has allowed upgrades: seldom, because an idle agent sends no requests.
+    idle: Duration,
     /// The broker offers something that was not looked at yet.
     is_offered: bool,
     /// Offers are not looked at before this time, because the last one was not begun.
@@ -57,6 +62,7 @@ impl Incumbent {
         session: i64,
         signals: UpgradeSignals,
         timeout: Duration,
+        idle: Duration,
     ) -> Self {
         let watch = Watch::new(home.clone(), timeout);
         Self {
@@ -66,6 +72,7 @@ impl Incumbent {
             session,
             signals,
             watch,
+            idle,
             is_offered: false,
             quiet_until: None,
             unsent: None,
@@ -74,19 +81,25 @@ impl Incumbent {
 
     /// Runs until the process has to start again.
     pub async fn run(mut self) {
+        let mut failures = 0;
         loop {
             let wait = match self.turn().await {
-                Ok(Turn::Wait(wait)) => wait,
+                Ok(Turn::Wait(wait)) => {
+                    failures = 0;
+                    wait
+                }
                 Ok(Turn::StartAgain) => {
                     tracing::warn!("the new version had taken over and is undone; starting again");
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!("failed to attend to upgrades: {error:#}; retrying in {RETRY:?}");
-                    RETRY
+                    failures += 1;
+                    let pause = FAILED.delay(failures);
+                    tracing::warn!("failed to attend to upgrades: {error:#}; retrying in {pause:?}");
+                    pause
                 }
             };
-            let wait = if self.unsent.is_some() { wait.min(RETRY) } else { wait };
+            let wait = if self.unsent.is_some() { wait.min(REPORT_AGAIN) } else { wait };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = offered(&self.signals, self.quiet_until) => self.is_offered = true,
@@ -112,7 +125,7 @@ impl Incumbent {
             {
                 self.refuse(&offer, UpgradeReason::NotAllowed { allowed: None }).await;
             }
-            return Ok(Turn::Wait(IDLE));
+            return Ok(Turn::Wait(self.idle));
         };
         match self.watch.next(&found) {
             NextStep::Idle => {
@@ -121,7 +134,7 @@ impl Incumbent {
                 {
                     return self.consider(&found, &offer, repository).await.map(Turn::Wait);
                 }
-                Ok(Turn::Wait(IDLE))
+                Ok(Turn::Wait(self.idle))
             }
             NextStep::ReportEnd(end) => self.report_end(&found, end).await.map(Turn::Wait),
             NextStep::Watch => Ok(Turn::Wait(TICK)),
@@ -149,24 +162,24 @@ impl Incumbent {
     ) -> anyhow::Result<Duration> {
         if was_undone(found, offer) {
             tracing::debug!(upgrade.id = %offer.id, "the offered upgrade was undone recently; not beginning it again yet");
-            self.quiet_until = Some(Instant::now() + IDLE);
-            return Ok(IDLE);
+            self.quiet_until = Some(Instant::now() + LOOK_AGAIN);
+            return Ok(self.idle);
         }
         let deployed = found.deployed.agent_version.as_deref();
         match answer(offer, VERSION, repository, deployed) {
             Answer::IsThere => {
                 self.send(report(offer.id, UpgradeStep::Reconciled, None)).await;
-                self.quiet_until = Some(Instant::now() + IDLE);
-                Ok(IDLE)
+                self.quiet_until = Some(Instant::now() + LOOK_AGAIN);
+                Ok(self.idle)
             }
             Answer::Refuse(reason) => {
                 self.refuse(offer, reason).await;
-                Ok(IDLE)
+                Ok(self.idle)
             }
             Answer::Begin if !found.deployment.keeps_old_pod() => {
                 let message = "the Deployment must have the strategy RollingUpdate with maxUnavailable 0";
                 self.refuse(offer, UpgradeReason::NotStarted { message: message.to_owned() }).await;
-                Ok(IDLE)
+                Ok(self.idle)
             }
             Answer::Begin => self.begin(found, offer).await,
         }
@@ -186,7 +199,7 @@ impl Incumbent {
             Err(error) => match refusal(&error) {
                 Some(message) => {
                     self.refuse(offer, UpgradeReason::NotStarted { message: shortened(message) }).await;
-                    Ok(IDLE)
+                    Ok(self.idle)
                 }
                 None => {
                     self.is_offered = true;
@@ -199,7 +212,7 @@ impl Incumbent {
     async fn refuse(&mut self, offer: &UpgradeOffer, reason: UpgradeReason) {
         tracing::warn!(upgrade.id = %offer.id, image = offer.image, "refused an upgrade of the agent: {reason}");
         self.send(report(offer.id, UpgradeStep::Refused, Some(reason))).await;
-        self.quiet_until = Some(Instant::now() + IDLE);
+        self.quiet_until = Some(Instant::now() + LOOK_AGAIN);
     }
 
     /// Reports that the former image was restored, and notes that the broker knows it.
