@@ -23,26 +23,26 @@ struct Line {
     rights: Rights,
 }
 
-impl Installed<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
+impl<'a> Installed<'a> {
+    fn get(self, key: &str) -> Option<&'a str> {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Returns the repository of the images to which the agent may upgrade itself.
     #[must_use]
-    pub fn repository(&self) -> Option<&str> {
+    pub fn repository(self) -> Option<&'a str> {
         self.get(REPOSITORY)
     }
 
     /// Returns whether this build would install the same.
     #[must_use]
-    pub fn is_current(&self) -> bool {
+    pub fn is_current(self) -> bool {
         self.rights().is_some_and(|rights| Some(rights.digest().as_str()) == self.get(DIGEST))
     }
 
     /// Returns the command with which the owner of the cluster installs what this version needs.
     #[must_use]
-    pub fn command(&self, namespace: &str, version: &str) -> String {
+    pub fn command(self, namespace: &str, version: &str) -> String {
         if let Some(release) = self.get(RELEASE) {
             return format!(
                 "helm upgrade {release} brokkr-agent --version {version} --namespace {namespace} --reuse-values"
@@ -54,11 +54,11 @@ impl Installed<'_> {
         ["brokkr-agent install".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    fn flags(&self) -> Option<Vec<String>> {
+    fn flags(self) -> Option<Vec<String>> {
         serde_json::from_str(self.get(FLAGS)?).ok()
     }
 
-    fn rights(&self) -> Option<Rights> {
+    fn rights(self) -> Option<Rights> {
         let flags = ["install".to_owned()].into_iter().chain(self.flags()?);
         Line::try_parse_from(flags).ok().map(|line| line.rights)
     }
