@@ -34,9 +34,12 @@ pub fn build_into(target: &Path, arguments: &[&str]) -> Result<()> {
     finish_build(cargo().arg("build").args(arguments).arg("--target-dir").arg(target))
 }
 
+/// Read by `crates/agent/src/version.rs`.
+const VERSION_STAMP: &str = "BROKKR_VERSION_STAMP";
+
 /// Builds statically linked programs and returns their folder. They are built apart from the tests, because the linker's
-/// flags differ.
-pub fn build_static(profile: &str, programs: &[&str]) -> Result<PathBuf> {
+/// flags differ. `stamp` is the version of the agent, if it is not that of the workspace.
+pub fn build_static(profile: &str, programs: &[&str], stamp: Option<&str>) -> Result<PathBuf> {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let target = target.join("static");
@@ -47,6 +50,10 @@ pub fn build_static(profile: &str, programs: &[&str]) -> Result<PathBuf> {
     build.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static");
     // Small programs, because tests import their images into nodes again and again.
     build.env("CARGO_PROFILE_DEV_STRIP", "true");
+    match stamp {
+        Some(version) => build.env(VERSION_STAMP, version),
+        None => build.env_remove(VERSION_STAMP),
+    };
     finish_build(&mut build)?;
     let folder = if profile == "dev" { "debug" } else { profile };
     Ok(target.join(triple).join(folder))

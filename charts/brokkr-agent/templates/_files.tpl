@@ -28,9 +28,58 @@ share: cluster-scoped objects without the namespace of this agent in their names
 {{- end }}
 {{- $_ := set $object.data "accounts" (join " " $accounts) }}
 {{- $_ := set $object.data "upgrade-repository" $.root.Values.upgrade.repository }}
+{{- $_ := set $object.data "installation-digest" (include "brokkr-agent.digest" $.root) }}
+{{- $_ := set $object.data "installation-flags" (include "brokkr-agent.flags" $.root) }}
+{{- $_ := set $object.data "installation-release" $.root.Release.Name }}
 {{- end }}
 ---
 {{ toYaml $object }}
 {{ end }}
 {{- end }}
+{{- end }}
+
+{{/*
+The digest of what is installed, as in crates/install/src/rights/digest.rs: a newer version of the agent compares it.
+*/}}
+{{- define "brokkr-agent.digest" -}}
+{{- $names := list "record.yaml" "fence.yaml" "fence-agent.yaml" "account.yaml" "role-apps.yaml" }}
+{{- $optional := list
+      (list (eq .Values.profile "namespaces") "target-namespace.yaml")
+      (list (ne .Values.profile "namespaces") "profile-apps.yaml")
+      (list (eq .Values.profile "platform") "profile-platform.yaml")
+      (list .Values.upgrade.repository "upgrade.yaml")
+      (list .Values.impersonate "impersonate.yaml")
+      (list .Values.kinds "kinds.yaml")
+      (list .Values.allowRoles "allowed-roles.yaml") }}
+{{- range $optional }}
+{{- if index . 0 }}
+{{- $names = append $names (index . 1) }}
+{{- end }}
+{{- end }}
+{{- $text := "layout 1\n" }}
+{{- range $name := $names }}
+{{- $text = print $text (regexReplaceAll "(?m)^ *#.*\n" ($.Files.Get (printf "files/%s" $name)) "") }}
+{{- end }}
+{{- sha256sum $text }}
+{{- end }}
+
+{{/*
+The flags with which `brokkr-agent install` would install the same.
+*/}}
+{{- define "brokkr-agent.flags" -}}
+{{- $flags := list (printf "--profile=%s" .Values.profile) }}
+{{- $lists := list
+      (list "target-namespace" .Values.targetNamespaces)
+      (list "kind" .Values.kinds)
+      (list "impersonate" .Values.impersonate)
+      (list "allow-role" .Values.allowRoles) }}
+{{- range $lists }}
+{{- if index . 1 }}
+{{- $flags = append $flags (printf "--%s=%s" (index . 0) (join "," (index . 1))) }}
+{{- end }}
+{{- end }}
+{{- with .Values.upgrade.repository }}
+{{- $flags = append $flags (printf "--allow-upgrade=%s" .) }}
+{{- end }}
+{{- toJson $flags }}
 {{- end }}

@@ -7,6 +7,7 @@ mod health;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::metrics::{self, Metrics};
 use crate::reconcile::counts::Counts;
+use crate::version::VERSION;
 use health::{Health, respond};
 
 /// The maximum number of concurrent connections.
@@ -48,18 +50,31 @@ pub struct Admin {
     /// What the start currently waits for. Not used once the agent runs.
     start: Arc<watch::Sender<&'static str>>,
     reconciler: Arc<OnceLock<mpsc::UnboundedSender<Asked>>>,
+    /// This is not the new version of an upgrade that is not confirmed. Kubernetes ends the former one when this one is ready.
+    is_confirmed: Arc<AtomicBool>,
 }
 
 impl Admin {
     #[must_use]
     pub fn new(metrics: Metrics, polling_interval: Duration) -> Self {
         let start = Arc::new(watch::Sender::new("start"));
-        Self { metrics, polling_interval, start, reconciler: Arc::default() }
+        let is_confirmed = Arc::new(AtomicBool::new(true));
+        Self { metrics, polling_interval, start, reconciler: Arc::default(), is_confirmed }
     }
 
     /// Sets what the start waits for.
     pub fn starting(&self, what: &'static str) {
         self.start.send_replace(what);
+    }
+
+    /// Sets whether this process may be ready.
+    pub fn set_confirmed(&self, is_confirmed: bool) {
+        self.is_confirmed.store(is_confirmed, Ordering::Relaxed);
+    }
+
+    /// Returns the counts of the reconciler; none if it does not run or does not answer.
+    pub async fn counts(&self) -> Option<Counts> {
+        ask(self.reconciler.get()?).await
     }
 
     /// Ends the start, and returns the receiver of requests to the reconciler.
@@ -130,7 +145,11 @@ impl Admin {
             None => Health::Starting(*self.start.borrow()),
             Some(reconciler) => match ask(reconciler).await {
                 None => Health::Stuck,
-                Some(counts) => Health::Running(Box::new(counts), self.metrics.silence()),
+                Some(counts) => Health::Running {
+                    counts: Box::new(counts),
+                    silence: self.metrics.silence(),
+                    is_confirmed: self.is_confirmed.load(Ordering::Relaxed),
+                },
             },
         }
     }
@@ -146,9 +165,9 @@ impl Admin {
             usize::from(health.is_ready()),
         );
         // The same series before the reconciler runs, with the value zero.
-        let counts = if let Health::Running(counts, _) = health { *counts } else { Counts::none() };
+        let counts = if let Health::Running { counts, .. } = health { *counts } else { Counts::none() };
         metrics::register(&counts, &mut registry);
-        this_process(&mut registry, env!("CARGO_PKG_VERSION"));
+        this_process(&mut registry, VERSION);
         text(&registry)
     }
 }

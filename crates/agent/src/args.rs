@@ -10,11 +10,12 @@ use clap::{Args, Parser, Subcommand};
 use url::Url;
 
 use crate::automatic::AutomaticObject;
+use crate::version::VERSION;
 
 #[derive(Debug, Parser)]
 #[command(
     name = "brokkr-agent",
-    version,
+    version = VERSION,
     about = "Reconcile a cluster with the target state of a Brokkr broker"
 )]
 pub struct Arguments {
@@ -78,6 +79,9 @@ pub struct RunArguments {
     /// How long a process that a newer one of this cluster has superseded waits to be ended, before it starts again and takes over.
     #[arg(long, env = "BROKKR_RETURN_AFTER", default_value = "10m", value_parser = humantime::parse_duration)]
     pub return_after: Duration,
+    /// How long an upgrade of this agent may take before the former version restores its image.
+    #[arg(long, env = "BROKKR_UPGRADE_TIMEOUT", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub upgrade_timeout: Duration,
     /// Serve /livez, /readyz and /metrics on this address, such as `0.0.0.0:8781`. Off by default.
     #[arg(long, env = "BROKKR_ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,

@@ -10,6 +10,7 @@
 //! | `content`    | fetches, verifies, parses and resolves a deployment object             |
 //! | `report`     | sends reports until they are acknowledged                              |
 //! | `stand_down` | when a superseded process starts again                                 |
+//! | `upgrade_signals` | what the poll and an upgrade of the agent tell each other         |
 
 pub mod content;
 pub mod health_rules;
@@ -20,3 +21,4 @@ pub mod memory;
 pub mod poll;
 pub mod report;
 pub mod stand_down;
+pub mod upgrade_signals;

@@ -35,4 +35,6 @@ pub mod record_events;
 pub mod resource;
 pub mod run;
 pub mod start;
+pub mod upgrade;
+pub mod version;
 pub mod yields;

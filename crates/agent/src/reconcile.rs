@@ -366,7 +366,9 @@ impl Reconciler {
         };
         for stack in self.state.stacks.values() {
             *counts.stacks.entry(stack.phase()).or_default() += 1;
+            counts.uncompared += usize::from(!stack.is_compared());
             let Some(record) = &stack.record else { continue };
+            counts.unacknowledged += record.reports.len();
             counts.objects += record.inventory.len();
             for condition in &record.conditions {
                 *counts.conditions.entry((condition.kind.clone(), condition.status)).or_default() += 1;

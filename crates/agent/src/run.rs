@@ -20,6 +20,7 @@ use crate::broker_link::holds::HeldStacks;
 use crate::broker_link::keys::Keys;
 use crate::broker_link::memory::Memory;
 use crate::broker_link::poll::BrokerLink;
+use crate::broker_link::upgrade_signals::UpgradeSignals;
 use crate::broker_link::{identity, report};
 use crate::content_cache::ContentCache;
 use crate::execute::discovery::Kinds;
@@ -31,6 +32,12 @@ use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Outbox, Reconciler, Sweeps, Worker};
 use crate::start::Start;
+use crate::upgrade::Entry;
+use crate::upgrade::candidate::{Candidate, ensure_may_take_over};
+use crate::upgrade::home::Home;
+use crate::upgrade::incumbent::Incumbent;
+use crate::upgrade::reporter::Reporter;
+use crate::version::VERSION;
 use crate::{fence, proxy, record_events};
 
 /// The capacity of the channel for changes: a flood slows the watches down instead of filling the memory.
@@ -65,6 +72,20 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
 
     let anonymous = broker_client(&arguments, Credential::None)?;
     let start = Start::new(&requests, &arguments.namespace, admin.clone());
+    let upgrade_home = Home::new(&requests, &arguments.namespace);
+    let entry = Entry {
+        client: &requests,
+        home: &upgrade_home,
+        broker: &anonymous,
+        start: &start,
+        admin: &admin,
+        timeout: arguments.upgrade_timeout,
+        return_after: arguments.return_after,
+    };
+    let is_candidate = Box::pin(entry.enter()).await;
+    admin.set_confirmed(!is_candidate);
+    let signals = UpgradeSignals::default();
+    signals.set_under_way(is_candidate);
     let join_token = arguments.join_token_file.as_deref();
     let found = start
         .retry_until_done(Hop::Token, "join the broker", || {
@@ -85,8 +106,14 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let memory = Memory::new(&requests, &arguments.namespace);
     // If the stored state was lost, the records still have the session count.
     let earlier = known.iter().map(|record| record.session).max().unwrap_or_default();
-    let remembered =
-        start.retry_until_done(Hop::Token, "increment the session count", || memory.start(earlier)).await;
+    let remembered = start
+        .retry_until_done(Hop::Token, "increment the session count", || async {
+            if is_candidate {
+                ensure_may_take_over(&upgrade_home).await?;
+            }
+            memory.start(earlier).await
+        })
+        .await;
     let session = remembered.session;
     let contents = ContentCache::new(&requests, &arguments.namespace, agent);
     let rule_store = RuleStore::new(&requests, &arguments.namespace, agent);
@@ -156,6 +183,28 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
     let asked = admin.running();
     let (namespace, life) = (&arguments.namespace, arguments.key_life);
     let keys = Keys::new(&requests, namespace, broker.clone(), found, life, metrics.clone());
+    let reporter = Reporter { broker: broker.clone(), agent };
+    let candidate = is_candidate.then(|| Candidate {
+        home: upgrade_home.clone(),
+        reporter: reporter.clone(),
+        admin: admin.clone(),
+        signals: signals.clone(),
+    });
+    let incumbent = Incumbent::new(
+        upgrade_home,
+        reporter,
+        memory.clone(),
+        session.count,
+        signals.clone(),
+        arguments.upgrade_timeout,
+        arguments.sweep_interval,
+    );
+    let upgrading = async move {
+        if let Some(candidate) = candidate {
+            candidate.confirm().await;
+        }
+        incumbent.run().await;
+    };
     let link = BrokerLink {
         broker: broker.clone(),
         agent,
@@ -170,11 +219,13 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         news: news_in,
         holds,
         keys,
+        upgrade: signals,
         metrics: metrics.clone(),
     };
     tokio::select! {
         () = reconciler.run(Inbox { news, changes, answers, acknowledged, asked }) => {}
         () = link.run() => {}
+        () = upgrading => {}
         () = rule_fetcher.run() => {}
         () = report::run(broker, agent, reports, acknowledged_in, metrics) => {}
         () = record_events::run(requests.clone(), agent, events) => {}
@@ -203,7 +254,7 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
     proxy::past_no_proxy(&mut config);
     config.default_retry = false;
     // For the audit log of the API server.
-    let name = http::HeaderValue::from_static(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")));
+    let name = http::HeaderValue::from_str(&user_agent()).context("name this version")?;
     config.headers.push((http::header::USER_AGENT, name));
     kube::Client::try_from(config).context("create a client for the API server")
 }
@@ -211,13 +262,18 @@ pub async fn kube_client(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Clie
 fn broker_client(arguments: &RunArguments, credential: Credential) -> anyhow::Result<Broker> {
     let mut builder = Broker::builder(arguments.broker_url.clone())
         .credential(credential)
-        .user_agent(concat!("brokkr-agent/", env!("CARGO_PKG_VERSION")))
+        .user_agent(user_agent())
         .retry(RetryPolicy::default());
     if let Some(path) = &arguments.ca_file {
         builder =
             builder.only_ca_pem(std::fs::read(path).with_context(|| format!("read {}", path.display()))?);
     }
     builder.build().context("create a client for the broker")
+}
+
+/// The broker reads the version of the agent from it.
+fn user_agent() -> String {
+    format!("brokkr-agent/{VERSION}")
 }
 
 async fn stopped() -> &'static str {

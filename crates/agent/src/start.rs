@@ -107,7 +107,8 @@ fn hop(error: &anyhow::Error, otherwise: Hop) -> Hop {
 }
 
 /// Returns the error with its causes, without repetitions.
-fn one_line(error: &anyhow::Error) -> String {
+#[must_use]
+pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !line.contains(&cause) {

@@ -8,7 +8,10 @@ use brokkr_archtest::Modules;
 const LAYERS: &[&[&str]] = &[
     &["crate"],
     // Entry points and wiring.
-    &["run", "install", "start", "forget_position"],
+    &["run", "install", "forget_position"],
+    // Upgrades of the agent, before and beside the loop.
+    &["upgrade"],
+    &["start"],
     // The loop, and the execution of its decisions.
     &["reconcile"],
     &["diagnose", "broker_link", "record_events"],
@@ -39,7 +42,7 @@ const LAYERS: &[&[&str]] = &[
         "model::wave_clock",
     ],
     &["resource"],
-    &["intern", "own_objects", "proxy", "args", "automatic", "backoff", "clock"],
+    &["intern", "own_objects", "proxy", "args", "automatic", "backoff", "clock", "version"],
 ];
 
 fn modules() -> Modules {

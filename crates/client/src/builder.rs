@@ -1,15 +1,17 @@
 //! The client and its builder.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use brokkr_api::PositionToken;
-use brokkr_api::protocol::Capabilities;
+use brokkr_api::protocol::{Capabilities, Capability};
 use http::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
+use strum::IntoEnumIterator as _;
 use url::Url;
 
 use crate::assertion::Signer;
@@ -37,6 +39,8 @@ pub struct Client {
     /// The position of the last write; reads must not be older.
     written: Arc<Mutex<Option<PositionToken>>>,
     capabilities: Arc<Mutex<Capabilities>>,
+    /// Whether the agent may replace itself by an image that the broker offers.
+    announces_upgrades: Arc<AtomicBool>,
     retry: RetryPolicy,
     project: Option<Arc<str>>,
 }
@@ -150,6 +154,17 @@ impl Client {
     /// Returns the position of the last write, so that another replica catches up before it responds.
     pub(crate) fn written(&self) -> Option<PositionToken> {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Announces from now on, also in clones, whether this agent replaces itself when the broker offers an image.
+    pub fn announce_upgrades(&self, allowed: bool) {
+        self.announces_upgrades.store(allowed, Ordering::Relaxed);
+    }
+
+    /// Returns the capabilities that this agent announces.
+    pub(crate) fn own_capabilities(&self) -> Capabilities {
+        let allowed = self.announces_upgrades.load(Ordering::Relaxed);
+        Capability::iter().filter(|capability| allowed || *capability != Capability::Upgrade).collect()
     }
 
     /// Returns the capabilities that the broker last announced; none before its first response to an agent.
@@ -277,6 +292,7 @@ impl ClientBuilder {
             clock: Arc::new(Clock::default()),
             written: Arc::default(),
             capabilities: Arc::default(),
+            announces_upgrades: Arc::default(),
             retry: self.retry,
             project: self.project.map(Arc::from),
         })

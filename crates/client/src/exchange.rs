@@ -191,7 +191,7 @@ impl Client {
                 };
                 headers.insert(AUTHORIZATION, bearer(&assertion)?);
                 headers.insert(header::PROTOCOL, HeaderValue::from(PROTOCOL_VERSION));
-                if let Ok(capabilities) = HeaderValue::from_str(&Capabilities::own().to_string()) {
+                if let Ok(capabilities) = HeaderValue::from_str(&self.own_capabilities().to_string()) {
                     headers.insert(header::CAPABILITIES, capabilities);
                 }
             }

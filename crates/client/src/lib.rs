@@ -58,6 +58,7 @@ pub mod suspensions;
 pub mod system;
 pub mod target_state;
 pub mod tokens;
+pub mod upgrade_offers;
 pub mod webhooks;
 pub mod why;
 pub mod windows;

@@ -14,6 +14,8 @@ use crate::layer;
 const USER: &str = "65532:65532";
 /// The version of the workspace, which is the tag of every image.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version under which tests build the agent a second time, to upgrade it.
+pub const NEXT_VERSION: &str = "99.0.0";
 
 /// A written image.
 #[derive(Debug)]
@@ -26,6 +28,17 @@ pub struct Image {
 
 /// Writes the layout of an image with one program into a folder, and replaces an earlier one.
 pub fn write(folder: &Path, name: &str, program: &[u8], level: Compression) -> Result<Image> {
+    write_version(folder, name, VERSION, program, level)
+}
+
+/// Like [`write`], for a program with another version than that of the workspace.
+pub fn write_version(
+    folder: &Path,
+    name: &str,
+    version: &str,
+    program: &[u8],
+    level: Compression,
+) -> Result<Image> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot replace {}", folder.display()))?;
     }
@@ -42,7 +55,7 @@ pub fn write(folder: &Path, name: &str, program: &[u8], level: Compression) -> R
             "Entrypoint": [format!("/{name}")],
             "WorkingDir": "/",
             "Env": ["PATH=/", format!("SSL_CERT_FILE=/{}", layer::CERTIFICATES)],
-            "Labels": labels(name),
+            "Labels": labels(name, version),
         },
         "rootfs": {"type": "layers", "diff_ids": [digest(&archive)]},
     });
@@ -53,12 +66,12 @@ pub fn write(folder: &Path, name: &str, program: &[u8], level: Compression) -> R
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": config,
         "layers": [layer],
-        "annotations": labels(name),
+        "annotations": labels(name, version),
     });
     let mut manifest = blobs.put_json("application/vnd.oci.image.manifest.v1+json", &manifest)?;
     let digest = manifest["digest"].as_str().unwrap_or_default().to_owned();
     manifest["platform"] = json!({"architecture": architecture(), "os": "linux"});
-    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": VERSION});
+    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": version});
     let index = json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -77,10 +90,10 @@ pub fn archive(folder: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-fn labels(name: &str) -> Value {
+fn labels(name: &str, version: &str) -> Value {
     json!({
         "org.opencontainers.image.title": name,
-        "org.opencontainers.image.version": VERSION,
+        "org.opencontainers.image.version": version,
         "org.opencontainers.image.licenses": "Apache-2.0",
     })
 }
@@ -126,6 +139,12 @@ pub fn blob(folder: &Path, reference: &Value) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Returns the digest of the image of a layout.
+pub fn digest_of(folder: &Path) -> Result<String> {
+    let index: Value = serde_json::from_slice(&fs::read(folder.join("index.json"))?)?;
+    index["manifests"][0]["digest"].as_str().map(ToOwned::to_owned).context("a layout without a manifest")
+}
+
 /// Returns the manifest and the configuration of a layout.
 pub fn read(folder: &Path) -> Result<(Value, Value)> {
     let index: Value = serde_json::from_slice(&fs::read(folder.join("index.json"))?)?;
@@ -151,6 +170,7 @@ mod tests {
         let folder = folder("same");
         let images = [b"one".as_slice(), b"one", b"other"].map(|program| {
             let image = write(&folder, "brokkr-agent", program, Compression::best()).unwrap();
+            assert_eq!(digest_of(&folder).unwrap(), image.digest);
             (image.digest, fs::read(folder.join("index.json")).unwrap())
         });
         fs::remove_dir_all(&folder).unwrap();

@@ -13,4 +13,4 @@ mod layer;
 mod layout;
 
 pub use flate2::Compression;
-pub use layout::{Image, VERSION, archive, blob, read, write};
+pub use layout::{Image, NEXT_VERSION, VERSION, archive, blob, digest_of, read, write, write_version};

@@ -4,9 +4,11 @@
 //! valid YAML at any indentation.
 //!
 //! - [`rights`]: namespace, record kind, service account, roles and fence. `brokkr-agent install` applies them.
+//! - [`installed`]: what is installed, and with which flags, for a newer version of the agent.
 //! - [`workload`]: the agent's Deployment and join token, which `brokkr agent join` applies in addition.
 //! - [`start`]: the ConfigMap in which an agent that cannot start reports the reason.
 
+pub mod installed;
 pub mod rights;
 pub mod start;
 pub mod workload;

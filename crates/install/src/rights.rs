@@ -1,6 +1,8 @@
 //! The objects that must exist before the agent starts: namespace, record CRD, ServiceAccount, permissions and admission
 //! policy.
 
+mod digest;
+
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
@@ -10,7 +12,7 @@ use crate::{DOCUMENT_START, NAMESPACE, may_be_impersonated, read};
 pub const RIGHTS_OF: &str = "brokkr.io/rights-of";
 
 /// Flags for the permissions of an agent, shared by all commands that install one.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Rights {
     /// What stacks may contain
     #[arg(long, value_enum, default_value_t = Profile::Apps)]
@@ -82,8 +84,10 @@ const IMPERSONATED: &str = "brokkr-account";
 /// The parts of the files that are filled in.
 const NO_ACCOUNTS: &str = "  accounts: \"\"\n";
 const NO_REPOSITORY: &str = "  upgrade-repository: \"\"\n";
+const NO_DIGEST: &str = "  installation-digest: \"\"\n";
+const NO_FLAGS: &str = "  installation-flags: \"\"\n";
 const NO_RULES: &str = "rules: []\n";
-/// The verbs of `deploy/role-apps.yaml`.
+/// The verbs of `deploy/role-apps.yaml`. A change of these and of how the files are filled in raises [`digest::LAYOUT`].
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 const SUBRESOURCES: [&str; 3] = ["finalizers", "scale", "status"];
 const SUBRESOURCE_VERBS: [&str; 5] = ["get", "list", "watch", "update", "patch"];
@@ -110,7 +114,12 @@ pub fn text(arguments: &Rights, namespace: &str) -> anyhow::Result<String> {
         with_namespace(include_str!("../../../deploy/fence.yaml")),
         with_namespace(include_str!("../../../deploy/fence-agent.yaml"))
             .replace(NO_ACCOUNTS, &accounts_line(&users))
-            .replace(NO_REPOSITORY, &repository_line(arguments.allow_upgrade.as_deref())?),
+            .replace(NO_REPOSITORY, &repository_line(arguments.allow_upgrade.as_deref())?)
+            .replace(NO_DIGEST, &format!("  installation-digest: {}\n", arguments.digest()))
+            .replace(
+                NO_FLAGS,
+                &format!("  installation-flags: {}\n", json!(json!(arguments.flags()).to_string())),
+            ),
         with_namespace(include_str!("../../../deploy/account.yaml")),
         with_namespace(include_str!("../../../deploy/role-apps.yaml")),
     ];

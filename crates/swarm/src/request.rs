@@ -10,7 +10,7 @@ use brokkr_api::agents::{Holds, OpenSession};
 use brokkr_api::assertion::BoundRequest;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::{
-    Capabilities, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, YAML_MEDIA_TYPE, header,
+    Capabilities, Capability, ENVELOPE_MEDIA_TYPE, PROTOCOL_VERSION, Session, YAML_MEDIA_TYPE, header,
 };
 use brokkr_api::report::ReportBatch;
 use brokkr_api::{AgentId, PositionToken, SequenceId};
@@ -145,6 +145,11 @@ impl Endpoint<'_> {
             .method(method)
             .header(AUTHORIZATION, format!("Bearer {}", self.assertion))
             .header(header::PROTOCOL, PROTOCOL_VERSION)
-            .header(header::CAPABILITIES, Capabilities::own().to_string())
+            .header(header::CAPABILITIES, capabilities().to_string())
     }
+}
+
+/// Returns what a simulated agent announces. It cannot replace itself.
+fn capabilities() -> Capabilities {
+    [Capability::KeyRotation, Capability::ReasonDetails].into_iter().collect()
 }

@@ -156,6 +156,9 @@ impl RealNodes {
     pub(crate) async fn import(&self, image: &Image, scratch: &Scratch) -> Result<()> {
         let archive = image.write(scratch)?;
         try_join_all(self.nodes.iter().map(|node| node.import(image.repository(), &archive))).await?;
+        if let Some((tag, digest)) = image.digest() {
+            try_join_all(self.nodes.iter().map(|node| node.tag(tag, digest))).await?;
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use brokkr_image::Compression;
+use brokkr_image::{Compression, NEXT_VERSION};
 
 use crate::runner::{build_static, root};
 
@@ -35,13 +35,20 @@ pub struct Args {
     check: bool,
 }
 
-/// Makes the images that tests on real nodes import.
+/// Makes the images that tests on real nodes import, and the agent once more, under the version to which they upgrade it.
 pub fn run_dev() -> Result<()> {
-    run(&Args { out: OUT.into(), profile: "dev".into(), check: false })
+    run(&Args { out: OUT.into(), profile: "dev".into(), check: false })?;
+    let agent = "brokkr-agent";
+    let program = build_static("dev", &[agent], Some(NEXT_VERSION))?.join(agent);
+    let folder = root().join(OUT).join(format!("{agent}-{NEXT_VERSION}"));
+    let image =
+        brokkr_image::write_version(&folder, agent, NEXT_VERSION, &fs::read(program)?, Compression::fast())?;
+    println!("{:<40} {}   {}", display(&folder), megabytes(image.size), image.digest);
+    Ok(())
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let built = build_static(&args.profile, &PROGRAMS)?;
+    let built = build_static(&args.profile, &PROGRAMS, None)?;
     let level = if args.profile == "release" { Compression::best() } else { Compression::fast() };
     let out = root().join(&args.out);
     fs::create_dir_all(out.join("bin"))?;

@@ -23,8 +23,8 @@ pub(super) enum Health {
     Starting(&'static str),
     /// The reconciler does not answer.
     Stuck,
-    /// With the counts of the reconciler, and the time since the last response of the broker.
-    Running(Box<Counts>, Duration),
+    /// With the counts of the reconciler, the time since the last response of the broker, and whether this version is confirmed.
+    Running { counts: Box<Counts>, silence: Duration, is_confirmed: bool },
 }
 
 impl Health {
@@ -40,7 +40,8 @@ impl Health {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self, Self::Running(counts, _) if counts.has_target_state && counts.writes_suspended.is_none())
+        matches!(self, Self::Running { counts, is_confirmed: true, .. }
+            if counts.has_target_state && counts.writes_suspended.is_none())
     }
 
     fn respond(&self, ok: bool) -> Response<Full<Bytes>> {
@@ -57,7 +58,13 @@ impl Health {
         match self {
             Self::Starting(what) => vec![("start", format!("not started yet: it must {what} first"))],
             Self::Stuck => vec![("reconciler", "does not respond; restart this agent".to_owned())],
-            Self::Running(counts, silence) => running(counts, *silence),
+            Self::Running { counts, silence, is_confirmed } => {
+                let mut causes = running(counts, *silence);
+                if !is_confirmed {
+                    causes.push(("upgrade", "this version is not confirmed yet".to_owned()));
+                }
+                causes
+            }
         }
     }
 }

@@ -73,6 +73,18 @@ async fn an_agent_is_ready_with_a_target_state_unless_its_writes_are_suspended()
 }
 
 #[tokio::test]
+async fn a_new_version_is_ready_only_when_it_is_confirmed() {
+    let rig = Rig::start().await;
+    rig.admin.set_confirmed(false);
+    rig.answering(Counts { has_target_state: true, active: true, ..Counts::none() });
+    let ready = rig.get("/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("not confirmed yet"), "{ready}");
+    assert!(rig.get("/livez").await.starts_with("HTTP/1.1 200"));
+    rig.admin.set_confirmed(true);
+    assert!(rig.get("/readyz").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
 async fn an_agent_without_a_reconciler_is_not_alive() {
     let rig = Rig::start().await;
     drop(rig.admin.running());

@@ -46,20 +46,10 @@ pub async fn identify(
         Some(secret) => secret,
         None => store_new_key(&secrets, namespace).await?,
     };
-    let key = key_in(&stored, KEY)?.with_context(|| format!("Secret {namespace}/{IDENTITY} has no {KEY}"))?;
-    let created = stored.metadata.creation_timestamp.as_ref().map(|created| created.0);
-    let data = stored.data.unwrap_or_default();
-    let since = text(&data, KEY_SINCE).and_then(|since| since.parse().ok());
-    let (key_since, has_next_key) =
-        (since.or(created).unwrap_or_else(Timestamp::now), data.contains_key(NEXT_KEY));
-    if let (Some(agent), Some(installation)) = (text(&data, AGENT_ID), text(&data, INSTALLATION_ID)) {
-        let identity = AgentIdentity {
-            agent_id: agent.parse().context("read the agent's id")?,
-            installation_id: installation.parse().context("read the installation's id")?,
-            key,
-        };
-        return Ok(StoredIdentity { identity, key_since, has_next_key });
+    if let Some(identity) = joined_as(&stored, namespace)? {
+        return Ok(identity);
     }
+    let (key, key_since, has_next_key) = stored_key(&stored, namespace)?;
     let Some(file) = join_token else {
         bail!(
             "this agent has not joined yet and has no join token; create one with \
@@ -84,6 +74,36 @@ pub async fn identify(
     let identity =
         AgentIdentity { agent_id: registered.agent_id, installation_id: registered.installation_id, key };
     Ok(StoredIdentity { identity, key_since, has_next_key })
+}
+
+/// Reads the identity of an agent that has joined, and writes nothing.
+pub async fn joined(client: &Client, namespace: &str) -> anyhow::Result<StoredIdentity> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let stored = secrets.get_opt(IDENTITY).await.context("read the agent's identity")?;
+    let stored = stored.with_context(|| format!("there is no Secret {namespace}/{IDENTITY}"))?;
+    joined_as(&stored, namespace)?.context("this agent has not joined yet")
+}
+
+fn joined_as(stored: &Secret, namespace: &str) -> anyhow::Result<Option<StoredIdentity>> {
+    let id = |field| stored.data.as_ref().and_then(|data| text(data, field));
+    let (Some(agent), Some(installation)) = (id(AGENT_ID), id(INSTALLATION_ID)) else { return Ok(None) };
+    let (key, key_since, has_next_key) = stored_key(stored, namespace)?;
+    let identity = AgentIdentity {
+        agent_id: agent.parse().context("read the agent's id")?,
+        installation_id: installation.parse().context("read the installation's id")?,
+        key,
+    };
+    Ok(Some(StoredIdentity { identity, key_since, has_next_key }))
+}
+
+/// Returns the key, since when it is in use, and whether the next one is stored.
+fn stored_key(stored: &Secret, namespace: &str) -> anyhow::Result<(AgentKey, Timestamp, bool)> {
+    let key = key_in(stored, KEY)?.with_context(|| format!("Secret {namespace}/{IDENTITY} has no {KEY}"))?;
+    let created = stored.metadata.creation_timestamp.as_ref().map(|created| created.0);
+    let since = stored.data.as_ref().and_then(|data| text(data, KEY_SINCE));
+    let since = since.and_then(|since| since.parse().ok()).or(created).unwrap_or_else(Timestamp::now);
+    let has_next = stored.data.as_ref().is_some_and(|data| data.contains_key(NEXT_KEY));
+    Ok((key, since, has_next))
 }
 
 async fn store_new_key(secrets: &Api<Secret>, namespace: &str) -> anyhow::Result<Secret> {

@@ -17,6 +17,7 @@ use super::holds::{Held, HeldStacks};
 use super::keys::Keys;
 use super::memory::{Memory, open_session};
 use super::stand_down::{StandDown, successor_is_here};
+use super::upgrade_signals::UpgradeSignals;
 use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::own_objects::RequestError;
@@ -62,6 +63,7 @@ pub struct BrokerLink {
     pub news: mpsc::UnboundedSender<BrokerMessage>,
     pub holds: HeldStacks,
     pub keys: Keys,
+    pub upgrade: UpgradeSignals,
     pub metrics: Metrics,
 }
 
@@ -106,7 +108,7 @@ impl BrokerLink {
                     match poll {
                         Poll::NotModified { position, wants, .. } => {
                             self.position = self.position.later(position);
-                            self.rotate_key(wants).await;
+                            self.heed(wants).await;
                             // An early response comes from a broker that shuts down, or from a proxy that does not wait.
                             if started.elapsed() < self.interval / 2 {
                                 tokio::time::sleep((self.interval / 2).min(Duration::from_secs(1))).await;
@@ -156,7 +158,7 @@ impl BrokerLink {
                                 self.report_holds().await;
                             }
                             behind = named;
-                            self.rotate_key(wants).await;
+                            self.heed(wants).await;
                         }
                         Poll::HoldsWanted => self.report_holds().await,
                         Poll::Behind { retry_after, .. } => self.pause(&mut failures, retry_after).await,
@@ -174,7 +176,7 @@ impl BrokerLink {
                             )
                             .await;
                             let is_overdue = standing_down.is_overdue(Instant::now(), self.return_after);
-                            if is_overdue && self.successor_is_here().await {
+                            if is_overdue && !self.upgrade.is_under_way() && self.successor_is_here().await {
                                 tracing::warn!(
                                     "the newer process of this agent has not replaced this one; starting again"
                                 );
@@ -257,9 +259,12 @@ impl BrokerLink {
         }
     }
 
-    /// Replaces the key, if the broker asks for it or if it is due.
-    async fn rotate_key(&mut self, request: Option<Want>) {
-        self.keys.rotate_if_due(request == Some(Want::Key)).await;
+    /// Does what the broker wants in addition. The key is also replaced when it is due.
+    async fn heed(&mut self, want: Option<Want>) {
+        if want == Some(Want::Upgrade) {
+            self.upgrade.want();
+        }
+        self.keys.rotate_if_due(want == Some(Want::Key)).await;
     }
 
     async fn remember(&self, status: AgentStatus) -> Result<(), RequestError> {

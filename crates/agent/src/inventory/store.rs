@@ -95,6 +95,17 @@ impl Records {
         Ok(records)
     }
 
+    /// Reads every record, as a start does, but writes nothing; fails if one cannot be read.
+    pub async fn check(&self) -> Result<(), RecordError> {
+        for object in self.list().await?.into_values().flatten() {
+            let (record, header) = (object.name_any(), inventory_of(&object)?);
+            let parts = self.shard_store.read(&header.shards).await?;
+            header.join(&parts.map_err(|shard| RecordError::Shard { record, shard })?)?;
+            from_object(object)?;
+        }
+        Ok(())
+    }
+
     /// Returns the stacks with a record, readable or not: this agent holds all of them.
     #[must_use]
     pub fn stacks(&self) -> BTreeSet<StackId> {

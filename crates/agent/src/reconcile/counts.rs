@@ -34,9 +34,21 @@ pub struct Counts {
     pub has_target_state: bool,
     /// Why writes are suspended, if they are.
     pub writes_suspended: Option<&'static str>,
+    /// Stacks with a target whose objects were not compared with it since the start.
+    pub uncompared: usize,
+    /// Reports that the broker has not acknowledged yet.
+    pub unacknowledged: usize,
 }
 
 impl Counts {
+    /// Returns whether everything was compared with the target state once, and the broker knows the result.
+    #[must_use]
+    pub fn has_compared_everything(&self) -> bool {
+        self.has_target_state
+            && self.writes_suspended.is_none()
+            && self.unsynced + self.uncompared + self.unacknowledged == 0
+    }
+
     /// Returns every series with the value zero, so that series do not appear and disappear.
     #[must_use]
     pub fn none() -> Self {

@@ -139,6 +139,14 @@ impl StackState {
         }
     }
 
+    /// Returns whether its objects were compared with its content since the start, or cannot be. A stack without a target is kept.
+    #[must_use]
+    pub fn is_compared(&self) -> bool {
+        let is_targeted = self.goal.is_some() || self.next.is_some();
+        let has_content = !matches!(self.stage, None | Some(Stage::Announce | Stage::Fetch));
+        !is_targeted || has_content || self.phase() == StackPhase::Failing
+    }
+
     #[must_use]
     pub fn is_busy_with(&self, key: &Key) -> bool {
         self.busy.contains(key)

@@ -5,3 +5,4 @@ mod own_writes;
 mod poll;
 mod retries;
 mod scripted;
+mod upgrade_offers;

@@ -2,6 +2,7 @@
 //!
 //! They need root: elsewhere they are skipped with a reason, except where `BROKKR_REAL_NODES` is set, as in CI.
 
+mod agent_upgrade;
 mod beside;
 mod demo;
 mod engine;

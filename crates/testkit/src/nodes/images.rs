@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use brokkr_engines::Engines;
-use brokkr_image::{Compression, VERSION};
+use brokkr_image::{Compression, NEXT_VERSION, VERSION};
 
 use crate::names::unique;
 use crate::scratch::Scratch;
@@ -14,6 +14,10 @@ use crate::scratch::Scratch;
 pub(super) const SANDBOX: &str = concat!("brokkr.test/sandbox:", env!("CARGO_PKG_VERSION"));
 /// The image of the test program, for manifests. Its flags are in `engines/testpod/main.go`.
 pub const TEST_PROGRAM: &str = concat!("brokkr.test/testpod:", env!("CARGO_PKG_VERSION"));
+/// The repository of the agent's images on the nodes.
+pub const AGENT_REPOSITORY: &str = "docker.io/library/brokkr-agent";
+/// The version of [`Image::next_agent`].
+pub const NEXT_AGENT_VERSION: &str = NEXT_VERSION;
 pub(super) const DNS: &str = concat!("brokkr.test/coredns:", env!("CARGO_PKG_VERSION"));
 
 /// An image that nodes can import.
@@ -22,6 +26,8 @@ pub struct Image {
     /// Without a tag, which is the version.
     repository: String,
     source: Source,
+    /// Its name by tag and by digest, if Pods name it by digest.
+    digest: Option<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -37,9 +43,27 @@ impl Image {
     pub fn brokkr(name: &str) -> Result<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/images").join(name);
         if !folder.is_dir() {
-            bail!("there is no image of {name}; run `cargo xtask image --profile dev`");
+            bail!("there is no image of {name}; run `cargo xtask e2e real`, which makes it");
         }
-        Ok(Self { repository: format!("docker.io/library/{name}"), source: Source::Layout(folder) })
+        Ok(Self {
+            repository: format!("docker.io/library/{name}"),
+            source: Source::Layout(folder),
+            digest: None,
+        })
+    }
+
+    /// Returns the image of this build of the agent under the next version, and its name by digest.
+    pub fn next_agent() -> Result<(Self, String)> {
+        let Self { source, .. } = Self::brokkr(&format!("brokkr-agent-{NEXT_VERSION}"))?;
+        let Source::Layout(folder) = &source else { bail!("this image is made from a program") };
+        let repository = AGENT_REPOSITORY.to_owned();
+        let name = format!("{repository}@{}", brokkr_image::digest_of(folder)?);
+        let digest = Some((format!("{repository}:{NEXT_VERSION}"), name.clone()));
+        Ok((Self { repository, source, digest }, name))
+    }
+
+    pub(super) fn digest(&self) -> Option<(&str, &str)> {
+        self.digest.as_ref().map(|(tag, digest)| (tag.as_str(), digest.as_str()))
     }
 
     pub(super) fn repository(&self) -> &str {
@@ -76,5 +100,5 @@ pub(super) fn dns(engines: &Engines) -> Image {
 
 fn of_engine(engines: &Engines, name: &str, program: &str) -> Image {
     let repository = name.trim_end_matches(VERSION).trim_end_matches(':').to_owned();
-    Image { repository, source: Source::Program(engines.binary(program).to_owned()) }
+    Image { repository, source: Source::Program(engines.binary(program).to_owned()), digest: None }
 }

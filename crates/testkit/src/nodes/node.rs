@@ -148,6 +148,13 @@ impl Node {
         ctr_run(&self.ctr, &self.socket, arguments).await?.ok()?;
         Ok(())
     }
+
+    /// Gives an imported image a further name, such as its digest.
+    pub(super) async fn tag(&self, image: &str, name: &str) -> Result<()> {
+        let arguments = ["--namespace", "k8s.io", "images", "tag", "--force", image, name];
+        ctr_run(&self.ctr, &self.socket, arguments).await?.ok()?;
+        Ok(())
+    }
 }
 
 async fn ctr_run<'a>(

@@ -94,11 +94,14 @@ async fn the_agents_chart_installs_the_same_objects_as_agent_join() -> Result<()
         let given = [JOIN, "networkPolicy.enabled=false", values, trusting, no_proxy];
         let rendered = render("brokkr-agent", &given).await?.ok()?;
         let mut objects: Vec<Value> = serde_saphyr::from_multiple(&rendered.stdout)?;
-        // Expected differences: Helm keeps the definition, and a hash of the token takes the place of its id.
+        // Expected differences: Helm keeps the definition, a hash of the token takes the place of its id, and the release is named.
         for object in &mut objects {
             match object["kind"].as_str() {
                 Some("CustomResourceDefinition") => {
                     object["metadata"].as_object_mut().context("metadata")?.remove("annotations");
+                }
+                Some("ConfigMap") => {
+                    object["data"].as_object_mut().context("data")?.remove("installation-release");
                 }
                 Some("Deployment") => {
                     object["spec"]["template"]["metadata"]["annotations"]["brokkr.io/join-token"] = json!("");
