@@ -136,7 +136,7 @@ $$;
 -- The previous key stays valid for a while, so that an agent that did not receive the response to a rotation is not locked
 -- out. Without `key_since`, the key is as old as the agent. `version` is informational. `refused_at` and
 -- `refused_because` describe the last assertion in the agent's name that was refused; written at most every ten seconds.
--- `holds_reported` is the `holds_request` that the agent last answered. `upgradable_since` is set while its owner allows upgrades;
+-- `holds_reported` is the `holds_request` that the agent last answered. `upgradable_since` is set while its last poll says that its owner allows upgrades;
 -- `upgrade_id` is the last upgrade that it has reported a step of and is not offered again, and `upgrade_ended` whether that step was
 -- an end.
 CREATE TABLE agents (

@@ -41,7 +41,7 @@ fn read_id(id: &str) -> ApiResult<UpgradeId> {
 
 /// Offer an image to agents, in waves.
 ///
-/// Only agents whose owners allow it get the offer; all others are owed it. Each agent replaces itself, and goes back to its image by
+/// Only agents whose owners allow it get the offer; all others are owed it. The version has three numbers, such as 1.2.3. Each agent replaces itself, and goes back to its image by
 /// itself if the new one does not work. An upgrade takes the place of every earlier one that has not ended and may be for the same
 /// agents. Maintenance windows and freezes of the installation hold; those of projects do not.
 #[utoipa::path(post, path = "/api/v1/agent-upgrades", tag = "agent upgrades", request_body = NewAgentUpgrade,

@@ -15,6 +15,7 @@ use crate::store::presence::SeenAgent;
 struct LastPoll {
     at: Timestamp,
     poll_seconds: u32,
+    allows_upgrades: bool,
     stored: bool,
 }
 
@@ -34,10 +35,12 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Records a poll. The wait that it asks for is the polling interval of the agent.
-    pub fn seen(&self, agent: AgentId, wait: Option<u64>) {
+    /// Records a poll. The wait that it asks for is the polling interval of the agent. What it announces may change while the agent
+    /// runs.
+    pub fn seen(&self, agent: AgentId, wait: Option<u64>, allows_upgrades: bool) {
         let wait = wait.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or_default();
-        let poll = LastPoll { at: Timestamp::now(), poll_seconds: wait.max(POLL_SECONDS), stored: false };
+        let (at, poll_seconds) = (Timestamp::now(), wait.max(POLL_SECONDS));
+        let poll = LastPoll { at, poll_seconds, allows_upgrades, stored: false };
         lock(&self.polls).insert(agent, poll);
     }
 
@@ -83,7 +86,10 @@ impl Presence {
         let mut unstored: Vec<SeenAgent> = lock(&self.polls)
             .iter()
             .filter(|(_, poll)| !poll.stored)
-            .map(|(agent, poll)| SeenAgent { agent: *agent, at: poll.at, poll_seconds: poll.poll_seconds })
+            .map(|(agent, poll)| {
+                let LastPoll { at, poll_seconds, allows_upgrades, .. } = *poll;
+                SeenAgent { agent: *agent, at, poll_seconds, allows_upgrades }
+            })
             .collect();
         unstored.sort_unstable();
         unstored

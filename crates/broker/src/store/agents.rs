@@ -218,7 +218,8 @@ pub async fn agent_patch_on_conn(
 /// Opens a session in one conditional statement: the highest count wins, a second process with the same count
 /// makes the session a duplicate, a lower count changes nothing. Returns the verdict and the highest count.
 ///
-/// An upgrade that was interrupted, or was not allowed, is offered again to a process of another version.
+/// An upgrade that was interrupted, or was not allowed, is offered again to a process of another version. A process that does not announce
+/// that it allows upgrades may do so later, when it polls.
 pub async fn agent_open_session_on_conn(
     conn: &mut PgConnection,
     agent: AgentId,
@@ -234,7 +235,7 @@ pub async fn agent_open_session_on_conn(
             session_count = $2,
             version = coalesce($4, version),
             namespace = coalesce($5, namespace),
-            upgradable_since = CASE WHEN $6 THEN coalesce(upgradable_since, now()) END,
+            upgradable_since = CASE WHEN $6 THEN coalesce(upgradable_since, now()) ELSE upgradable_since END,
             upgrade_id = CASE WHEN upgrade_id IS NULL OR EXISTS (
                 SELECT FROM agent_upgrade_reports r JOIN agent_upgrades u ON u.id = r.upgrade_id
                 WHERE r.upgrade_id = agents.upgrade_id AND r.agent_id = agents.id AND r.offered_again

@@ -1,6 +1,7 @@
 //! When agents were last seen, became silent and returned: each recorded once, whichever replica notices.
 
 use brokkr_api::AgentId;
+use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::why::{AgentEvent, AgentEventKind};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -20,30 +21,42 @@ pub struct SeenAgent {
     pub agent: AgentId,
     pub at: Timestamp,
     pub poll_seconds: u32,
+    /// Whether it has announced that its owner allows upgrades.
+    pub allows_upgrades: bool,
 }
 
-/// Stores when agents were last seen. The return of a silent agent is recorded in the same statement; the row
-/// lock ensures that it is recorded once. Rows are locked in the order of ids, so that two replicas never
-/// deadlock.
+/// Stores when agents were last seen, and whether they allow upgrades, of which the replicas are notified if it has changed. The return
+/// of a silent agent is recorded in the same statement; the row lock ensures that it is recorded once. Rows are locked in the order of
+/// ids, so that two replicas never deadlock.
 pub async fn presence_store(pool: &PgPool, seen: &[SeenAgent]) -> Result<()> {
     let seconds = |seen: &SeenAgent| i32::try_from(seen.poll_seconds).unwrap_or(i32::MAX);
     sqlx::query(
-        "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::int[]) AS seen (id, at, seconds)),
-              locked AS (SELECT a.id, a.silent_since, a.last_seen_at FROM agents a JOIN seen USING (id)
+        "WITH seen AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::int[], $5::bool[])
+                         AS seen (id, at, seconds, allows)),
+              locked AS (SELECT a.id, a.silent_since, a.last_seen_at, a.upgradable_since FROM agents a JOIN seen USING (id)
                          ORDER BY a.id FOR NO KEY UPDATE OF a),
+              -- Another replica may have stored a later poll.
+              announced AS (SELECT locked.id, seen.allows FROM locked JOIN seen USING (id)
+                            WHERE (locked.upgradable_since IS NOT NULL) <> seen.allows
+                              AND (locked.last_seen_at IS NULL OR seen.at >= locked.last_seen_at)),
+              notified AS (INSERT INTO outbox (project, kind, key) SELECT $6, 'agent', id FROM announced),
               -- A poll of long ago that is stored only now does not mean that the agent is back.
               back AS (SELECT locked.id, seen.at FROM locked JOIN seen USING (id)
                        WHERE locked.silent_since IS NOT NULL
                          AND seen.at > now() - make_interval(secs => seen.seconds * $4)),
               recorded AS (INSERT INTO agent_events (agent_id, kind, last_seen) SELECT id, 'back', at FROM back)
          UPDATE agents SET last_seen_at = greatest(agents.last_seen_at, seen.at), poll_seconds = seen.seconds,
-                           silent_since = CASE WHEN back.id IS NULL THEN agents.silent_since END
-         FROM seen JOIN locked USING (id) LEFT JOIN back USING (id) WHERE agents.id = seen.id",
+                           silent_since = CASE WHEN back.id IS NULL THEN agents.silent_since END,
+                           upgradable_since = CASE WHEN announced.id IS NULL THEN agents.upgradable_since
+                                                   WHEN announced.allows THEN now() END
+         FROM seen JOIN locked USING (id) LEFT JOIN back USING (id) LEFT JOIN announced USING (id) WHERE agents.id = seen.id",
     )
     .bind(seen.iter().map(|seen| seen.agent.0).collect::<Vec<_>>())
     .bind(seen.iter().map(|seen| seen.at.to_sqlx()).collect::<Vec<_>>())
     .bind(seen.iter().map(seconds).collect::<Vec<_>>())
     .bind(f64::from(LATE_AFTER))
+    .bind(seen.iter().map(|seen| seen.allows_upgrades).collect::<Vec<_>>())
+    .bind(DEFAULT_PROJECT)
     .run(pool, "store presence")
     .await
 }

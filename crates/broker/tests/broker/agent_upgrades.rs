@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brokkr_api::agents::Agent as ShownAgent;
 use brokkr_api::page::Page;
-use brokkr_api::protocol::header;
+use brokkr_api::protocol::{Capabilities, Capability, header};
 use brokkr_api::rollouts::{RolloutState, StopReason};
 use brokkr_api::upgrades::{AgentUpgrade, AgentUpgradeStatus, UpgradeOffer, UpgradeStep};
 use brokkr_api::why::Presence;
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Harness, read, refused};
+use crate::harness::{Agent, Harness, current, read, refused};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const OLD: &str = "1.0.0";
@@ -33,12 +33,12 @@ fn image() -> String {
 }
 
 /// Opens the session of a process with this version again.
-async fn open_session(agent: &Agent, version: &str, capabilities: &str) -> Result<()> {
+async fn open_session(agent: &Agent, version: &str) -> Result<()> {
     let body = json!({ "count": agent.session.count, "instance": agent.session.instance });
     let caller = agent.caller();
     let request = caller.request(Method::POST, &agent.path("session")).json(&body);
     let request = request
-        .header(header::CAPABILITIES, capabilities)
+        .header(header::CAPABILITIES, agent.capabilities.to_string())
         .header("user-agent", format!("brokkr-agent/{version}"));
     caller.write(request).await?.error_for_status()?;
     Ok(())
@@ -69,8 +69,9 @@ impl Fleet {
         let harness = Harness::open().await?;
         let mut agents = Vec::new();
         for name in names {
-            let agent = harness.agent(name, json!({ "name": name })).await?;
-            open_session(&agent, OLD, "key-rotation,upgrade").await?;
+            let mut agent = harness.agent(name, json!({ "name": name })).await?;
+            agent.capabilities = Capabilities::own();
+            open_session(&agent, OLD).await?;
             agent.poll().await?;
             agents.push(agent);
         }
@@ -120,7 +121,7 @@ impl Fleet {
     async fn succeed(&self, agent: usize, id: UpgradeId) -> Result<()> {
         let agent = &self.agents[agent];
         report(agent, id, UpgradeStep::Begun, OLD, Value::Null).await?.error_for_status()?;
-        open_session(agent, NEW, "key-rotation,upgrade").await?;
+        open_session(agent, NEW).await?;
         for step in [UpgradeStep::TakenOver, UpgradeStep::Reconciled] {
             report(agent, id, step, NEW, Value::Null).await?.error_for_status()?;
         }
@@ -168,10 +169,15 @@ async fn an_upgrade_reaches_one_agent_first_and_the_others_when_it_has_reconcile
     assert_eq!(refused(fleet.command(id, "pause").await?).await?, ErrorCode::BRK2023);
 
     // An agent that joins later gets it, too.
-    let late = fleet.harness.agent("shop-4", json!({})).await?;
+    let mut late = fleet.harness.agent("shop-4", json!({})).await?;
     assert_eq!(wants(&late).await?, None, "its owner allows no upgrades");
-    open_session(&late, OLD, "upgrade").await?;
-    assert_eq!(wants(&late).await?.as_deref(), Some("upgrade"));
+    late.capabilities = Capabilities::own();
+    late.poll().await?;
+    fleet.harness.store_polls().await?;
+    eventually(DEADLINE, "the agent to be asked, which has announced that it allows upgrades", async || {
+        wants(&late).await.is_ok_and(|want| want.as_deref() == Some("upgrade"))
+    })
+    .await?;
     Ok(())
 }
 
@@ -243,15 +249,18 @@ async fn a_refusal_stops_nothing_and_is_named() -> Result<()> {
         refused.reason.as_ref().is_some_and(|reason| reason.to_string().contains("registry.example/other"))
     );
     // Its owner has allowed it, so that it starts again.
-    open_session(&fleet.agents[first], OLD, "upgrade").await?;
+    open_session(&fleet.agents[first], OLD).await?;
     assert_eq!(fleet.wait_for(1).await?, [first]);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_without_the_capability_are_owed_the_upgrade() -> Result<()> {
-    let fleet = Fleet::new(&["shop-1", "shop-2"]).await?;
-    open_session(&fleet.agents[1], OLD, "key-rotation").await?;
+    let mut fleet = Fleet::new(&["shop-1", "shop-2"]).await?;
+    fleet.agents[1].capabilities = [Capability::KeyRotation].into_iter().collect();
+    fleet.agents[1].poll().await?;
+    fleet.harness.store_polls().await?;
+    current(&fleet.harness.server.broker).await?;
     let id = fleet.begin(None).await?.id;
     assert_eq!(fleet.wait_for(1).await?, [0]);
     fleet.succeed(0, id).await?;
@@ -268,7 +277,7 @@ async fn reports_are_idempotent_and_late_ones_change_nothing() -> Result<()> {
     let first = fleet.wait_for(1).await?[0];
     fleet.succeed(first, id).await?;
     let agent = &fleet.agents[first];
-    for step in [UpgradeStep::Begun, UpgradeStep::Reconciled, UpgradeStep::Restored] {
+    for step in [UpgradeStep::Begun, UpgradeStep::Reconciled, UpgradeStep::Refused] {
         let status = report(agent, id, step, NEW, Value::Null).await?.status();
         assert_eq!(status, StatusCode::NO_CONTENT, "{step}");
     }
@@ -347,6 +356,7 @@ async fn an_upgrade_needs_a_digest_a_version_and_waves() -> Result<()> {
     for (image, version, policy) in [
         ("registry.example/brokkr-agent:1.1.0", NEW, json!({})),
         (image().as_str(), "latest", json!({})),
+        (image().as_str(), "1.1.0-rc.1", json!({})),
         (image().as_str(), NEW, json!({ "staged": false })),
         (image().as_str(), NEW, json!({ "waves": [] })),
     ] {

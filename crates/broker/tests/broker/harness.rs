@@ -17,7 +17,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::key_proof::{PublicKey, key_change_message, registration_message};
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::objects::DeploymentObject;
-use brokkr_api::protocol::{Capabilities, ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
+use brokkr_api::protocol::{Capabilities, Capability, ENVELOPE_MEDIA_TYPE, Session, header, holds_digest};
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::stacks::Stack;
@@ -184,10 +184,16 @@ impl Harness {
             key,
             session: Session { count: 1, instance: InstanceId::generate() },
             holds: Vec::new(),
+            capabilities: without_upgrades(),
             address: self.server.address,
             writes: Arc::clone(&self.writes),
         }
     }
+}
+
+/// Returns the capabilities of an agent of which the owner allows no upgrades.
+fn without_upgrades() -> Capabilities {
+    [Capability::KeyRotation, Capability::ReasonDetails].into_iter().collect()
 }
 
 /// Waits until the index of a replica has everything that is committed.
@@ -456,6 +462,8 @@ pub struct Agent {
     pub key: Key,
     pub session: Session,
     pub holds: Vec<StackId>,
+    /// What its polls announce.
+    pub capabilities: Capabilities,
     address: SocketAddr,
     writes: Arc<Writes>,
 }
@@ -567,7 +575,7 @@ impl Agent {
             .request(Method::GET, &self.path("target-state"))
             .header("accept", ENVELOPE_MEDIA_TYPE)
             .header(header::PROTOCOL, "1")
-            .header(header::CAPABILITIES, Capabilities::own().to_string())
+            .header(header::CAPABILITIES, self.capabilities.to_string())
             .header(header::SESSION, self.session.to_string())
             .header(header::HOLDS, holds_digest(self.holds.iter().copied()).to_string())
     }

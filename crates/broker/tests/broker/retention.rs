@@ -280,6 +280,7 @@ async fn an_agent_that_falls_silent_and_returns_is_recorded_once_each() -> Resul
         agent: agent.id,
         at: Timestamp::from_second(Timestamp::now().as_second() - ago).expect("a time"),
         poll_seconds: 30,
+        allows_upgrades: false,
     };
     presence_store(here, &[seen(250)]).await?;
     assert_eq!(kinds(&mut connection).await?, ["silent"], "an old poll that is stored late");

@@ -48,7 +48,8 @@ impl ReportedStep {
     #[must_use]
     pub fn precedes(&self, step: UpgradeStep, reported_at: Timestamp) -> bool {
         match self.step {
-            UpgradeStep::Reconciled => false,
+            // It reports this before it confirms the upgrade, which may fail.
+            UpgradeStep::Reconciled => step == UpgradeStep::Restored && reported_at > self.reported_at,
             // It may be offered again.
             UpgradeStep::Restored | UpgradeStep::Refused => reported_at > self.reported_at,
             UpgradeStep::Begun | UpgradeStep::TakenOver => step > self.step,

@@ -130,6 +130,8 @@ fn late_and_repeated_reports_are_no_news() {
         (TakenOver, Begun, 1, false),
         (TakenOver, Reconciled, -1, true),
         (Reconciled, Begun, 1, false),
+        (Reconciled, Restored, 1, true),
+        (Reconciled, Restored, -1, false),
         (Restored, Begun, 0, false),
         (Restored, Begun, 1, true),
         (Refused, Refused, 0, false),
@@ -214,6 +216,9 @@ fn an_image_needs_a_digest_and_a_version_three_numbers() {
     }
     for good in ["0.0.1", "1.2.3-rc.1", "1.2.3-rc.1+build.5", "10.20.30+x"] {
         assert!(is_version(good), "{good}");
+    }
+    for unordered in ["1.2.3-rc.1", "1.2.3+build.5", "1.2.100000"] {
+        assert!(check(&request(&image, unordered)).is_err(), "the fence of agents refuses {unordered}");
     }
     for bad in
         ["", "1", "1.2", "1.2.3.4", "01.2.3", "v1.2.3", "1.2.x", "1.2.3-", "1.2.3-a..b", "1.2.3+", "latest"]

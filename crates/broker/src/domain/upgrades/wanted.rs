@@ -11,15 +11,17 @@ use crate::domain::rollout::policy::{Kind, Policy, resolve};
 pub const LONGEST_VERSION: usize = 40;
 const LONGEST_IMAGE: usize = 512;
 const DIGEST_DIGITS: usize = 64;
+/// The fence of agents compares the numbers of versions digit by digit.
+const LONGEST_NUMBER: usize = 5;
 
 /// Checks the request. Returns what does not make sense.
 pub fn check(wanted: &NewAgentUpgrade) -> Result<(), String> {
     if !is_by_digest(&wanted.image) {
         return Err("image must be given by digest: REPOSITORY@sha256: and 64 hex digits".to_owned());
     }
-    if !is_version(&wanted.version) {
+    if !is_release(&wanted.version) {
         return Err(format!(
-            "version must be a semantic version, such as 1.2.3, of at most {LONGEST_VERSION} characters"
+            "version must be three numbers, such as 1.2.3, each of at most {LONGEST_NUMBER} digits"
         ));
     }
     if wanted.policy.staged == Some(false) {
@@ -40,6 +42,14 @@ fn is_by_digest(image: &str) -> bool {
         && repository.bytes().all(is_plain)
         && digest.len() == DIGEST_DIGITS
         && digest.bytes().all(is_digit)
+}
+
+/// Returns whether the text is a version that the fence of agents can order: `MAJOR.MINOR.PATCH`.
+fn is_release(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    is_version(text)
+        && text.bytes().all(is_plain)
+        && text.split('.').all(|number| number.len() <= LONGEST_NUMBER)
 }
 
 /// Returns whether the text is `MAJOR.MINOR.PATCH`, perhaps with `-PRERELEASE` and `+BUILD`.

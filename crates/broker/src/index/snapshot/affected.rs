@@ -18,18 +18,21 @@ use crate::domain::windows::Windows;
 use crate::index::labels::Slot;
 
 impl Snapshot {
-    /// Returns whether the agent's envelope or its permission to poll changes.
+    /// Returns whether the agent's envelope or its permission to poll changes, or it is asked to fetch an upgrade.
     pub(super) fn affected_by_agent(&self, before: Option<&AgentFacts>, after: &AgentFacts) -> bool {
         let Some(before) = before else { return true };
         let labelled = AgentFacts {
             name: after.name.clone(),
             labels: after.labels.clone(),
             labels_changed_at: after.labels_changed_at,
-            // It is asked for an upgrade when it polls, which it does after each change of this.
             upgrade: after.upgrade.clone(),
             ..before.clone()
         };
         if labelled != *after {
+            return true;
+        }
+        let asked = |agent: &AgentFacts| self.wanted_upgrade(agent).map(|upgrade| upgrade.id);
+        if asked(after).is_some() && asked(before) != asked(after) {
             return true;
         }
         before != after && self.entries(before) != self.entries(after)

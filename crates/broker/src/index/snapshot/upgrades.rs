@@ -117,7 +117,8 @@ impl Snapshot {
         // What a silent agent had says nothing.
         let has = evidence.at_version.contains(&agent.id) && !matches!(contact, Contact::Silent(_));
         let report = version_report(reported, &upgrade.version, has);
-        let is_held = allowed_since.is_none() || reported.is_some_and(ReportedStep::needs_owner);
+        // A new process announces that it allows upgrades only when it has completed this one.
+        let is_held = reported.map_or(allowed_since.is_none(), ReportedStep::needs_owner);
         let released_at = evidence.raises.released_at(place, lanes, |selector| agent.matches(selector));
         Member {
             place,

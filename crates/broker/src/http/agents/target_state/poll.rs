@@ -52,7 +52,7 @@ pub async fn poll(
     claims: &PollClaims,
 ) -> ApiResult {
     if let Caller::Agent(agent) = caller {
-        broker.presence.seen(agent.id, claims.wait);
+        broker.presence.seen(agent.id, claims.wait, claims.capabilities.has(Capability::Upgrade));
     }
     let deadline = Instant::now() + Duration::from_secs(claims.wait.unwrap_or_default());
     let (mut waiting, mut checked): (Option<Waiting>, Option<u64>) = (None, None);

@@ -49,7 +49,8 @@ async fn seen(tour: &Tour, us: &Agent) -> Result<()> {
     us.poll().await?.envelope()?;
     let broker = &tour.harness.server.broker;
     let at = broker.presence.last_seen(us.id).context("it was seen")?;
-    presence_store(&broker.pool, &[SeenAgent { agent: us.id, at, poll_seconds: 30 }]).await?;
+    let seen = SeenAgent { agent: us.id, at, poll_seconds: 30, allows_upgrades: false };
+    presence_store(&broker.pool, &[seen]).await?;
     Ok(())
 }
 
