@@ -342,7 +342,7 @@ mod tests {
         "Deny", "Deploy", "Disable", "Enable", "End", "Explain", "Install", "Lift", "List", "Log", "Manage",
         "Pause", "Preview", "Print", "Promote", "Remove", "Replace", "Resend", "Resume", "Retire", "Revoke",
         "Roll", "Rotate", "Run", "Send", "Set", "Settle", "Show", "Skip", "Stop", "Suspend", "Switch",
-        "Unbar", "Verify", "View", "Wait", "Watch", "Write",
+        "Unbar", "Upgrade", "Verify", "View", "Wait", "Watch", "Write",
     ];
 
     #[test]
