@@ -111,11 +111,17 @@ pub async fn webhook_update_alarms_on_conn(
     webhook_alarm_store_on_conn(conn, &due, grace).await
 }
 
-/// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending.
+/// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending. A message about an
+/// alert waits for the one before it, however long that takes.
 pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>> {
     let seconds: Option<f64> = sqlx::query_scalar(
         "SELECT extract(epoch FROM least(
-            (SELECT min(due_at) FROM webhook_deliveries WHERE state = 'pending'),
+            (SELECT m.due_at FROM webhook_deliveries m
+             WHERE m.state = 'pending' AND NOT EXISTS (
+                SELECT FROM webhook_deliveries before
+                WHERE before.project = m.project AND before.webhook_id = m.webhook_id AND before.alert_id = m.alert_id
+                  AND before.state = 'pending' AND (before.created_at, before.id) < (m.created_at, m.id))
+             ORDER BY m.due_at LIMIT 1),
             (SELECT min(next_check_at) FROM webhook_alarms)) - now())::float8",
     )
     .one(pool, "find due webhook messages")
@@ -224,13 +230,13 @@ async fn agents_on_conn(
     Ok(rows.into_iter().map(named).collect())
 }
 
-/// Returns the state of an alarm after a report.
 /// Returns whether the agent waits as it should. It reports a failure if that takes too long.
 fn waits(report: &Report) -> bool {
     report.transition == Transition::Blocked
         && matches!(report.reason, Reason::WaitingForWave { .. } | Reason::Suspended)
 }
 
+/// Returns the state of an alarm after a report.
 fn stored(alarm: Alarm, report: &Report) -> StoredAlarm {
     let cause = match alarm {
         Alarm::Pending(episode) | Alarm::Lasting(episode) => {

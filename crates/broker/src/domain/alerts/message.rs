@@ -87,7 +87,7 @@ impl AlertMessage {
             Notice::Opened(_) => format!("{stack}: {cause} on {agents}"),
             Notice::Updated { before, .. } => format!("{stack}: {cause} on {agents}, up from {before}"),
             Notice::Resolved(_) => {
-                format!("{stack}: resolved: {cause} on no agent any more (on {agents} before)")
+                format!("{stack}: resolved: {cause} (on {agents} before)")
             }
         }
     }

@@ -45,7 +45,10 @@ pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Re
     tour.get(owner, "stacks/web/suspensions").await?;
     tour.post(owner, "stacks/web/resume", json!({})).await?;
     health_rules(tour, owner, eu).await?;
-    tour.put(owner, "stacks/load", json!({ "annotations": { "brokkr.io/wave-wait": "healthy" } })).await?;
+    owner
+        .send(Method::PUT, "stacks/load", &json!({ "annotations": { "brokkr.io/wave-wait": "healthy" } }))
+        .await?
+        .error_for_status()?;
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: migrate\n  namespace: shop\n";
     submit(owner, "load", job).await?;
     tour.post(owner, "stacks/load/rerun", json!({ "job": "migrate" })).await?;
