@@ -32,11 +32,11 @@ use crate::metrics::Metrics;
 use crate::observe::{Scope, Watches};
 use crate::reconcile::{Inbox, Outbox, Reconciler, Sweeps, Worker};
 use crate::start::Start;
-use crate::upgrade::Entry;
 use crate::upgrade::candidate::{Candidate, ensure_may_take_over};
 use crate::upgrade::home::Home;
 use crate::upgrade::incumbent::Incumbent;
 use crate::upgrade::reporter::Reporter;
+use crate::upgrade::{Entered, Entry};
 use crate::version::VERSION;
 use crate::{fence, proxy, record_events};
 
@@ -82,7 +82,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         timeout: arguments.upgrade_timeout,
         return_after: arguments.return_after,
     };
-    let is_candidate = Box::pin(entry.enter()).await;
+    let Entered { is_candidate, may_upgrade } = Box::pin(entry.enter()).await;
     admin.set_confirmed(!is_candidate);
     let signals = UpgradeSignals::default();
     signals.set_under_way(is_candidate);
@@ -93,6 +93,7 @@ async fn work(arguments: RunArguments) -> anyhow::Result<()> {
         })
         .await;
     let broker = broker_client(&arguments, Credential::Agent(found.identity.clone()))?;
+    broker.announce_upgrades(may_upgrade);
     let agent = found.identity.agent_id;
     start
         .retry_until_done(Hop::Fence, "check the admission policy", || {

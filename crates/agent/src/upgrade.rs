@@ -57,17 +57,26 @@ pub struct Entry<'a> {
     pub return_after: Duration,
 }
 
+/// What a process is that may serve.
+#[derive(Clone, Copy, Debug)]
+pub struct Entered {
+    /// The new version of an upgrade that is not confirmed.
+    pub is_candidate: bool,
+    /// The owner of the cluster allows upgrades.
+    pub may_upgrade: bool,
+}
+
 impl Entry<'_> {
-    /// Waits until this process may serve, if ever. Returns whether it is the new version of an upgrade, which is not confirmed.
-    pub async fn enter(&self) -> bool {
+    /// Waits until this process may serve, if ever.
+    pub async fn enter(&self) -> Entered {
         let found = self
             .start
             .retry_until_done(Hop::Rights, "find out whether it is being upgraded", || async {
                 Ok(find_if_allowed(self.home).await?)
             })
             .await;
-        let Some(found) = found else { return false };
-        match first_step(VERSION, &found.deployed, &found.stored) {
+        let Some(found) = found else { return Entered { is_candidate: false, may_upgrade: false } };
+        let is_candidate = match first_step(VERSION, &found.deployed, &found.stored) {
             FirstStep::Serve => false,
             FirstStep::StandBy => {
                 self.admin.starting("wait for the end of the upgrade");
@@ -85,7 +94,8 @@ impl Entry<'_> {
             }
             FirstStep::Refuse(reason) => self.refuse(&found, reason).await,
             FirstStep::Wait => self.wait_for_the_end().await,
-        }
+        };
+        Entered { is_candidate, may_upgrade: true }
     }
 
     /// Stores why this process does not serve. The former one reads it, and restores its image.
