@@ -9,13 +9,18 @@ use brokkr_testkit::world::{WAIT_TIMEOUT, World, deployment_yaml, namespace_yaml
 const KINDS: [&str; 7] =
     ["Accepted", "Applied", "Ready", "Drifted", "Contested", "PrunePending", "Suspended"];
 
-/// Returns the conditions of the stack's record, as `kubectl get stacks.brokkr.io -o json` shows them.
+/// Returns the conditions of the stack's record, as `kubectl get stacks.brokkr.io -o json` shows them. The broker is not asked.
 async fn in_the_cluster(world: &World, stack: &str) -> Result<Vec<Value>> {
-    let id = world.fleet.get(&format!("/api/v1/stacks/{stack}")).await?["id"].clone();
-    let id = id.as_str().context("an id")?;
-    let record = format!("{stack}-{}", &id[id.len() - 12..]);
-    let shown = world.cluster.kubectl(["get", "stacks.brokkr.io", &record, "-o", "json"]).await?.ok()?;
-    Ok(shown.json::<Value>()?["status"]["conditions"].as_array().cloned().unwrap_or_default())
+    let id = ["get", "configmap", "brokkr-agent-fence", "-n", world.agent.namespace()];
+    let id =
+        world.cluster.kubectl(id.into_iter().chain(["-o", "jsonpath={.data.agent-id}"])).await?.ok()?.stdout;
+    let label = format!("brokkr.io/agent={id}");
+    let records = ["get", "stacks.brokkr.io", "-l", &label, "-o", "json"];
+    let records: Value = world.cluster.kubectl(records).await?.ok()?.json()?;
+    let record =
+        records["items"].as_array().into_iter().flatten().find(|record| record["spec"]["stack"] == stack);
+    let record = record.with_context(|| format!("no record of {stack}"))?;
+    Ok(record["status"]["conditions"].as_array().cloned().unwrap_or_default())
 }
 
 fn find<'a>(conditions: &'a [Value], name: &str, kind: &str) -> &'a Value {

@@ -1,29 +1,32 @@
 //! F6 with health rules of a stack: a custom kind fails by them, also after a restart without the broker.
 
 use anyhow::{Context as _, Result};
-use brokkr_testkit::world::{World, counter_definition, namespace_yaml};
-use brokkr_testkit::{Attempt, eventually};
+use brokkr_testkit::world::{WAIT_TIMEOUT, World, counter_definition, namespace_yaml};
+use brokkr_testkit::{AgentOptions, Attempt, eventually, unique};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
 use crate::conditions::wait_for_condition;
-use brokkr_testkit::world::WAIT_TIMEOUT;
 
 struct Counter {
     world: World,
+    group: String,
     api: Api<DynamicObject>,
 }
 
 impl Counter {
     async fn start() -> Result<Self> {
-        let world = World::start().await?;
-        let group = format!("{}.example.com", world.namespace);
-        let definition = counter_definition(&group, false);
+        let group = format!("{}.example.com", unique("shop"));
+        let install = vec![format!("--kind=*.{group}")];
+        let world = World::start_with(&AgentOptions { install, ..AgentOptions::default() }).await?;
+        world.cluster.apply(&counter_definition(&group, false).to_string()).await?;
+        let definition = format!("crd/counters.{group}");
+        let wait = ["wait", "--for=condition=Established", &definition, "--timeout=60s"];
+        world.cluster.kubectl(wait).await?.ok()?;
         let yaml = format!(
-            "{}---\n{definition}\n---\napiVersion: {group}/v1\nkind: Counter\nmetadata:\n  name: main\n  namespace: {}\n\
-             spec: {{steps: 1}}\n",
+            "{}---\napiVersion: {group}/v1\nkind: Counter\nmetadata: {{name: main, namespace: {}}}\nspec: {{size: 1}}\n",
             namespace_yaml(&world.namespace),
             world.namespace
         );
@@ -31,7 +34,7 @@ impl Counter {
         let kind = ApiResource::from_gvk_with_plural(&kind, "counters");
         let api = Api::namespaced_with(world.client.clone(), &world.namespace, &kind);
         world.fleet.apply("web", "env=prod", &yaml).await?;
-        Ok(Self { world, api })
+        Ok(Self { world, group, api })
     }
 
     /// Sets the status, as its controller does.
@@ -55,9 +58,9 @@ async fn f6_a_rule_of_a_stack_decides_the_health_of_a_custom_kind_until_it_is_de
     counter.wait_for_state("healthy").await?;
 
     let rule = format!(
-        "- groups: [{}.example.com]\n  kinds: [Counter]\n  failed: [{{field: status.phase, equals: Broken, message: status.message}}]\n  \
+        "- groups: [{}]\n  kinds: [Counter]\n  failed: [{{field: status.phase, equals: Broken, message: status.message}}]\n  \
          ready: [{{field: status.phase, equals: Counting}}]\n",
-        world.namespace
+        counter.group
     );
     let scratch = brokkr_testkit::Scratch::new("rules")?;
     let file = scratch.write("rules.yaml", &rule)?;
