@@ -1,8 +1,7 @@
 //! The agent replaces itself by another version on a real node, and the former version comes back if the new one fails before or
 //! after it has taken over.
 //!
-//! The test writes what an agent writes when it begins an upgrade, with the agent's account. Waits for the routes of the broker: three
-//! clusters that get the version as a rollout, which stops at the one whose new version fails.
+//! The test writes what an agent writes when it begins an upgrade, with the agent's account.
 
 use std::time::Duration;
 
@@ -190,6 +189,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the agent under two versions, which takes minutes to build; .ci/nightly runs it"]
 async fn an_agent_upgrades_itself_and_a_version_that_fails_is_undone() -> Result<()> {
     if skipped()? {
         return Ok(());
