@@ -1,13 +1,14 @@
 //! A fleet that fails with a few causes, and recovers. A webhook has to get one message for each cause, and one when it is
 //! over, although the broker is killed in between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::{Json, Router};
 use brokkr_api::webhooks::{CreateWebhook, WebhookEvent, WebhookFilter, WebhookFormat};
 use brokkr_swarm::{Failures, Swarm, Transport};
@@ -165,7 +166,8 @@ fn yaml(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n")
 }
 
-type Messages = Arc<Mutex<Vec<Value>>>;
+/// By their `webhook-id`: the broker sends a message again if it was killed before it had stored the answer.
+type Messages = Arc<Mutex<BTreeMap<String, Value>>>;
 
 /// A receiver of webhooks that keeps all messages.
 struct Receiver {
@@ -185,7 +187,7 @@ impl Receiver {
     }
 
     fn seen(&self) -> Vec<Value> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     async fn until(&self, count: usize) -> Result<()> {
@@ -198,6 +200,7 @@ impl Receiver {
     }
 }
 
-async fn receive(State(messages): State<Messages>, Json(message): Json<Value>) {
-    messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+async fn receive(State(messages): State<Messages>, headers: HeaderMap, Json(message): Json<Value>) {
+    let id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+    messages.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), message);
 }
