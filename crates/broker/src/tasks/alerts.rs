@@ -5,6 +5,7 @@
 //! repeats nor loses a message. Each look compares the agents with the stored state, so nothing depends on having seen a
 //! change.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,10 +222,9 @@ impl AgentsOfGroups {
         project: &str,
         group: &FailingAgents,
     ) -> Result<(), StoreError> {
-        let key = (group.stack.id, group.cause);
-        if !self.0.contains_key(&key) {
+        if let Entry::Vacant(unread) = self.0.entry((group.stack.id, group.cause)) {
             let agents = alert_agents_on_conn(conn, project, group.stack.id, group.cause).await?;
-            self.0.insert(key, agents.into_iter().collect());
+            unread.insert(agents.into_iter().collect());
         }
         Ok(())
     }

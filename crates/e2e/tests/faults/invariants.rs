@@ -32,6 +32,12 @@ fn is_record(exchange: &Exchange) -> bool {
     exchange.request.resource.as_ref().is_some_and(|path| path.group == "brokkr.io")
 }
 
+/// Whether it is an Event about a record. Kubernetes keeps those of cluster-scoped objects in the namespace `default`.
+fn is_event_about_a_record(exchange: &Exchange) -> bool {
+    let is_event = exchange.request.resource.as_ref().is_some_and(|path| path.resource == "events");
+    is_event && exchange.request.json()["involvedObject"]["apiVersion"] == "brokkr.io/v1"
+}
+
 /// S1: the agent writes only its own and its stacks' objects.
 fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
     let is_stack_object = |path: &str, name: &str| path.contains(&world.tag) && !name.starts_with("theirs");
@@ -40,7 +46,10 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
         let in_agent_namespace = path.namespace.as_deref() == Some(world.agent.namespace());
         let name = path.name.as_deref().unwrap_or_default();
         assert!(
-            in_agent_namespace || is_record(exchange) || is_stack_object(&exchange.request.path, name),
+            in_agent_namespace
+                || is_record(exchange)
+                || is_event_about_a_record(exchange)
+                || is_stack_object(&exchange.request.path, name),
             "S1: the agent wrote a foreign object: {}",
             summary(exchange)
         );
@@ -50,7 +59,10 @@ fn only_ours_is_written(world: &FaultWorld, trace: &[Exchange]) -> Result<()> {
         );
     }
     for request in world.agent.requests(world.started)? {
-        let is_agents_own = request.namespace == world.agent.namespace() || request.group == "brokkr.io";
+        // What Events are about is checked above.
+        let is_event = request.resource == "events" && request.namespace == "default";
+        let is_agents_own =
+            is_event || request.namespace == world.agent.namespace() || request.group == "brokkr.io";
         let changed = request.is_write() && request.code < 300 && !request.resource.is_empty();
         let reviews = request.group.ends_with("k8s.io") && request.resource.ends_with("reviews");
         assert!(

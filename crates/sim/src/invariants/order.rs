@@ -74,7 +74,7 @@ impl Order {
                 && is_changed(earlier)
                 && !self.has_written(record, earlier)
                 && !is_live(earlier)
-                && !(is_job(&earlier.key) && is_ready(world, earlier))
+                && (!is_job(&earlier.key) || !is_ready(world, earlier))
                 && !failures.has_given_up(record.stack, record.sequence, &earlier.key, world.now())
         });
         match open {

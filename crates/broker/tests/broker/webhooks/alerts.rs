@@ -252,8 +252,8 @@ async fn f7_the_end_of_an_alert_is_not_sent_before_its_beginning_has_arrived() -
     receiver.got(1).await?;
     fleet.send(0, Transition::Healthy, Reason::None).await?;
     let mut connection = fleet.harness.database.connect().await?;
-    // The end is written, and the beginning is tried again after that.
-    let is_due = "SELECT count(*) = 2 AND max(attempts) >= 2 FROM webhook_deliveries";
+    // The end is written, the beginning was tried again after that, and its next attempt is planned.
+    let is_due = "SELECT count(*) = 2 AND max(attempts) >= 2 AND bool_and(claim_token IS NULL) FROM webhook_deliveries";
     eventually(Duration::from_secs(60), "the first message to be tried again", async || {
         let is_due: bool = sqlx::query_scalar(is_due).fetch_one(&mut connection).await?;
         anyhow::ensure!(is_due);

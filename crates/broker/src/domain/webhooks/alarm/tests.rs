@@ -18,7 +18,7 @@ fn run(kind: AlarmKind, history: &[(i64, Transition)], until: i64) -> Vec<(i64, 
         let before = std::mem::replace(alarm, step(kind, *alarm, observation, at(second), GRACE));
         match (before, *alarm) {
             (Alarm::Quiet | Alarm::Pending(_), Alarm::Lasting(episode)) => {
-                changes.push((second, "lasts", episode.count))
+                changes.push((second, "lasts", episode.count));
             }
             (Alarm::Lasting(episode), Alarm::Quiet) => changes.push((second, "over", episode.count)),
             _ => {}
