@@ -182,6 +182,7 @@ impl Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/alerts", listener.local_addr()?);
         // It ends with the program.
+        #[expect(clippy::disallowed_methods, reason = "one peer, the measured broker")]
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(Self { url, messages })
     }

@@ -70,7 +70,7 @@ fn a8_only_a_rerun_runs_a_completed_job_again() {
     let steps = intended(&stack);
     assert_eq!((steps[0].replaces.clone(), steps[0].outcome()), (Some(Uid::from("uid")), None));
     // A newer version comes before the Job was replaced.
-    stack.record.jobs = steps.clone();
+    stack.record.jobs = steps;
     stack.record.inventory_mut().get_mut(&key).unwrap().completed = false;
     stack.goal.target.rerun.clear();
     stack.goal.target.sequence_id = SequenceId(SEQUENCE.0 + 1);

@@ -87,7 +87,7 @@ fn j5_hooks_wait_without_the_annotation() {
     };
     let wave = Wave::HooksAfter(2);
     let desired = DesiredObject { wave, hook: Some(hook), ..(*stack.content().objects[&later]).clone() };
-    stack.content_mut().objects.insert(later.clone(), Arc::new(desired));
+    stack.content_mut().objects.insert(later, Arc::new(desired));
     assert_eq!(unready(&stack), Some(wave), "the last hooks, too, have to be ready");
     stack.is(HealthState::Progressing, 0);
     assert_eq!(unready(&stack), Some(Wave::Number(0)));
