@@ -183,7 +183,7 @@ impl Site {
 
     /// The kubelet returns, and ends the old Pod.
     async fn recovered(&self, lost: &AgentPod) -> Result<()> {
-        self.node(&lost.node)?.start_again()?;
+        self.node(&lost.node)?.start_again().await?;
         eventually(DEADLINE, "the old Pod to be gone", async || match self.pods.get_opt(&lost.name).await {
             Ok(None) => Attempt::Done(()),
             other => Attempt::NotYet(format!("{other:?}")),

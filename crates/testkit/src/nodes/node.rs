@@ -60,9 +60,7 @@ impl Node {
         let config = write(&folder, "containerd.toml", &containerd_config(&folder, &socket, network, at)?)?;
         let containerd = Process::start(program("containerd").arg("--config").arg(config), scratch.path())?;
         let ctr = engines.binary("ctr").to_owned();
-        let answers =
-            async || matches!(ctr_run(&ctr, &socket, ["version"]).await, Ok(output) if output.success());
-        containerd.ready_when(START_DEADLINE, answers).await?;
+        serves(&containerd, &ctr, &socket).await?;
 
         let kubelet = program("kubelet")
             .flag(
@@ -121,8 +119,9 @@ impl Node {
     }
 
     /// Starts kubelet and containerd of a lost node again.
-    pub fn start_again(&self) -> Result<()> {
+    pub async fn start_again(&self) -> Result<()> {
         self.containerd.start_again()?;
+        serves(&self.containerd, &self.ctr, &self.socket).await?;
         self.kubelet.start_again()
     }
 
@@ -155,6 +154,12 @@ impl Node {
         ctr_run(&self.ctr, &self.socket, arguments).await?.ok()?;
         Ok(())
     }
+}
+
+/// Waits for containerd: a kubelet that cannot reach it exits.
+async fn serves(containerd: &Process, ctr: &Path, socket: &Path) -> Result<()> {
+    let answers = async || matches!(ctr_run(ctr, socket, ["version"]).await, Ok(output) if output.success());
+    containerd.ready_when(START_DEADLINE, answers).await
 }
 
 async fn ctr_run<'a>(
