@@ -17,7 +17,7 @@ use brokkr_api::envelope::Removal;
 use brokkr_api::ids::Checksum;
 use brokkr_api::report::{Report, Transition};
 use brokkr_api::{SequenceId, StackId};
-use brokkr_manifest::Key;
+use brokkr_manifest::{Hook, Key};
 use jiff::Timestamp;
 
 use failures::Failures;
@@ -153,15 +153,13 @@ impl Invariants {
     fn before_delete(&self, world: &World, record: &Record, key: &Key, object: &Object) -> Checked {
         if record.removal.is_none() {
             let Some(content) = world.broker.content(record.sequence) else { return Ok(()) };
-            let desired = content.objects.contains_key(key);
+            let desired = content.objects.get(key);
+            let fails = |hook: Hook| object.has_failed && hook.delete_when_failed;
             let is_replaced =
-                content.objects.get(key).is_some_and(|desired| desired.replace || desired.is_temporary())
-                    || object.has_failed
-                        && content
-                            .objects
-                            .get(key)
-                            .is_some_and(|desired| desired.hook.is_some_and(|hook| hook.delete_when_failed))
-                    || record.job(key).is_some_and(|step| step.replaces.as_ref() == Some(&object.uid));
+                desired.is_some_and(|desired| {
+                    desired.replace || desired.is_temporary() || desired.hook.is_some_and(fails)
+                }) || record.job(key).is_some_and(|step| step.replaces.as_ref() == Some(&object.uid));
+            let desired = desired.is_some();
             ensure(!desired || is_replaced || is_rolled_back(record, key), || {
                 format!("B5: {key} is deleted although it is desired")
             })?;

@@ -98,7 +98,7 @@ pub(super) fn wait(situation: &Situation<'_>, content: &Content, wave: Wave) -> 
     };
     let has_a_failed_job = unready.iter().any(has_failed);
     let notes: Vec<ObjectNote> = unready.iter().map(|desired| unready_note(situation, desired)).collect();
-    // Nobody but the user can end this wait, so its time does not count.
+    // Only the user can end this wait, so its time does not count.
     if !has_a_failed_job && unready.iter().all(|desired| situation.suspensions.cover(&desired.key)) {
         return Some(blocked(situation, Stage::Apply, &Reason::Suspended, &summary(&notes), notes));
     }

@@ -65,7 +65,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the id of the upgrade; none if somebody has deleted it.
+    /// Returns the id of the upgrade; none if it was deleted.
     async fn upgrade_id(&self) -> Option<UpgradeId> {
         loop {
             match self.home.find().await {

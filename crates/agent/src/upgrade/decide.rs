@@ -77,7 +77,7 @@ pub fn next_step(
     }
 }
 
-/// Returns whether the new process may raise the session count: nobody has undone the upgrade meanwhile.
+/// Returns whether the new process may raise the session count: the upgrade was not undone meanwhile.
 #[must_use]
 pub fn may_take_over(own: &str, deployed: &DeployedVersion, stored: &StoredUpgrade) -> bool {
     first_step(own, deployed, stored) == FirstStep::Prove

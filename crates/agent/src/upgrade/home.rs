@@ -137,7 +137,7 @@ impl OwnDeployment {
         })
     }
 
-    /// Returns whether the Pod of this process stays until its successor is ready. Otherwise nobody could restore its image.
+    /// Returns whether the Pod of this process stays until its successor is ready. Otherwise nothing could restore its image.
     #[must_use]
     pub fn keeps_old_pod(&self) -> bool {
         let strategy = self.0.spec.as_ref().and_then(|spec| spec.strategy.as_ref());

@@ -138,7 +138,7 @@ pub fn role(own: &str, deployed: &DeployedVersion, stored: &StoredUpgrade) -> Ro
     match previous {
         _ if deployed.agent_version.as_deref() == Some(own) => Role::Candidate,
         Some(previous) if previous != own => Role::Foreign,
-        // If nothing says which version was before, this is it: without it, nobody could restore its image.
+        // If nothing says which version was before, this is it: without it, nothing could restore its image.
         _ => Role::Watching,
     }
 }

@@ -4,20 +4,19 @@ use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::agents::AgentStatus;
 use brokkr_api::page::{Page, Sort};
-use brokkr_api::rollouts::{CommandRollout, RolloutFigures, RolloutState};
+use brokkr_api::rollouts::{CommandRollout, RolloutFigures};
 use brokkr_api::upgrades::{AgentUpgrade, AgentUpgradeStatus, NewAgentUpgrade};
 use brokkr_api::{AgentId, ErrorCode, UpgradeId};
 use http::StatusCode;
 
 use crate::access::Caller;
 use crate::domain::facts::AgentFacts;
-use crate::domain::rollout::command::Command;
 use crate::domain::upgrades::{seed, wanted};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
 use crate::http::change::Change;
 use crate::http::paging::{Paging, QueryParams, cursor};
-use crate::http::rollouts::{check_gate, keep_valid_approvals, not_possible, read_command};
+use crate::http::rollouts::command::{UserCommand, not_possible};
 use crate::http::write::{self, ResultStorage, Write};
 use crate::index::AgentCursor;
 use crate::state::Broker;
@@ -29,7 +28,7 @@ use crate::store::agent_upgrades::{
 };
 use crate::store::outbox::OutboxNotification;
 use crate::store::rollout_policies::rollout_policies_fetch;
-use crate::store::rollouts::{RolloutUpdate, rollout_contacts_on_conn};
+use crate::store::rollouts::rollout_contacts_on_conn;
 
 fn missing() -> ApiError {
     ApiError::not_found("upgrade")
@@ -41,9 +40,9 @@ fn read_id(id: &str) -> ApiResult<UpgradeId> {
 
 /// Offer an image to agents, in waves.
 ///
-/// Only agents whose owners allow it get the offer; all others are owed it. The version has three numbers, such as 1.2.3. Each agent replaces itself, and goes back to its image by
-/// itself if the new one does not work. An upgrade takes the place of every earlier one that has not ended and may be for the same
-/// agents. Maintenance windows and freezes of the installation hold; those of projects do not.
+/// Only agents whose owners allow it get the offer; all others are owed it. The version has three numbers, such as 1.2.3. Each agent
+/// replaces itself, and goes back to its image by itself if the new one does not work. An upgrade takes the place of every earlier one
+/// that has not ended and may be for the same agents. Maintenance windows and freezes of the installation hold; those of projects do not.
 #[utoipa::path(post, path = "/api/v1/agent-upgrades", tag = "agent upgrades", request_body = NewAgentUpgrade,
     responses((status = 201, body = AgentUpgrade)))]
 pub async fn begin_agent_upgrade(State(broker): BrokerState, change: Change) -> ApiResult {
@@ -141,35 +140,19 @@ pub async fn command_agent_upgrade(
     Path((upgrade, command)): Path<(String, String)>,
     change: Change,
 ) -> ApiResult {
-    let CommandRollout { reason, wave } = change.json_or_default()?;
+    let asked: CommandRollout = change.json_or_default()?;
     let id = read_id(&upgrade)?;
     let (project, token) = (change.caller()?.project(), change.caller()?.token()?);
-    let command = read_command(&command, &reason, &token.name)?;
+    let asked = UserCommand::read(&command, asked, token)?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let Some(before) = agent_upgrade_lock_on_conn(write.conn(), id).await? else {
             let ended = agent_upgrade_fetch(write.conn(), id).await?.ok_or_else(missing)?;
             return Err(not_possible(&ended.state.to_string()));
         };
-        check_gate(&before.rollout, &command, token, &before.created_by)?;
-        let at = before.rollout.wave_number();
-        if wave.is_some_and(|wave| wave != at) {
-            return Err(not_possible(&format!("at wave {at}")));
-        }
-        let mut after = before.rollout.clone();
-        if matches!(command, Command::Approve { .. }) {
-            keep_valid_approvals(&mut write, project, &mut after).await?;
-        }
-        let mut figures = figures(&broker, &mut write, &before).await?;
-        if before.rollout.state == RolloutState::Stopped {
-            // Late agents count as late again only after a while; those that stopped the upgrade are accepted by resuming it.
-            figures.bad = figures.bad.max(before.figures.bad);
-        }
-        let done = after.command(command.clone(), &figures);
-        done.map_err(|error| not_possible(&error.state.to_string()))?;
-        write.audit_reason(&reason);
-        // Agents could not begin while the offer was taken back.
-        let watched_since = if command == Command::Resume { before.now } else { before.watched().1 };
-        let look = RolloutUpdate { at: before.now, figures, pending: None, watched_since };
+        let mut after = asked.allowed(&mut write, project, &before.rollout, &before.created_by).await?;
+        let figures = figures(&broker, &mut write, &before).await?;
+        let look = asked.carry_out(&mut after, figures, before.figures, (before.now, before.watched().1))?;
+        write.audit_reason(asked.reason());
         agent_upgrade_store_on_conn(write.conn(), &before, &after, &look).await?;
         write.notify(project, OutboxNotification::AgentUpgrades).await?;
         let upgrade = agent_upgrade_fetch(write.conn(), id).await?.ok_or_else(missing)?;

@@ -1,37 +1,36 @@
 //! Rollouts: listed, shown, and what people can do with them.
 
 pub mod begin;
+pub mod command;
 pub mod policies;
 pub mod widen;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use brokkr_api::SequenceId;
 use brokkr_api::page::Page;
 use brokkr_api::reason::Message;
 use brokkr_api::rollouts::{CommandRollout, Rollout, RolloutFigures, RolloutState};
-use brokkr_api::tokens::WhoAmI;
 use brokkr_api::webhooks::WebhookEvent;
-use brokkr_api::{ErrorCode, SequenceId};
 use http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Caller;
-use crate::domain::rollout;
 use crate::domain::rollout::command::Command;
 use crate::domain::webhooks::happening::{Happening, NamedStack};
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
-use crate::http::change::{Change, check_reason};
+use crate::http::change::Change;
 use crate::http::paging::{self, QueryParams, cursor};
+use crate::http::rollouts::command::{UserCommand, not_possible};
 use crate::http::stacks::{find_stack, lock_existing_stack};
 use crate::http::write::{self, ResultStorage, Write};
 use crate::state::Broker;
-use crate::store::api_tokens::api_tokens_valid_on_conn;
 use crate::store::outbox::OutboxNotification;
 use crate::store::rollouts::{
-    ActiveRollout, RolloutUpdate, rollout_contacts_on_conn, rollout_evidence_on_conn, rollout_fetch,
-    rollout_list, rollout_lock_on_conn, rollout_store_on_conn,
+    ActiveRollout, rollout_contacts_on_conn, rollout_evidence_on_conn, rollout_fetch, rollout_list,
+    rollout_lock_on_conn, rollout_store_on_conn,
 };
 
 /// Which rollouts to list.
@@ -104,10 +103,10 @@ pub async fn command_rollout(
     Path((sequence_id, command)): Path<(String, String)>,
     change: Change,
 ) -> ApiResult {
-    let CommandRollout { reason, wave } = change.json_or_default()?;
+    let asked: CommandRollout = change.json_or_default()?;
     let sequence_id: SequenceId = sequence_id.parse().map_err(|_| missing())?;
     let token = change.caller()?.token()?;
-    let command = read_command(&command, &reason, &token.name)?;
+    let asked = UserCommand::read(&command, asked, token)?;
     let project = change.caller()?.project();
     let shown = rollout_fetch(&broker.pool, project, sequence_id).await?.ok_or_else(missing)?;
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
@@ -117,38 +116,22 @@ pub async fn command_rollout(
             let ended = rollout_fetch(write.conn(), project, sequence_id).await?.ok_or_else(missing)?;
             return Err(not_possible(&ended.state.to_string()));
         };
-        check_gate(&before.rollout, &command, token, &shown.created_by)?;
-        let at = before.rollout.wave_number();
-        if wave.is_some_and(|wave| wave != at) {
-            return Err(not_possible(&format!("at wave {at}")));
-        }
-        let mut after = before.rollout.clone();
-        if matches!(command, Command::Approve { .. }) {
-            keep_valid_approvals(&mut write, project, &mut after).await?;
-        }
-        let mut figures = figures(&broker, &mut write, &before).await?;
-        if before.rollout.state == RolloutState::Stopped {
-            // Late agents count as late again only after a while; those that stopped the rollout are accepted by resuming it.
-            figures.bad = figures.bad.max(before.figures.bad);
-        }
-        let done = after.command(command.clone(), &figures);
-        done.map_err(|error| not_possible(&error.state.to_string()))?;
-        write.audit_reason(&reason);
-        // Agents could not begin the version while it was withdrawn.
-        let watched_since = if command == Command::Resume { before.now } else { before.watched().1 };
-        let look = RolloutUpdate { at: before.now, figures, pending: None, watched_since };
+        let mut after = asked.allowed(&mut write, project, &before.rollout, &shown.created_by).await?;
+        let figures = figures(&broker, &mut write, &before).await?;
+        let look = asked.carry_out(&mut after, figures, before.figures, (before.now, before.watched().1))?;
+        write.audit_reason(asked.reason());
         rollout_store_on_conn(write.conn(), &before, &after, &look).await?;
         write.notify(project, OutboxNotification::Stack(stack.id)).await?;
         let was_gated = before.rollout.state == RolloutState::Gated;
         let event = if was_gated && after.state == RolloutState::Running {
             Some(WebhookEvent::RolloutAdvanced)
         } else {
-            event(&command)
+            event(asked.command())
         };
         if let Some(event) = event {
             let named = NamedStack { id: stack.id, name: stack.name.clone() };
             let happening = Happening::of_stack(event, before.now, named, sequence_id);
-            let happening = Happening { message: Message::new(reason.trim()), ..happening };
+            let happening = Happening { message: Message::new(asked.reason().trim()), ..happening };
             write.notify_webhooks(project, &happening).await?;
         }
         let rollout = rollout_fetch(write.conn(), project, sequence_id).await?.ok_or_else(missing)?;
@@ -169,42 +152,6 @@ fn event(command: &Command) -> Option<WebhookEvent> {
     }
 }
 
-/// Forgets approvals of tokens that are no longer valid: a token that was revoked since may have been in the wrong hands.
-pub(super) async fn keep_valid_approvals(
-    write: &mut Write,
-    project: &str,
-    rollout: &mut rollout::Rollout,
-) -> ApiResult<()> {
-    let Some(role) = rollout.open_gate().map(|(gate, _)| gate.role) else { return Ok(()) };
-    let names = &mut rollout.gate.approved_by;
-    let valid = api_tokens_valid_on_conn(write.conn(), project, names).await?;
-    names.retain(|name| valid.iter().any(|(valid, of)| valid == name && of.includes(role)));
-    Ok(())
-}
-
-/// Refuses what the gate of the wave does not allow this token.
-pub(super) fn check_gate(
-    rollout: &rollout::Rollout,
-    command: &Command,
-    token: &WhoAmI,
-    author: &str,
-) -> ApiResult<()> {
-    let is_about_gate = matches!(command, Command::Approve { .. } | Command::Deny { .. } | Command::Skip);
-    let Some((gate, _)) = rollout.open_gate().filter(|_| is_about_gate) else { return Ok(()) };
-    if !token.role.includes(gate.role) {
-        return Err(forbidden(format!("this wave needs the approval of the role {}", gate.role)));
-    }
-    let is_passing = matches!(command, Command::Approve { .. } | Command::Skip);
-    if gate.not_author && token.name == author && is_passing {
-        return Err(forbidden("the token that submitted the version may not approve it".to_owned()));
-    }
-    Ok(())
-}
-
-fn forbidden(detail: String) -> ApiError {
-    ApiError::new(ErrorCode::BRK1002, detail)
-}
-
 /// Returns what the agents count as now; if this replica is behind, what they counted as at the last look.
 async fn figures(broker: &Broker, write: &mut Write, rollout: &ActiveRollout) -> ApiResult<RolloutFigures> {
     let contacts = rollout_contacts_on_conn(write.conn()).await?;
@@ -214,27 +161,4 @@ async fn figures(broker: &Broker, write: &mut Write, rollout: &ActiveRollout) ->
     let wave = rollout.rollout.selector();
     let survey = snapshot.survey(rollout.stack, version, wave, &evidence, rollout.now);
     Ok(survey.map_or(rollout.figures, |survey| survey.figures))
-}
-
-pub(super) fn not_possible(state: &str) -> ApiError {
-    ApiError::new(ErrorCode::BRK2023, format!("the rollout is {state}"))
-}
-
-pub(super) fn read_command(command: &str, reason: &str, by: &str) -> ApiResult<Command> {
-    if !reason.is_empty() {
-        check_reason(reason)?;
-    }
-    let because = || check_reason(reason).map(ToOwned::to_owned);
-    match command {
-        "pause" => Ok(Command::Pause),
-        "resume" => Ok(Command::Resume),
-        // What leaves out a safeguard needs a reason.
-        "promote" => because().map(|_| Command::Promote),
-        "skip" => because().map(|_| Command::Skip),
-        "approve" => Ok(Command::Approve { by: by.to_owned() }),
-        "deny" => Ok(Command::Deny { by: by.to_owned(), reason: because()? }),
-        "stop" => Ok(Command::Stop { reason: because()? }),
-        "abort" => Ok(Command::Abort { reason: because()? }),
-        _ => Err(ApiError::not_found("command")),
-    }
 }

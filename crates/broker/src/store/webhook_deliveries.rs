@@ -12,6 +12,17 @@ use super::{Columns as _, Fetch as _, Result, Run as _};
 /// Rows deleted at once.
 const SLICE: u64 = 5000;
 
+/// The condition that no earlier message of its alert is pending, for the message `m`: messages of one alert are delivered in their order.
+macro_rules! is_first_of_alert {
+    () => {
+        "NOT EXISTS (
+            SELECT FROM webhook_deliveries before
+            WHERE before.project = m.project AND before.webhook_id = m.webhook_id AND before.alert_id = m.alert_id
+              AND before.state = 'pending' AND (before.created_at, before.id) < (m.created_at, m.id))"
+    };
+}
+pub(super) use is_first_of_alert;
+
 /// A message that this replica has to send before the lease ends.
 #[derive(Clone, Debug)]
 pub struct ClaimedDelivery {
@@ -43,21 +54,22 @@ pub async fn webhook_delivery_claim(
 ) -> Result<Vec<ClaimedDelivery>> {
     let claim = Uuid::now_v7();
     let rows: Vec<(String, Uuid, Uuid, String, i32)> = sqlx::query_as(
-        "WITH due AS (
+        concat!(
+            "WITH due AS (
             SELECT d.project, d.webhook_id, d.id
             FROM webhooks w CROSS JOIN LATERAL (
                 SELECT m.project, m.webhook_id, m.id FROM webhook_deliveries m
                 WHERE m.project = w.project AND m.webhook_id = w.id AND m.state = 'pending' AND m.due_at <= now()
-                  AND NOT EXISTS (
-                    SELECT FROM webhook_deliveries before
-                    WHERE before.project = m.project AND before.webhook_id = m.webhook_id AND before.alert_id = m.alert_id
-                      AND before.state = 'pending' AND (before.created_at, before.id) < (m.created_at, m.id))
+                  AND ",
+            is_first_of_alert!(),
+            "
                 ORDER BY m.due_at, m.id LIMIT $2 FOR UPDATE OF m SKIP LOCKED) d
             WHERE w.enabled AND w.id <> ALL($1) LIMIT $3)
          UPDATE webhook_deliveries d
          SET claim_token = $4, due_at = now() + make_interval(secs => $5), attempts = d.attempts + 1
          FROM due WHERE d.project = due.project AND d.webhook_id = due.webhook_id AND d.id = due.id
-         RETURNING d.project, d.webhook_id, d.id, d.body::text, d.attempts",
+         RETURNING d.project, d.webhook_id, d.id, d.body::text, d.attempts"
+        ),
     )
     .bind(busy.iter().map(|webhook| webhook.0).collect::<Vec<_>>())
     .bind(each)

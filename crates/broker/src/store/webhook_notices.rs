@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::webhook_alarms::{
     AlarmKey, StoredAlarm, webhook_alarm_due_on_conn, webhook_alarm_lock_on_conn, webhook_alarm_store_on_conn,
 };
-use super::webhook_deliveries::{NewDelivery, webhook_delivery_insert_on_conn};
+use super::webhook_deliveries::{NewDelivery, is_first_of_alert, webhook_delivery_insert_on_conn};
 use super::{Columns as _, Fetch as _, Result};
 use crate::domain::alerts::cause::cause_of;
 use crate::domain::webhooks::alarm::{Alarm, AlarmKind, Observation, step};
@@ -114,16 +114,15 @@ pub async fn webhook_update_alarms_on_conn(
 /// Returns the time until the next message or alarm is due, by the database's clock; none if nothing is pending. A message about an
 /// alert waits for the one before it, however long that takes.
 pub async fn webhook_next_due(pool: &sqlx::PgPool) -> Result<Option<Duration>> {
-    let seconds: Option<f64> = sqlx::query_scalar(
+    let seconds: Option<f64> = sqlx::query_scalar(concat!(
         "SELECT extract(epoch FROM least(
             (SELECT m.due_at FROM webhook_deliveries m
-             WHERE m.state = 'pending' AND NOT EXISTS (
-                SELECT FROM webhook_deliveries before
-                WHERE before.project = m.project AND before.webhook_id = m.webhook_id AND before.alert_id = m.alert_id
-                  AND before.state = 'pending' AND (before.created_at, before.id) < (m.created_at, m.id))
+             WHERE m.state = 'pending' AND ",
+        is_first_of_alert!(),
+        "
              ORDER BY m.due_at LIMIT 1),
-            (SELECT min(next_check_at) FROM webhook_alarms)) - now())::float8",
-    )
+            (SELECT min(next_check_at) FROM webhook_alarms)) - now())::float8"
+    ))
     .one(pool, "find due webhook messages")
     .await?;
     Ok(seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e6))))

@@ -2,7 +2,7 @@
 
 use brokkr_api::upgrades::{AgentUpgrade, AgentUpgradeStatus, ReportedUpgrade, UpgradeStep};
 
-use super::course::Course;
+use super::course::{self, Course};
 use super::table::{BAD, CAREFUL, Cell, FAINT, GOOD, Table, UNDER_WAY, painted};
 use super::text::{age, age_or_dash, clean, fields, or_dash, thousands, when};
 use super::{Listed, RenderOptions, Show};
@@ -92,10 +92,7 @@ fn step(status: &AgentUpgradeStatus) -> Cell {
 
 /// `stopped: 1 agent is bad, 0 allowed`
 pub fn state(upgrade: &AgentUpgrade) -> String {
-    match &upgrade.stop_reason {
-        Some(reason) => format!("{}: {}", upgrade.state, clean(reason)),
-        None => upgrade.state.to_string(),
-    }
+    course::state(upgrade.state, upgrade.stop_reason.as_ref())
 }
 
 /// `it was offered to 3 of 10 agents (2 healthy, 1 bad)`

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use brokkr_api::rollouts::{Pending, Rollout, RolloutFigures, RolloutPolicy, RolloutState, Wave};
+use brokkr_api::rollouts::{Pending, Rollout, RolloutFigures, RolloutPolicy, RolloutState, StopReason, Wave};
 use brokkr_api::upgrades::AgentUpgrade;
 
-use super::text::{count, thousands};
+use super::text::{clean, count, thousands};
+
+/// `stopped: 1 agent is bad, 0 allowed`
+pub fn state(state: RolloutState, stop_reason: Option<&StopReason>) -> String {
+    stop_reason.map_or_else(|| state.to_string(), |reason| format!("{state}: {}", clean(reason)))
+}
 
 /// What the rollouts of versions and of agents have in common.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use brokkr_api::rollouts::{Rollout, RolloutState};
 
-use super::course::Course;
+use super::course::{self, Course};
 use super::table::Table;
 use super::text::{age, clean, fields, thousands, when};
 use super::{Listed, RenderOptions, Show};
@@ -72,10 +72,7 @@ fn versions(rollout: &Rollout) -> String {
 
 /// `stopped: 1 agent is bad, 0 allowed`
 pub fn state(rollout: &Rollout) -> String {
-    match &rollout.stop_reason {
-        Some(reason) => format!("{}: {}", rollout.state, clean(reason)),
-        None => rollout.state.to_string(),
-    }
+    course::state(rollout.state, rollout.stop_reason.as_ref())
 }
 
 /// What happens next with a version that was just submitted.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use brokkr_testkit::{Cluster, Database, Launch, Port, Postgres, Process, Scratch, programs};
 use tokio::net::TcpStream;
 
-use crate::installation::DEADLINE;
+use crate::installation::{DEADLINE, Terminal};
 
 pub struct BrokerBeside {
     // Dropped in this order: the broker before its database, the database before its server.
@@ -33,6 +33,13 @@ impl BrokerBeside {
         process.ready_when(DEADLINE, async || TcpStream::connect(&address).await.is_ok()).await?;
         let url = format!("https://{address}");
         Ok(Self { _process: process, _database: database, _postgres: postgres, url, folder, _port: port })
+    }
+
+    /// Types a command in this terminal, logged in as the administrator.
+    pub async fn types(&self, terminal: &Terminal, command: &str) -> Result<String> {
+        let exports: String =
+            self.login().iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+        Ok(terminal.types(&format!("{exports}{command}")).await?.stdout)
     }
 
     /// Returns the environment in which `brokkr` is logged in as the administrator.

@@ -70,9 +70,7 @@ impl Site {
 
     /// Types a command, logged in as the administrator.
     async fn types(&self, command: &str) -> Result<String> {
-        let exports: String =
-            self.broker.login().iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
-        Ok(self.terminal.types(&format!("{exports}{command}")).await?.stdout)
+        self.broker.types(&self.terminal, command).await
     }
 
     /// Returns the agent's Pod that is ready and not about to end, except for those on this node.

@@ -70,12 +70,12 @@ pub fn normal(line: &str) -> String {
             "TIME".clone_into(&mut words[at - 1]);
         }
     }
-    // The engine of rollouts counts the agents only once a second.
+    // Until the engine of rollouts has looked, it has not counted the agents, and has released nothing.
     for at in 0..words.len() {
-        if let [released, to, some, of, all, ..] = &mut words[at..]
-            && (released.as_str(), to.as_str(), of.as_str()) == ("released", "to", "of")
+        if let [released, to, none, of, all, ..] = &mut words[at..]
+            && [released, to, none, of].map(|word| word.as_str()) == ["released", "to", "0", "of"]
         {
-            (*some, *all) = ("N".to_owned(), "N".to_owned());
+            "N".clone_into(all);
         }
     }
     words.join(" ")
@@ -188,6 +188,8 @@ fn times_ids_and_widths_do_not_count_and_everything_else_does() {
     }
     assert_ne!(normal("3/4 ready"), normal("4/4 ready"));
     assert_ne!(normal("healthy"), normal("applied"));
+    assert_ne!(normal("released to 1 of 2 agents"), normal("released to 2 of 2 agents"));
+    assert_ne!(normal("released to 0 of 2 agents"), normal("released to 1 of 2 agents"));
     let ids = Some(101..=103);
     assert_eq!(renumbered("101/102   4\n", ids.as_ref()), "1/2       4\n");
     assert_eq!(
