@@ -180,7 +180,7 @@ fn times_ids_and_widths_do_not_count_and_everything_else_does() {
         ("last seen 4 s ago", "last seen 120 s ago"),
         (
             "(wave 1 of 2, released to 0 of 0 agents, 0 bad)",
-            "(wave 1 of 2, released to 1 of 2 agents, 0 bad)",
+            "(wave 1 of 2, released to 0 of 2 agents, 0 bad)",
         ),
     ];
     for (one, other) in same {
