@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::fleet::Fleet;
 use crate::harness::{Caller, Harness, Key, YAML, bound, refused, register, serve_changed, token};
-use crate::hostile::{Bystander, Socket, p99, tls};
+use crate::hostile::{Bystander, Socket, tls};
 
 const SOON: Duration = Duration::from_secs(30);
 /// Routes that answer without reading a body.
@@ -206,11 +206,12 @@ async fn large_slow_bodies_before_authentication_cost_neither_memory_nor_time_of
     const NOISE: Duration = Duration::from_millis(50);
     let fleet = Fleet::start(1, &[]).await?;
     let memory = fleet.resident()?;
-    let (mut before, mut during, mut most) = (Vec::new(), Vec::new(), 0);
+    // What the broker itself costs is there in each round; other work of this machine only in some, so the least counts.
+    let (mut before, mut during, mut most) = (Duration::MAX, Duration::MAX, 0);
     for _ in 0..3 {
         let bystander = Bystander::watch(&fleet)?;
         tokio::time::sleep(WINDOW).await;
-        before.extend(bystander.durations().await?);
+        before = before.min(bystander.slowest().await?);
 
         // Handshakes are not measured.
         let sockets = (0..CONNECTIONS).map(|_| tls(&fleet, b"http/1.1"));
@@ -225,12 +226,11 @@ async fn large_slow_bodies_before_authentication_cost_neither_memory_nor_time_of
             most = most.max(fleet.resident()?);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        during.extend(bystander.durations().await?);
+        during = during.min(bystander.slowest().await?);
         sending.iter().for_each(tokio::task::JoinHandle::abort);
     }
     let refused = fleet.figure("brokkr_request_bodies_refused_total{reason=\"too_large\"}").await?;
     assert!(refused > 300.0, "the attack reached the broker only {refused} times");
-    let (before, during) = (p99(before)?, p99(during)?);
     assert!(during < 2 * before + NOISE, "others waited {during:?}, {before:?} without the attack");
     let grown = most.saturating_sub(memory);
     assert!(grown < 64 << 20, "{grown} bytes more");

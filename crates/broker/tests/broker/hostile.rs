@@ -35,21 +35,13 @@ impl Bystander {
         Ok(Self { done, asking })
     }
 
-    /// Stops the client and returns the durations.
-    pub async fn durations(self) -> Result<Vec<Duration>> {
-        self.done.store(true, Ordering::Relaxed);
-        self.asking.await?
-    }
-
     /// Stops the client and returns the 99th percentile of the durations.
-    async fn slowest(self) -> Result<Duration> {
-        p99(self.durations().await?)
+    pub async fn slowest(self) -> Result<Duration> {
+        self.done.store(true, Ordering::Relaxed);
+        let mut took = self.asking.await??;
+        took.sort_unstable();
+        took.get(took.len() * 99 / 100).copied().context("no request was sent")
     }
-}
-
-pub fn p99(mut took: Vec<Duration>) -> Result<Duration> {
-    took.sort_unstable();
-    took.get(took.len() * 99 / 100).copied().context("no request was sent")
 }
 
 async fn ask(client: Client, url: String, done: Arc<AtomicBool>) -> Result<Vec<Duration>> {
