@@ -1,5 +1,5 @@
 //! The node of the agent is drained, or lost: a replacement repairs drift, upgrades go on, and an agent that comes back with its
-//! node writes nothing.
+//! node changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -157,9 +157,11 @@ impl Site {
     }
 
     /// The network of the lost node returns, but not its kubelet, so that the old agent runs on. It learns of its successor, which
-    /// alone repairs drift.
+    /// alone repairs drift from then on. Before that, it may answer to changes that its watch receives late, with what is there.
     async fn fenced(&self, lost: &AgentPod) -> Result<()> {
         let next = self.agent_outside_of(&lost.node).await?;
+        let version = async || anyhow::Ok(self.maps.get(SETTINGS).await?.metadata.resource_version);
+        let before = version().await?;
         let mark = self.terminal.cluster.audit().mark()?;
         self.node(&lost.node)?.connect().await?;
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build()?;
@@ -170,10 +172,13 @@ impl Site {
             anyhow::Ok(())
         })
         .await?;
+        let told = Timestamp::now();
+        ensure!(version().await? == before, "the old agent changed an object of its successor");
         self.change().await?;
         self.repaired().await?;
         let mut writes = self.terminal.cluster.audit().requests(mark)?;
         writes.retain(|request| request.is_write() && request.namespace == SHOP && request.pod.is_some());
+        writes.retain(|request| request.received > told);
         let by = |pod: &AgentPod| writes.iter().filter(|write| write.pod.as_ref() == Some(&pod.name)).count();
         ensure!(by(lost) == 0 && by(&next) > 0, "{writes:#?}");
         Ok(())
