@@ -24,24 +24,41 @@ const POD_ENDS: Duration = Duration::from_secs(15);
 pub struct Watch {
     home: Home,
     timeout: Duration,
-    /// Since when an upgrade is under way, by the clock of this process.
-    since: Option<Instant>,
+    watched: Watched,
+}
+
+/// Since when an upgrade to which image is under way, by the clock of this process.
+#[derive(Default)]
+struct Watched(Option<(String, Instant)>);
+
+impl Watched {
+    /// Returns for how long the upgrade to this image has been watched. Another image is another upgrade, which has all of its time,
+    /// also if nobody looked between the two.
+    fn elapsed(&mut self, image: &str, now: Instant) -> Duration {
+        match &self.0 {
+            Some((watched, since)) if watched == image => now.duration_since(*since),
+            _ => {
+                self.0 = Some((image.to_owned(), now));
+                Duration::ZERO
+            }
+        }
+    }
 }
 
 impl Watch {
     #[must_use]
     pub fn new(home: Home, timeout: Duration) -> Self {
-        Self { home, timeout, since: None }
+        Self { home, timeout, watched: Watched::default() }
     }
 
     /// Returns what to do about what was found.
     pub fn next(&mut self, found: &Found) -> NextStep {
         if !found.deployed.is_under_way() {
-            self.since = None;
+            self.watched = Watched::default();
             return next_step(VERSION, &found.deployed, &found.stored, false);
         }
-        let since = *self.since.get_or_insert_with(Instant::now);
-        next_step(VERSION, &found.deployed, &found.stored, since.elapsed() >= self.timeout)
+        let elapsed = self.watched.elapsed(&found.deployed.image, Instant::now());
+        next_step(VERSION, &found.deployed, &found.stored, elapsed >= self.timeout)
     }
 
     /// Restores the former image, and waits until the new Pod has ended.
@@ -106,4 +123,19 @@ pub async fn stand_by(home: &Home, image: &str, timeout: Duration, return_after:
 
 fn log_failure(error: RequestError, what: &str) {
     tracing::warn!("failed to {what}: {:#}; retrying in {TICK:?}", anyhow::Error::new(error));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_upgrade_has_all_of_its_time() {
+        let (mut watched, start) = (Watched::default(), Instant::now());
+        let minutes = |count: u64| start + Duration::from_mins(count);
+        assert_eq!(watched.elapsed("one", start), Duration::ZERO);
+        assert_eq!(watched.elapsed("one", minutes(9)), Duration::from_mins(9));
+        assert_eq!(watched.elapsed("another", minutes(9)), Duration::ZERO);
+        assert_eq!(watched.elapsed("another", minutes(10)), Duration::from_mins(1));
+    }
 }
