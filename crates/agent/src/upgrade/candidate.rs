@@ -38,7 +38,7 @@ pub async fn ensure_may_take_over(home: &Home) -> anyhow::Result<()> {
 }
 
 impl Candidate {
-    /// Returns when the upgrade is confirmed: never, if another process supersedes this one.
+    /// Returns when the upgrade is confirmed, which `Incumbent` reports: never, if another process supersedes this one.
     pub async fn confirm(&self) {
         let id = self.upgrade_id().await;
         self.report(id, UpgradeStep::TakenOver).await;
@@ -49,7 +49,8 @@ impl Candidate {
             }
             tokio::time::sleep(LOOK).await;
         }
-        self.report(id, UpgradeStep::Reconciled).await;
+        // A version that cannot report to the broker after it has compared everything does not end the one before it.
+        self.report(id, UpgradeStep::TakenOver).await;
         while let Err(error) = self.remove_previous().await {
             tracing::warn!("failed to confirm the upgrade of the agent: {error:#}; retrying in {LOOK:?}");
             tokio::time::sleep(LOOK).await;

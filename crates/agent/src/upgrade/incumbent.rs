@@ -43,6 +43,8 @@ pub struct Incumbent {
     is_offered: bool,
     /// Offers are not looked at before this time, because the last one was not begun.
     quiet_until: Option<Instant>,
+    /// Whether this process has looked which upgrade has brought it.
+    knows_its_upgrade: bool,
     /// A report that the broker has not received yet. Later steps are more important, so only the last one is kept.
     unsent: Option<UpgradeReport>,
 }
@@ -75,6 +77,7 @@ impl Incumbent {
             idle,
             is_offered: false,
             quiet_until: None,
+            knows_its_upgrade: false,
             unsent: None,
         }
     }
@@ -127,6 +130,11 @@ impl Incumbent {
             }
             return Ok(Turn::Wait(self.idle));
         };
+        if !std::mem::replace(&mut self.knows_its_upgrade, true)
+            && let Some(attempt) = found.stored.completed_by(VERSION, &found.deployed)
+        {
+            self.send(report(attempt.id, UpgradeStep::Reconciled, None)).await;
+        }
         match self.watch.next(&found) {
             NextStep::Idle => {
                 if std::mem::take(&mut self.is_offered)

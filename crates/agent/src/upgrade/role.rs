@@ -101,6 +101,14 @@ impl StoredUpgrade {
         self.attempt.as_ref().filter(|attempt| attempt.image == deployed.image)
     }
 
+    /// Returns the upgrade that has brought this version and is confirmed. Only then may the broker count it as healthy: before, the
+    /// former image may be restored.
+    #[must_use]
+    pub fn completed_by(&self, own: &str, deployed: &DeployedVersion) -> Option<&Attempt> {
+        let is_here = deployed.agent_version.as_deref() == Some(own);
+        self.attempt_at(deployed).filter(|_| is_here && !deployed.is_under_way())
+    }
+
     /// Returns what the process with the deployed image has found out.
     #[must_use]
     pub fn verdict_on(&self, deployed: &DeployedVersion) -> Option<&Verdict> {
@@ -196,5 +204,20 @@ mod tests {
             assert_eq!(before.restored(), None, "nothing is under way");
             assert_eq!(before.begun(NEW, "0.2.0").confirmed().restored(), None, "only the owner goes back");
         }
+    }
+
+    #[test]
+    fn only_a_confirmed_upgrade_is_completed_and_only_by_its_version() {
+        let (under_way, stored) = (deployed(Some("0.1.0")).begun(NEW, "0.2.0"), begun_by("0.1.0"));
+        let confirmed = under_way.confirmed();
+        assert_eq!(stored.completed_by("0.2.0", &confirmed), stored.attempt.as_ref());
+        assert_eq!(
+            stored.completed_by("0.2.0", &under_way),
+            None,
+            "its image may be replaced by the former one"
+        );
+        assert_eq!(stored.completed_by("0.1.0", &confirmed), None, "the former process, before it ends");
+        let by_hand = DeployedVersion { image: OLD.to_owned(), ..confirmed };
+        assert_eq!(stored.completed_by("0.2.0", &by_hand), None, "another image was set by hand");
     }
 }

@@ -48,7 +48,7 @@ impl ReportedStep {
     #[must_use]
     pub fn precedes(&self, step: UpgradeStep, reported_at: Timestamp) -> bool {
         match self.step {
-            // It reports this before it confirms the upgrade, which may fail.
+            // Agents report this after the upgrade is confirmed. Should one go back nevertheless, that counts.
             UpgradeStep::Reconciled => step == UpgradeStep::Restored && reported_at > self.reported_at,
             // It may be offered again.
             UpgradeStep::Restored | UpgradeStep::Refused => reported_at > self.reported_at,
