@@ -59,12 +59,13 @@ impl Shops {
         .await
     }
 
-    /// Returns the shops to which this upgrade was offered, in the order of their numbers.
+    /// Returns the shops to which this upgrade was offered, in the order of their numbers: an upgrade that stops takes the offer back.
     async fn offered(&self, upgrade: u64) -> Result<Vec<&Shop>> {
         let rows = self.json(&format!("brokkr agent upgrade show {upgrade} --agents")).await?;
         let rows = rows["items"].as_array().context("rows")?.clone();
         let is_offered = |shop: &&Shop| {
-            rows.iter().any(|row| row["agent"] == shop.name.as_str() && row["released"] == true)
+            let was_offered = |row: &Value| row["released"] == true || !row["step"].is_null();
+            rows.iter().any(|row| row["agent"] == shop.name.as_str() && was_offered(row))
         };
         Ok(self.shops.iter().filter(is_offered).collect())
     }
