@@ -172,13 +172,13 @@ impl Site {
             anyhow::Ok(())
         })
         .await?;
-        let told = Timestamp::now();
+        let stood_down = Timestamp::now();
         ensure!(version().await? == before, "the old agent changed an object of its successor");
         self.change().await?;
         self.repaired().await?;
         let mut writes = self.terminal.cluster.audit().requests(mark)?;
         writes.retain(|request| request.is_write() && request.namespace == SHOP && request.pod.is_some());
-        writes.retain(|request| request.received > told);
+        writes.retain(|request| request.received > stood_down);
         let by = |pod: &AgentPod| writes.iter().filter(|write| write.pod.as_ref() == Some(&pod.name)).count();
         ensure!(by(lost) == 0 && by(&next) > 0, "{writes:#?}");
         Ok(())
