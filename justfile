@@ -44,6 +44,10 @@ docs:
 book:
     cargo xtask book
 
+# Build the web console, which the next build of the broker then contains (needs npm)
+console *arguments:
+    cargo xtask console {{ arguments }}
+
 # Measure the agent beside its peers; `just bench --only create --rounds 5`
 bench *arguments:
     cargo xtask bench agent {{ arguments }}

@@ -4,6 +4,7 @@ pub mod api;
 pub mod bench;
 pub mod book;
 pub mod charts;
+pub mod console;
 pub mod contract;
 pub mod dev;
 pub mod docs;

@@ -15,6 +15,7 @@
 //! commands/book.rs       builds the documentation as web pages
 //! commands/contract.rs   lists which tests prove which promise
 //! commands/charts.rs     generates files of the Helm charts
+//! commands/console.rs    builds and checks the web console
 //! commands/image.rs      builds static programs and container images
 //! commands/bench.rs      benchmarks the agent against Flux's apply engine, and the broker against minimal servers
 //! commands/journeys.rs   runs the commands of a user's first hour, and counts them
@@ -29,8 +30,8 @@ use anyhow::Result;
 use clap::Parser;
 
 use commands::{
-    api, bench, book, charts, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image, journeys,
-    results, sim, test, versions,
+    api, bench, book, charts, console, contract, dev, docs, e2e, engines, faults, fuzz, hostile, image,
+    journeys, results, sim, test, versions,
 };
 
 /// The project's own commands.
@@ -55,6 +56,7 @@ enum Command {
     Dev(dev::Args),
     Bench(bench::Args),
     Charts(charts::Args),
+    Console(console::Args),
     Image(image::Args),
 }
 
@@ -77,6 +79,7 @@ fn main() -> Result<()> {
         Command::Dev(args) => dev::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Charts(args) => charts::run(&args),
+        Command::Console(args) => console::run(&args),
         Command::Image(args) => image::run(&args),
     }
 }

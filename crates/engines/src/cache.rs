@@ -42,15 +42,27 @@ impl Engines {
     }
 }
 
-/// An engine has not been built on this machine.
+/// A program has not been built or installed on this machine.
 #[derive(Debug)]
 pub struct Missing {
     what: String,
+    /// The command that provides it, and what it does.
+    remedy: &'static str,
+}
+
+impl Missing {
+    fn engine(what: String) -> Self {
+        Self { what, remedy: "`cargo xtask engines` builds the engines" }
+    }
+
+    pub(crate) fn of_console(what: String) -> Self {
+        Self { what, remedy: "`cargo xtask console` installs it" }
+    }
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; `cargo xtask engines` builds the engines", self.what)
+        write!(f, "{}; {}", self.what, self.remedy)
     }
 }
 
@@ -83,9 +95,7 @@ fn selected_kubernetes() -> Result<Option<&'static Module>, Missing> {
         Some((_, module)) => Ok(Some(module)),
         None => {
             let known: Vec<&str> = OLDER_KUBERNETES.iter().map(|(version, _)| *version).collect();
-            Err(Missing {
-                what: format!("{KUBERNETES} is {wanted}, but must be one of {}", known.join(", ")),
-            })
+            Err(Missing::engine(format!("{KUBERNETES} is {wanted}, but must be one of {}", known.join(", "))))
         }
     }
 }
@@ -93,17 +103,17 @@ fn selected_kubernetes() -> Result<Option<&'static Module>, Missing> {
 /// Finds the program of a module that tests do not use.
 pub fn locate_peer(module: &Module) -> Result<PathBuf, Missing> {
     let [binary] = module.binaries else {
-        return Err(Missing { what: format!("{} does not have exactly one program", module.name) });
+        return Err(Missing::engine(format!("{} does not have exactly one program", module.name)));
     };
     Ok(complete_folder(module)?.join(binary.name))
 }
 
 fn complete_folder(module: &Module) -> Result<PathBuf, Missing> {
-    let folder = folder(module).map_err(|error| Missing { what: error.to_string() })?;
+    let folder = folder(module).map_err(|error| Missing::engine(error.to_string()))?;
     if is_complete(module, &folder) {
         Ok(folder)
     } else {
-        Err(Missing { what: format!("{} is not in {}", module.name, folder.display()) })
+        Err(Missing::engine(format!("{} is not in {}", module.name, folder.display())))
     }
 }
 
@@ -115,7 +125,7 @@ pub(crate) fn is_complete(module: &Module, folder: &Path) -> bool {
 
 /// Returns the module's folder in the cache, whether or not it exists.
 pub(crate) fn folder(module: &Module) -> io::Result<PathBuf> {
-    let cache = cache_root()?;
+    let cache = cache_of("engines")?;
     let sources = sources_digest(module)?;
     match go_version(module) {
         Ok(version) => {
@@ -180,11 +190,12 @@ fn programs(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn cache_root() -> io::Result<PathBuf> {
+/// Returns a folder of this project's cache.
+pub(crate) fn cache_of(what: &str) -> io::Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
-        .map(|cache| cache.join("brokkr/engines"))
+        .map(|cache| cache.join("brokkr").join(what))
         .ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))
 }
 

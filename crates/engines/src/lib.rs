@@ -8,6 +8,7 @@
 //! catalog.rs   the modules, the binaries of each and the flags they are built with
 //! cache.rs     the cache folder of each module, and the binaries in it
 //! compile.rs   builds missing engines, under a temporary name first
+//! node.rs      Node, for the web console
 //! ```
 //!
 //! `cargo xtask engines`, which builds the engines, and the test kit, which only uses them, share this crate, so that they
@@ -16,7 +17,9 @@
 mod cache;
 mod catalog;
 mod compile;
+mod node;
 
 pub use cache::{Engines, Missing, locate, locate_peer};
 pub use catalog::{Binary, FLUX, MODULES, Module, OLDER_KUBERNETES};
 pub use compile::{Built, build_all, build_module, build_older_kubernetes};
+pub use node::{NODE, install_node, locate_node};

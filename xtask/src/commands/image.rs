@@ -48,6 +48,9 @@ pub fn run_dev() -> Result<()> {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if !root().join("console/dist/index.html").exists() {
+        eprintln!("the broker gets no web console; build it before with `cargo xtask console`");
+    }
     let built = build_static(&args.profile, &PROGRAMS, None)?;
     let level = if args.profile == "release" { Compression::best() } else { Compression::fast() };
     let out = root().join(&args.out);

@@ -1,0 +1,182 @@
+// The console with a fleet of any size: how fast it is shown and reacts, what it needs in memory, and what it receives while
+// versions reach every agent. `cargo xtask bench console` runs it with 100,000 agents, and judges the figures.
+
+import { writeFileSync } from 'node:fs';
+
+import type { CDPSession, Page } from '@playwright/test';
+
+import { control } from './control';
+import { environment } from './environment';
+import { expect, open, shown, test, words } from './console';
+
+const { stack, liveSeconds, figures: file } = environment;
+
+test.use({ role: 'admin' });
+test.skip(file === undefined, 'BROKKR_CONSOLE_FIGURES is not set');
+
+const LOADS = 7;
+const RELEASES_EVERY_MS = 300_000;
+const IDLE_MS = 60_000;
+
+interface Figure {
+  key: string;
+  rounds: number[];
+  at_most?: number;
+  note?: string;
+}
+
+const figures: Figure[] = [];
+
+/** Writes at once: a later failure must not lose what was measured. */
+function add(figure: Figure): void {
+  figures.push(figure);
+  writeFileSync(file as string, JSON.stringify(figures));
+}
+
+interface Seen {
+  /** Milliseconds from the navigation to the largest content. */
+  lcp: number;
+  longest: number;
+  /** Milliseconds from a key or click to the next frame. */
+  interactions: number[];
+}
+
+/** Observes what the browser measures of a page, from its first script on. */
+async function observe(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    const seen: Seen = { lcp: 0, longest: 0, interactions: [] };
+    Object.assign(globalThis, { seen });
+    const on = (type: string, each: (entry: PerformanceEntry) => void, options = {}) =>
+      new PerformanceObserver((list) => list.getEntries().forEach(each)).observe({ type, buffered: true, ...options });
+    on('largest-contentful-paint', ({ startTime }) => (seen.lcp = startTime));
+    on('longtask', ({ duration }) => (seen.longest = Math.max(seen.longest, duration)));
+    on('event', (entry) => {
+      if ((entry as PerformanceEventTiming).interactionId > 0) seen.interactions.push(entry.duration);
+    }, { durationThreshold: 16 });
+  });
+}
+
+/** Returns what was seen so far, and forgets interactions and tasks. */
+async function take(page: Page): Promise<Seen> {
+  // Entries arrive with the frame after the one that they are about.
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 100))));
+  return page.evaluate(() => {
+    const { seen } = globalThis as unknown as { seen: Seen };
+    const copy = { ...seen };
+    Object.assign(seen, { longest: 0, interactions: [] });
+    return copy;
+  });
+}
+
+/** Counts what the page receives, also on streams that do not end. */
+async function count(session: CDPSession): Promise<() => number> {
+  let bytes = 0;
+  await session.send('Network.enable');
+  session.on('Network.dataReceived', ({ encodedDataLength, dataLength }) => {
+    bytes += encodedDataLength > 0 ? encodedDataLength : dataLength;
+  });
+  return () => bytes;
+}
+
+async function heapMegabytes(session: CDPSession): Promise<number> {
+  await session.send('HeapProfiler.collectGarbage');
+  const { usedSize } = await session.send('Runtime.getHeapUsage');
+  return usedSize / 1e6;
+}
+
+const matrix = (page: Page) => page.getByRole('grid', { name: words.matrix.label });
+
+async function showMatrix(page: Page): Promise<void> {
+  await shown(page, words.fleet.title);
+  await expect(matrix(page).getByRole('gridcell').first()).toBeVisible({ timeout: 60_000 });
+}
+
+test('a fleet is shown, and reacts', async ({ page, context }) => {
+  test.setTimeout(600_000);
+  await open(page, '/?by=region');
+  await showMatrix(page);
+  const [lcp, tasks, interactions]: [number[], number[], number[]] = [[], [], []];
+  for (let load = 0; load < LOADS; load += 1) {
+    const fresh = await context.newPage();
+    await observe(fresh);
+    const session = await context.newCDPSession(fresh);
+    await session.send('Network.enable');
+    await session.send('Network.setCacheDisabled', { cacheDisabled: true });
+    await fresh.goto('/ui/?by=region');
+    await showMatrix(fresh);
+    const first = await take(fresh);
+    lcp.push(first.lcp);
+    await act(fresh);
+    const later = await take(fresh);
+    tasks.push(Math.max(first.longest, later.longest));
+    expect(later.interactions.length, 'the browser has measured interactions').toBeGreaterThan(0);
+    interactions.push(Math.max(...later.interactions));
+    await fresh.close();
+  }
+  const note = `${LOADS} loads without a cache, by region`;
+  add({ key: 'console_lcp_ms', rounds: lcp, at_most: 1_200, note });
+  add({ key: 'console_interaction_ms', rounds: interactions, at_most: 100, note: 'the slowest of each load' });
+  add({ key: 'console_longest_task_ms', rounds: tasks, at_most: 200, note: 'of each load' });
+});
+
+/** Uses the page as a person would: the matrix, its columns, a stack, its agents, the palette. */
+async function act(page: Page): Promise<void> {
+  await matrix(page).getByRole('gridcell').first().focus();
+  for (const key of ['ArrowDown', 'ArrowRight', 'ArrowDown', 'End', 'Home']) await page.keyboard.press(key);
+  await page.getByLabel(words.matrix.by).selectOption('env');
+  await expect(matrix(page)).toContainText('prod');
+  await page.keyboard.press('ControlOrMeta+k');
+  await expect(page.getByRole('combobox', { name: words.palette.placeholder })).toBeFocused();
+  await page.keyboard.type('swarm-1-4711');
+  await expect(page.getByRole('listbox').getByRole('option').first()).toContainText('swarm-1-4711');
+  await page.keyboard.press('Escape');
+  await matrix(page).getByRole('gridcell').first().click();
+  await expect(page.getByRole('grid').first()).toBeVisible();
+  await expect(page).toHaveURL(/\/stacks\//);
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  await page.goBack();
+  await showMatrix(page);
+}
+
+test('the page stays small and quiet while it is open', async ({ page, context }) => {
+  const live = (liveSeconds ?? 60) * 1_000;
+  test.setTimeout(live + 3_000_000);
+  await observe(page);
+  await open(page, '/?by=region');
+  await showMatrix(page);
+  await expect(page.getByRole('banner').getByRole('status')).toHaveText(words.live.live, { timeout: 60_000 });
+  const session = await context.newCDPSession(page);
+  const bytes = await count(session);
+  const ends = Date.now() + live;
+
+  const before = bytes();
+  await page.waitForTimeout(Math.min(IDLE_MS, live));
+  const idle = (bytes() - before) / Math.min(IDLE_MS, live);
+  add({ key: 'console_idle_kilobytes_per_s', rounds: [idle], at_most: 10 });
+  const heap = [await heapMegabytes(session)];
+  await take(page);
+
+  const [rates, delays, tasks]: [number[], number[], number[]] = [[], [], []];
+  const row = matrix(page).getByRole('row').filter({ has: page.getByRole('rowheader', { name: new RegExp(`^${stack} `) }) });
+  do {
+    const [begun, received] = [Date.now(), bytes()];
+    const text = await row.textContent();
+    await control('release');
+    await expect(row).not.toHaveText(text ?? '', { timeout: 60_000 });
+    delays.push(Date.now() - begun);
+    await control('arrived');
+    rates.push((bytes() - received) / (Date.now() - begun));
+    tasks.push((await take(page)).longest);
+    heap.push(await heapMegabytes(session));
+    const next = Math.min(begun + RELEASES_EVERY_MS, ends);
+    if (next > Date.now()) await page.waitForTimeout(next - Date.now());
+  } while (Date.now() < ends);
+  const note = `${rates.length} releases to all agents`;
+  add({ key: 'console_release_kilobytes_per_s', rounds: rates, at_most: 30, note });
+  add({ key: 'console_release_shown_ms', rounds: delays, note: 'from the submission to the first change on the page' });
+  add({ key: 'console_release_longest_task_ms', rounds: tasks, at_most: 200, note });
+  heap.push(await heapMegabytes(session));
+  const last = heap.at(-1) ?? 0;
+  add({ key: 'console_heap_megabytes', rounds: [last], at_most: 80, note: `after ${live / 60_000} minutes; ${heap.map((one) => one.toFixed(1)).join(', ')}` });
+});

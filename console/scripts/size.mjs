@@ -1,0 +1,44 @@
+// Fails if the console is larger than its budget. Sizes are those that browsers load: compressed with brotli.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { constants, brotliCompressSync } from 'node:zlib';
+
+const FIRST_SCREEN_KB = 170;
+const ALL_KB = 450;
+/** What the first screen needs: the entry, and the page that it opens. */
+const FIRST_SCREEN = ['index.html', 'src/pages/Fleet.tsx'];
+
+const dist = new URL('../dist/', import.meta.url).pathname;
+const manifest = JSON.parse(readFileSync(join(dist, '.vite/manifest.json'), 'utf8'));
+
+/** Adds the files of a module, and of all modules that it loads at once. */
+function collect(name, files) {
+  const { file, css = [], imports = [] } = manifest[name];
+  if (files.has(file)) return files;
+  for (const one of [file, ...css]) files.add(one);
+  for (const one of imports) collect(one, files);
+  return files;
+}
+
+function kilobytes(files) {
+  const params = { [constants.BROTLI_PARAM_QUALITY]: 11 };
+  const bytes = [...files].map((file) => brotliCompressSync(readFileSync(join(dist, file)), { params }).length);
+  return bytes.reduce((sum, size) => sum + size, 0) / 1000;
+}
+
+const first = new Set(['index.html']);
+for (const name of FIRST_SCREEN) collect(name, first);
+const all = new Set(['index.html', 'icon.svg']);
+for (const name of Object.keys(manifest)) collect(name, all);
+
+let isWithin = true;
+for (const [name, files, budget] of [
+  ['first screen', first, FIRST_SCREEN_KB],
+  ['everything', all, ALL_KB],
+]) {
+  const size = kilobytes(files);
+  isWithin &&= size <= budget;
+  process.stdout.write(`${name}: ${size.toFixed(1)} KB of ${budget} KB, ${files.size} files\n`);
+}
+process.exitCode = isWithin ? 0 : 1;

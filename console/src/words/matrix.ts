@@ -1,0 +1,33 @@
+// Words of the matrix of the fleet.
+
+export const matrix = {
+  label: 'Stacks by agents',
+  by: 'Columns by label',
+  allAgents: 'all agents in one column',
+  all: 'All agents',
+  unset: (key: string) => `without ${key}`,
+  other: 'other values',
+  otherStacks: (count: string) => `${count} other stacks`,
+  stack: 'Stack',
+  version: (version: number) => `v${version}`,
+  percent: (percent: number) => `${percent}%`,
+  newest: (percent: string) => `${percent} with the newest version`,
+  agents: (count: string) => `${count} ${count === '1' ? 'agent' : 'agents'}`,
+  counts: {
+    on_intent: 'on intent',
+    pending: 'pending',
+    failing: 'failing',
+    blocked: 'blocked',
+    unknown: 'unknown',
+    silent: 'silent',
+  },
+  cell: (stack: string, column: string, counts: string) => `${stack}, ${column}: ${counts}`,
+  onIntent: (onIntent: string, agents: string) => `${onIntent} of ${agents} agents on intent`,
+  stacks: (count: string) => `${count} ${count === '1' ? 'stack' : 'stacks'}`,
+  asOf: (time: string) => `as of ${time}`,
+  loading: 'The broker has just started and still loads what agents have reported. Agents count as pending until then.',
+  empty: 'No stack has a version yet. Let a cluster join, then deploy to it:',
+  emptyCommand: 'brokkr agent join shop-1 --label env=dev',
+  emptyFiltered: 'No stack reaches an agent that matches the filters.',
+  nothingToExplain: 'All agents of this cell are on intent.',
+} as const;
