@@ -30,7 +30,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
 });
 
 fuzz_target!(|text: &str| {
-    for kind in [SecretKind::ApiToken, SecretKind::JoinToken] {
+    for kind in [SecretKind::ApiToken, SecretKind::JoinToken, SecretKind::Session] {
         if let Some(secret) = Secret::read(kind, text) {
             assert_eq!(secret.expose(), text);
         }

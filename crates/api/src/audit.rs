@@ -41,6 +41,8 @@ pub enum RefusalReason {
     OtherContent,
     /// The caller claimed to have seen a position that the broker did not issue.
     ForgedPosition,
+    /// A request with the cookie of a session did not come from the console: another site may have caused it.
+    CrossSite,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

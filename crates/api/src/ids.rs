@@ -54,6 +54,8 @@ uuid_ids! {
     GrantId,
     /// An API token or join token (not its secret).
     TokenId,
+    /// A session of the console (not its secret).
+    SessionId,
     /// One run of an agent process; distinguishes two processes with the same session count.
     InstanceId,
     /// This broker installation; the audience of every agent assertion.

@@ -21,6 +21,7 @@
 //! | [`suspensions`] | which stacks and objects agents leave alone for some time              |
 //! | [`health_rules`] | rules for the health of custom kinds, as data                         |
 //! | [`upgrades`]   | images that agents are upgraded to, in waves                              |
+//! | [`fleet`]     | views of a fleet: which agents have what they should have                |
 //! | [`system`]    | the installation: epoch, hold, and conflicts after a restore             |
 //! | others        | one file for each type of resource of the API                            |
 
@@ -30,6 +31,7 @@ pub mod assertion;
 pub mod audit;
 pub mod envelope;
 pub mod events;
+pub mod fleet;
 pub mod grants;
 pub mod health;
 pub mod health_rules;
@@ -46,6 +48,7 @@ pub mod reason;
 pub mod report;
 pub mod rollouts;
 pub mod selector;
+pub mod sessions;
 pub mod stacks;
 pub mod status;
 pub mod suspensions;
@@ -57,8 +60,8 @@ pub mod why;
 pub mod windows;
 
 pub use ids::{
-    AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, StackId, SuspensionId,
-    TokenId, UpgradeId, WebhookId, WindowId,
+    AgentId, DeliveryId, EventId, GrantId, InstallationId, InstanceId, SequenceId, SessionId, StackId,
+    SuspensionId, TokenId, UpgradeId, WebhookId, WindowId,
 };
 pub use names::{Labels, Name};
 pub use position::{HistoryMark, Position, PositionToken};

@@ -37,6 +37,10 @@ pub enum ErrorCode {
     BRK1011,
     /// The caller claims to have seen a position that this broker did not issue.
     BRK1012,
+    /// A request with the cookie of a session does not come from the console.
+    BRK1013,
+    /// The change needs a session that was opened a moment ago.
+    BRK1014,
     /// The resource does not exist, or the caller is not allowed to see it.
     BRK2001,
     /// The name is already in use.
@@ -105,7 +109,7 @@ impl ErrorCode {
     pub fn status(self) -> u16 {
         match self {
             Self::BRK1001 | Self::BRK1003 | Self::BRK1010 | Self::BRK1011 => 401,
-            Self::BRK1002 => 403,
+            Self::BRK1002 | Self::BRK1013 | Self::BRK1014 => 403,
             Self::BRK2001 => 404,
             Self::BRK1006 => 429,
             Self::BRK1007 => 403,
@@ -145,6 +149,8 @@ impl ErrorCode {
             Self::BRK1010 => "assertion is not for this request",
             Self::BRK1011 => "possession of the key is not proven",
             Self::BRK1012 => "position was not issued by this broker",
+            Self::BRK1013 => "request does not come from the console",
+            Self::BRK1014 => "sign-in is not recent",
             Self::BRK2001 => "not found",
             Self::BRK2002 => "name already in use",
             Self::BRK2003 => "invalid request",
@@ -200,6 +206,10 @@ impl ErrorCode {
             Self::BRK1012 => {
                 "for an agent, find out which broker it was connected to, then run `brokkr-agent forget-position`"
             }
+            Self::BRK1013 => {
+                "use the console of this broker in a current browser; programs send a token instead of a cookie"
+            }
+            Self::BRK1014 => "sign in again, and repeat the change within 15 minutes",
             Self::BRK2001 => "check the name and the project",
             Self::BRK2002 => "choose another name",
             Self::BRK2003 => "correct the request",

@@ -101,6 +101,8 @@ pub mod header {
     pub const MESSAGE: &str = "brokkr-message";
     /// The Git commit that a submitted version comes from.
     pub const COMMIT: &str = "brokkr-commit";
+    /// `1`: sent by the console with each request. Another site cannot add a header to a request that a browser sends for it.
+    pub const CONSOLE: &str = "brokkr-console";
     /// Identifies one request in logs and problem documents.
     pub const REQUEST_ID: &str = "x-request-id";
 }

@@ -376,6 +376,25 @@ pub struct Rollout {
     pub ended_at: Option<Timestamp>,
 }
 
+/// A step of a rollout, and what it was decided from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutDecision {
+    /// Counted from 0.
+    pub number: u32,
+    pub at: Timestamp,
+    /// The state that it led to.
+    pub state: RolloutState,
+    /// The wave that it led to, counted from 1.
+    pub wave: u32,
+    /// The agents as they were counted.
+    pub figures: RolloutFigures,
+    /// What the rollout waited for then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<Pending>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

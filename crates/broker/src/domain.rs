@@ -21,6 +21,7 @@
 //! | `windows`    | when may an agent begin a version                                   |
 //! | `session`    | may this process of an agent still write                            |
 //! | `status`     | in what state is a stack on an agent, given its reports             |
+//! | `fleet`      | how many agents have what they should have, by stack and by label   |
 //! | `filing`     | which reports of a batch are stored, and under which project        |
 //! | `presence`   | is an agent online: fresh, late, silent                             |
 //! | `why`        | which hop is the first that is not complete, and why                |
@@ -37,7 +38,8 @@ pub mod facts;
 pub mod filing;
 pub mod fingerprint;
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
+pub mod fleet;
 pub mod grants;
 pub mod health_rules;
 pub mod hold;

@@ -6,8 +6,10 @@
 //! | `labels`         | label → agents as bitmaps, selector → stacks                           |
 //! | `envelope_cache` | computed envelopes, kept until a change affects their agent            |
 //! | `waiters`        | the agents that wait in a long poll                                    |
+//! | `outcomes`       | what each agent has last reported about each stack                     |
+//! | `fleet`          | views of a fleet, from the snapshot and the outcomes                   |
 //!
-//! Locks are taken in the order snapshot, envelopes, waiters, and never across an await.
+//! Locks are taken in the order snapshot, envelopes, waiters, outcomes, and never across an await.
 //!
 //! # Position
 //!
@@ -23,27 +25,33 @@
 //! Two replicas with the same `shown` may still contain different changes above the horizon.
 
 mod envelope_cache;
+mod fleet;
 mod labels;
+mod outcomes;
 #[cfg(test)]
 mod properties;
 mod snapshot;
 mod waiters;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use brokkr_api::{AgentId, HistoryMark, InstallationId, Position};
+use brokkr_api::{AgentId, HistoryMark, InstallationId, Position, StackId};
 use roaring::RoaringBitmap;
 use tokio::sync::{Notify, watch};
 
-pub use snapshot::{AgentCursor, Changes, Losses, Retargeting, Snapshot};
+pub use fleet::{FleetCounts, MatrixRequest, WholeStack};
+pub use outcomes::{Outcomes, Reread};
+pub use snapshot::{AgentCursor, Changes, LabelFilter, Losses, Retargeting, Snapshot};
 pub use waiters::Waiting;
 
 use crate::domain::envelope::{EncodedEnvelope, encode, envelope};
 use crate::domain::facts::StackFacts;
 use crate::domain::upgrades::UpgradeFacts;
 use envelope_cache::EnvelopeCache;
+use labels::Slot;
 use waiters::Waiters;
 
 /// How much of the history the index contains.
@@ -87,6 +95,7 @@ pub struct Index {
     snapshot: RwLock<Snapshot>,
     envelopes: Mutex<EnvelopeCache>,
     waiters: Mutex<Waiters>,
+    outcomes: RwLock<Outcomes>,
     freshness: watch::Sender<Freshness>,
     woken: AtomicU64,
     mismatches: AtomicU64,
@@ -125,6 +134,7 @@ impl Index {
             snapshot: RwLock::default(),
             envelopes: Mutex::default(),
             waiters: Mutex::default(),
+            outcomes: RwLock::default(),
             freshness: watch::Sender::new(Freshness::unread()),
             woken: AtomicU64::new(0),
             mismatches: AtomicU64::new(0),
@@ -161,8 +171,18 @@ impl Index {
         let upgrades = changes.rules.iter().flat_map(|rules| &rules.upgrades);
         let rolls = changes.stacks.iter().any(StackFacts::has_rollout)
             || upgrades.into_iter().any(UpgradeFacts::is_rolling);
+        let changed_stacks: Vec<StackId> = changes.stacks.iter().map(|stack| stack.id).collect();
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let is_shown = snapshot.changes_views(&changes);
+        let doubtful = snapshot.without_reports(&changes.agents);
+        let freed: Vec<Slot> = deleted.iter().filter_map(|agent| snapshot.slot(*agent)).collect();
+        let mut new_stacks: BTreeSet<StackId> =
+            changed_stacks.into_iter().filter(|stack| snapshot.stack(*stack).is_none()).collect();
         let slots = snapshot.apply(changes);
+        // A deleted stack that nobody holds is dropped at once.
+        new_stacks.retain(|stack| snapshot.stack(*stack).is_some());
+        let reread = Reread { agents: doubtful, stacks: new_stacks };
+        self.outcomes_mut().follow(&snapshot, &freed, reread, is_shown);
         let affected = Affected { snapshot: &snapshot, slots };
         self.envelopes().forget(&affected);
         self.envelopes().forget_deleted(&deleted);
@@ -189,7 +209,9 @@ impl Index {
             let mut here = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
             self.envelopes().clear();
             self.set_freshness(freshness);
-            std::mem::replace(&mut *here, snapshot)
+            // Agents have other slots from now on.
+            let outcomes = self.outcomes_mut().renumber();
+            (std::mem::replace(&mut *here, snapshot), outcomes)
         };
         let woken = self.waiters().wake_all();
         self.woken.fetch_add(woken, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
+use axum::routing::get;
 use brokkr_api::Problem;
 use brokkr_api::protocol::SUBMISSION_BYTES;
 use brokkr_api::report::BATCH_BYTES;
@@ -27,15 +28,16 @@ use crate::access::limits::Bucket;
 use crate::http::body::BodyLimit;
 use crate::http::guard::{RouteRules, guard};
 use crate::http::{
-    agent_upgrades, agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, grants,
-    health, health_rules, join_tokens, middleware, projects, prune_approvals, rollouts, selectors, stacks,
-    streams, suspensions, system, webhooks, windows,
+    agent_upgrades, agents, api_tokens, audit, barred_contents, deployment_objects, errors, events, fleet,
+    grants, health, health_rules, join_tokens, labels, middleware, projects, prune_approvals, rollouts,
+    search, selectors, sessions, stacks, streams, suspensions, system, ui, webhooks, windows,
 };
 use crate::state::Broker;
 use examples::Examples;
 
 const KIB: usize = 1024;
-/// A key, a token and a key, or a step of an upgrade. The agent's requests before its first poll fit, and so does every registration.
+/// A key, a token and a key, a step of an upgrade, or nothing. The agent's requests before its first poll fit, and so does every
+/// registration.
 const TINY: BodyLimit = BodyLimit(4 * KIB);
 /// Most requests have a few fields.
 const SMALL: BodyLimit = BodyLimit(64 * KIB);
@@ -85,6 +87,11 @@ pub fn table() -> Vec<Route> {
         route(Token(Owner),        "DELETE /api/v1/api-tokens/{token}",             routes!(api_tokens::revoke_api_token)),
         route(Token(Owner),        "POST /api/v1/api-tokens/{token}/rotate",        routes!(api_tokens::rotate_api_token)),
 
+        route(Token(Viewer),       "POST /api/v1/sessions",                         routes!(sessions::open_console_session)).body(TINY),
+        route(Token(Viewer),       "GET /api/v1/sessions",                          routes!(sessions::list_console_sessions)),
+        route(Token(Viewer),       "GET /api/v1/sessions/{session}",                routes!(sessions::get_console_session)),
+        route(Token(Viewer),       "DELETE /api/v1/sessions/{session}",             routes!(sessions::close_console_session)),
+
         route(Token(Owner),        "GET /api/v1/audit",                             routes!(audit::list_audit)),
         route(Token(Owner),        "GET /api/v1/audit/head",                        routes!(audit::audit_head)),
         route(Token(Owner),        "GET /api/v1/audit/verify",                      routes!(audit::verify_audit)),
@@ -117,6 +124,13 @@ pub fn table() -> Vec<Route> {
         route(Token(Admin),        "GET /api/v1/agent-upgrades/{upgrade}/agents",   routes!(agent_upgrades::list_upgraded_agents)),
         route(Token(Admin),        "POST /api/v1/agent-upgrades/{upgrade}/{command}", routes!(agent_upgrades::command_agent_upgrade)),
 
+        route(Token(Viewer),       "GET /api/v1/agents/{agent}/stacks",             routes!(agents::stacks::list_agent_stacks)),
+        route(Token(Viewer),       "GET /api/v1/fleet/summary",                     routes!(fleet::fleet_summary)),
+        route(Token(Viewer),       "GET /api/v1/fleet/matrix",                      routes!(fleet::fleet_matrix)),
+        route(Token(Viewer),       "GET /api/v1/fleet/stream",                      routes!(fleet::stream::stream_fleet)),
+        route(Token(Viewer),       "GET /api/v1/labels",                            routes!(labels::list_labels)),
+        route(Token(Viewer),       "GET /api/v1/search",                            routes!(search::search)),
+
         route(Token(Viewer),       "GET /api/v1/stacks",                            routes!(stacks::list::list_stacks)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}",                    routes!(stacks::get_stack)),
         route(Token(Deployer),     "PUT /api/v1/stacks/{stack}",                    routes!(stacks::put_stack)).body(LARGE),
@@ -141,6 +155,7 @@ pub fn table() -> Vec<Route> {
 
         route(Token(Viewer),       "GET /api/v1/rollouts",                          routes!(rollouts::list_rollouts)),
         route(Token(Viewer),       "GET /api/v1/rollouts/{sequence_id}",            routes!(rollouts::get_rollout)),
+        route(Token(Viewer),       "GET /api/v1/rollouts/{sequence_id}/decisions",  routes!(rollouts::decisions::list_rollout_decisions)),
         route(Token(Deployer),     "POST /api/v1/rollouts/{sequence_id}/{command}", routes!(rollouts::command_rollout)),
 
         route(Token(Viewer),       "GET /api/v1/rollout-policy",                    routes!(rollouts::policies::get_rollout_policy)),
@@ -175,7 +190,7 @@ pub fn table() -> Vec<Route> {
 
         route(Token(Viewer),       "GET /api/v1/events",                            routes!(events::list_events)),
 
-        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/summary",     routes!(stacks::status::stack_summary)),
+        route(Token(Viewer),       "GET /api/v1/stacks/{stack}/status/summary",     routes!(stacks::status::summary::stack_summary)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/errors",             routes!(errors::list_stack_errors)),
         route(Token(Viewer),       "GET /api/v1/errors",                            routes!(errors::list_errors)),
         route(Token(Viewer),       "GET /api/v1/stacks/{stack}/agents/{agent}/why", routes!(stacks::why::stack_why)),
@@ -196,6 +211,13 @@ pub fn table() -> Vec<Route> {
     ]
 }
 
+/// Returns whether a session may use the route only for a while after the sign-in: it changes what only admins may change, or issues a
+/// credential.
+fn needs_recent_sign_in(permission: Permission, name: &str) -> bool {
+    let changes = !name.starts_with("GET ");
+    changes && (permission == Token(Admin) || name.starts_with("POST /api/v1/api-tokens"))
+}
+
 /// Returns the router that serves: every route inside its guard, all routes inside the outermost middleware.
 pub fn router(broker: Arc<Broker>) -> Router {
     let mut router: Router<Arc<Broker>> = Router::new();
@@ -204,7 +226,8 @@ pub fn router(broker: Arc<Broker>) -> Router {
         // Inside the guard, because it needs to know the caller.
         let methods =
             methods.route_layer(from_fn_with_state(Arc::clone(&broker), system::hold::refuse_while_on_hold));
-        let rules = RouteRules { permission, bucket: Bucket::of(name), body };
+        let needs_recent_sign_in = needs_recent_sign_in(permission, name);
+        let rules = RouteRules { permission, bucket: Bucket::of(name), body, needs_recent_sign_in };
         let guarded = methods.route_layer(from_fn_with_state((Arc::clone(&broker), rules), guard));
         router = router.route(&path, guarded);
     }
@@ -212,9 +235,22 @@ pub fn router(broker: Arc<Broker>) -> Router {
         .fallback(middleware::unknown_route)
         .method_not_allowed_fallback(middleware::unknown_method)
         .layer(CompressionLayer::new())
+        // Outside of the layer above, because its files are compressed already.
+        .merge(console())
         .layer(CatchPanicLayer::custom(middleware::panicked))
         .layer(from_fn_with_state(Arc::clone(&broker), middleware::request_scope))
         .with_state(broker)
+}
+
+/// Returns the routes of the console. They are not in the table, which describes the API.
+fn console() -> Router<Arc<Broker>> {
+    let to_console = || get(ui::to_console).fallback(middleware::unknown_method);
+    let console = || get(ui::console).fallback(middleware::unknown_method);
+    Router::new()
+        .route("/", to_console())
+        .route("/ui", to_console())
+        .route(ui::CONSOLE, console())
+        .route("/ui/{*path}", console())
 }
 
 /// Returns the OpenAPI document of the table.

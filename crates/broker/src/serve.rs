@@ -17,6 +17,7 @@ use crate::access::Access;
 use crate::access::assertion::Assertions;
 use crate::access::budgets::ReportBudgets;
 use crate::access::limits::RateLimits;
+use crate::access::sessions::Sessions;
 use crate::access::tokens::Tokens;
 use crate::admin::{self, admin_router};
 use crate::args::ServeArgs;
@@ -33,12 +34,13 @@ use crate::state::refusals::Refusals;
 use crate::state::report_queue::ReportQueue;
 use crate::state::shutdown::Shutdown;
 use crate::state::streams::Streams;
+use crate::state::views::Views;
 use crate::state::webhooks::{WebhookSetupError, Webhooks};
 use crate::store::StoreError;
 use crate::store::schema::SchemaError;
 use crate::tasks::{
-    alerts, audit_chain, cleanup, event_tail, presence, refusals, report_writer, restore_state, retention,
-    rollouts, silent_agents, suspensions, webhooks,
+    alerts, audit_chain, cleanup, event_tail, outcome_tail, presence, refusals, report_writer, restore_state,
+    retention, rollouts, silent_agents, suspensions, webhooks,
 };
 use database::Database;
 
@@ -110,6 +112,7 @@ impl Server {
         let (installation, task_pool) = (database.installation, database.task_pool);
         let refusals = Refusals::default();
 
+        let views = Views::new(Arc::clone(&database.index));
         let broker = Arc::new(Broker {
             installation,
             pool: database.pool,
@@ -118,6 +121,7 @@ impl Server {
             access: Access {
                 assertions: Assertions::new(installation),
                 tokens: Tokens::default(),
+                sessions: Sessions::default(),
                 limits: RateLimits::new(args.rate_limits),
                 budgets: ReportBudgets::new(args.rate_limits),
                 positions: database.positions,
@@ -129,6 +133,7 @@ impl Server {
             restore: database.restore,
             history: database.history,
             streams: Streams::default(),
+            views,
             contents: Contents::default(),
             bodies: BodyBudget::new(usize::try_from(args.max_body_bytes).unwrap_or(usize::MAX)),
             usage: Usage::default(),
@@ -162,8 +167,6 @@ impl Server {
             tasks.spawn(certificates.follow(stop()));
             current
         });
-        tasks.close();
-
         let limits = Limits {
             connections: args.max_connections,
             per_address: args.max_connections_per_address,
@@ -173,6 +176,9 @@ impl Server {
         let listener = Listener::bind(args.listen, certificates, limits)
             .await?
             .long_polls_in_hyper(args.long_polls_in_hyper);
+        // Nothing that is needed to serve waits for it.
+        tasks.spawn(outcome_tail::run(Arc::clone(&broker.index), pool(), stop()));
+        tasks.close();
         let address = listener.address();
         let admin = match args.admin_listen {
             Some(listen) => Some(Listener::bind(listen, None, admin::LIMITS).await?),

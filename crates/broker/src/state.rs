@@ -15,6 +15,7 @@
 //! | `shutdown`     | whether this replica is stopping                                          |
 //! | `streams`      | events on their way to watch streams                                      |
 //! | `tail_notifier`| wakes the outbox tail after a local commit                                |
+//! | `views`        | views of a fleet, computed once for all callers                           |
 //! | `webhooks`     | sends messages to webhooks                                                |
 
 pub mod body_budget;
@@ -30,6 +31,7 @@ pub mod restore;
 pub mod shutdown;
 pub mod streams;
 pub mod tail_notifier;
+pub mod views;
 pub mod webhooks;
 
 use std::sync::Arc;
@@ -58,6 +60,7 @@ use restore::RestoreState;
 use shutdown::Shutdown;
 use streams::Streams;
 use tail_notifier::TailNotifier;
+use views::Views;
 use webhooks::Webhooks;
 
 pub use catch_up::Progress;
@@ -77,6 +80,7 @@ pub struct Broker {
     pub restore: RestoreState,
     pub history: History,
     pub streams: Streams,
+    pub views: Views,
     pub contents: Contents,
     pub bodies: BodyBudget,
     pub usage: Usage,

@@ -30,6 +30,7 @@ pub mod installation;
 pub mod join_tokens;
 pub mod leases;
 pub mod outbox;
+pub mod outcomes;
 pub mod partitions;
 pub mod presence;
 pub mod privileges;
@@ -37,9 +38,11 @@ pub mod projects;
 pub mod prune_approvals;
 pub mod reasons;
 pub mod restore;
+pub mod rollout_decisions;
 pub mod rollout_policies;
 pub mod rollouts;
 pub mod schema;
+pub mod sessions;
 pub mod stack_status;
 pub mod stack_targets;
 pub mod stacks;
@@ -57,6 +60,7 @@ pub mod windows;
 use brokkr_api::ids::Checksum;
 
 pub use connection::{APPLICATION, connect, connect_options, pools_transactions};
+pub use copy::CopyConnection;
 pub use error::{Doing, Result, StoreError};
 use statement::{Columns, Fetch, Run};
 

@@ -5,9 +5,10 @@
 //! |-----------------|-----------------------------------------------------------------------------------|
 //! | `alerts`        | groups agents with the same problem and writes alerts, on one replica at a time   |
 //! | `audit_chain`   | chains the audit log, on one replica at a time; logs the heads once a minute      |
-//! | `cleanup`       | deletes expired outbox rows, idempotency keys, tokens and history marks           |
+//! | `cleanup`       | deletes expired outbox rows, idempotency keys, tokens, sessions and history marks |
 //! | `event_tail`    | reads events once for all streams of this replica                                 |
 //! | `outbox_tail`   | applies changes to the index: every 200 ms, and at once after local commits       |
+//! | `outcome_tail`  | follows what agents report, for the views of a fleet                              |
 //! | `presence`      | stores when agents were last seen, in sorted batches                              |
 //! | `refusals`      | writes refused attempts to the audit log, at a bounded rate                       |
 //! | `report_writer` | stores reports, those of many agents in one transaction                           |
@@ -24,6 +25,7 @@ pub mod audit_retention;
 pub mod cleanup;
 pub mod event_tail;
 pub mod outbox_tail;
+pub mod outcome_tail;
 pub mod presence;
 pub mod refusals;
 pub mod report_writer;
@@ -33,3 +35,14 @@ pub mod rollouts;
 pub mod silent_agents;
 pub mod suspensions;
 pub mod webhooks;
+
+use tokio::task::JoinError;
+
+/// Returns the result of a task; propagates its panic.
+fn finished<T>(ended: Result<T, JoinError>) -> T {
+    match ended {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => unreachable!("the task is never aborted"),
+    }
+}

@@ -14,9 +14,9 @@
 //! | credential                                            | on a blocked address          | costs                       |
 //! |-------------------------------------------------------|-------------------------------|-----------------------------|
 //! | assertion signed with the key in the index            | served                        | a signature check           |
-//! | token that was valid here within the last hour        | served                        | a query in several seconds  |
-//! | token that was unknown a moment ago                   | refused as unknown (401)      | nothing                     |
-//! | any other token; assertion signed with any other key  | refused (429), without a query | nothing                    |
+//! | token or session that was valid here within the last hour | served                    | a query in several seconds  |
+//! | token or session that was unknown a moment ago        | refused as unknown (401)      | nothing                     |
+//! | any other one; assertion signed with any other key    | refused (429), without a query | nothing                    |
 //!
 //! The last row includes honest callers whose credential is new to this replica. They retry, and succeed when the block
 //! ends; a block lasts for [`BLOCKED_FOR`], and only failures prolong it.
@@ -64,6 +64,8 @@ pub enum Bucket {
     /// Registration with a join token: only failures are counted, by address, together with those of other
     /// requests.
     Registering,
+    /// Sign-ins with a token. Each is an entry of the audit log, and roles that only read can write no others.
+    SigningIn,
 }
 
 impl Bucket {
@@ -74,6 +76,8 @@ impl Bucket {
             Self::Polling
         } else if route.ends_with("/agents/register") {
             Self::Registering
+        } else if route == "POST /api/v1/sessions" {
+            Self::SigningIn
         } else if route.starts_with("GET ") {
             Self::Reading
         } else {
@@ -87,6 +91,7 @@ impl Bucket {
             Self::Reading | Self::Writing => (1000, 5000),
             Self::Polling => (20, 200),
             Self::Registering => FAILURES,
+            Self::SigningIn => (1, 100),
         }
     }
 
@@ -260,6 +265,11 @@ mod tests {
         assert!(refused > 500, "{refused}");
         assert!(limits.check_caller(Bucket::Polling, &other).await.is_ok());
         assert!(limits.check_caller(Bucket::Writing, &one).await.is_ok());
+        let mut sign_ins = 0;
+        for _ in 0..1000 {
+            sign_ins += usize::from(limits.check_caller(Bucket::SigningIn, &one).await.is_ok());
+        }
+        assert!((100..110).contains(&sign_ins), "{sign_ins}");
         assert!(RateLimits::new(false).check_caller(Bucket::Polling, &one).await.is_ok());
     }
 

@@ -12,8 +12,8 @@ use crate::error::ApiError;
 pub enum Permission {
     /// Anyone; the handler checks the request itself.
     Public,
-    /// An API token that has this role. If the route only reads, an auditor's token is also enough, whatever
-    /// the role.
+    /// An API token that has this role, or a session of one. If the route only reads, an auditor's token is also
+    /// enough, whatever the role.
     Token(Role),
     /// The agent that the path names.
     Agent,

@@ -15,6 +15,8 @@ pub enum SecretKind {
     ApiToken,
     /// For one agent to join.
     JoinToken,
+    /// For one browser, in a cookie.
+    Session,
 }
 
 impl SecretKind {
@@ -22,6 +24,7 @@ impl SecretKind {
         match self {
             Self::ApiToken => "brk_",
             Self::JoinToken => "brj_",
+            Self::Session => "brs_",
         }
     }
 }

@@ -92,7 +92,9 @@ pub fn awaited(agent: &AgentFacts, stack: &StackFacts) -> Option<SequenceId> {
     Some(newest.sequence_id)
 }
 
-fn deletion(marker: &ObjectFacts) -> Removal {
+/// Returns how a deletion with this marker is carried out.
+#[must_use]
+pub fn deletion(marker: &ObjectFacts) -> Removal {
     if marker.keeps_resources { Removal::Released } else { Removal::Deleted }
 }
 

@@ -193,6 +193,17 @@ impl StackFacts {
         !self.releases.is_empty() || self.widening.is_some()
     }
 
+    /// Returns the version that every agent gets which no rollout concerns.
+    #[must_use]
+    pub fn base(&self) -> Option<&ObjectFacts> {
+        self.base.as_ref()
+    }
+
+    /// Returns the versions that agents may have.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectFacts> {
+        self.releases.iter().map(|release| &release.object).chain(&self.base)
+    }
+
     /// Returns the newest version, whether or not any agent gets it.
     #[must_use]
     pub fn newest(&self) -> Option<&ObjectFacts> {
@@ -202,8 +213,7 @@ impl StackFacts {
     /// Returns the version with this sequence id, if agents may have it.
     #[must_use]
     pub fn object(&self, sequence_id: SequenceId) -> Option<&ObjectFacts> {
-        let staged = self.releases.iter().map(|release| &release.object);
-        staged.chain(&self.base).find(|object| object.sequence_id == sequence_id)
+        self.objects().find(|object| object.sequence_id == sequence_id)
     }
 
     /// Returns whether both have the same base, which is no deletion.

@@ -17,7 +17,8 @@ pub const MAX_PLAUSIBLE_GAP: i64 = 1_000_000_000_000;
 
 /// The nouns that users may change while on hold: those that affect no target state. Everything else, new routes
 /// included, is refused.
-pub const WRITABLE_ON_HOLD: [&str; 5] = ["api-tokens", "join-tokens", "webhooks", "audit", "system"];
+pub const WRITABLE_ON_HOLD: [&str; 6] =
+    ["api-tokens", "join-tokens", "sessions", "webhooks", "audit", "system"];
 
 /// Returns whether a user's request is allowed while the installation is on hold.
 #[must_use]
@@ -87,6 +88,8 @@ mod tests {
             (Method::DELETE, "/api/v1/agents/shop-1/keys", true),
             (Method::POST, "/api/v1/api-tokens", true),
             (Method::DELETE, "/api/v1/api-tokens/7", true),
+            (Method::POST, "/api/v1/sessions", true),
+            (Method::DELETE, "/api/v1/sessions/current", true),
             (Method::POST, "/api/v1/system/stacks/web/settlement", true),
         ] {
             assert_eq!(is_allowed_on_hold(&method, path), passes, "{method} {path}");

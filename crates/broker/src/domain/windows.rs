@@ -4,6 +4,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::windows::{Freeze, Schedule, WindowRule};
 use brokkr_api::{Selector, WindowId};
 use jiff::Timestamp;
+use roaring::RoaringBitmap;
 
 use super::facts::AgentFacts;
 use super::release::mix;
@@ -54,6 +55,10 @@ impl WindowFacts {
         let text = serde_json::to_vec(&of).unwrap_or_default();
         let [a, b, c, d, e, f, g, h, ..] = Checksum::of(&text).0;
         Self { id, name, project, selector, rule, key: u64::from_be_bytes([a, b, c, d, e, f, g, h]) }
+    }
+
+    fn is_for(&self, project: &str) -> bool {
+        self.project.as_deref().is_none_or(|name| name == project)
     }
 }
 
@@ -119,9 +124,7 @@ impl Windows {
         project: &'a str,
     ) -> impl Iterator<Item = &'a WindowFacts> {
         let mut has_window = false;
-        let is_for = move |window: &&WindowFacts| {
-            window.project.as_deref().is_none_or(|name| name == project) && agent.matches(&window.selector)
-        };
+        let is_for = move |window: &&WindowFacts| window.is_for(project) && agent.matches(&window.selector);
         self.0.iter().filter(is_for).filter(move |window| match window.rule {
             WindowRule::Weekly(_) => !std::mem::replace(&mut has_window, true),
             WindowRule::Freeze(_) => true,
@@ -131,7 +134,7 @@ impl Windows {
     /// Returns which agents freezes select that are in force for stacks of the project.
     pub fn frozen<'a>(&'a self, project: &'a str, now: Timestamp) -> impl Iterator<Item = &'a Selector> {
         let is_in_force = move |window: &&WindowFacts| {
-            window.project.as_deref().is_none_or(|name| name == project)
+            window.is_for(project)
                 && matches!(&window.rule, WindowRule::Freeze(freeze) if freeze.from <= now && now < freeze.until)
         };
         self.0.iter().filter(is_in_force).map(|window| &window.selector)
@@ -157,11 +160,57 @@ impl Windows {
     /// Returns the lane of an agent in a rollout of the project; none if it may begin at any time.
     #[must_use]
     pub fn lane(&self, agent: &AgentFacts, project: &str) -> Option<Lane> {
-        let keys = self.of(agent, project).map(|window| window.key);
-        // Each key is mixed, also the first one: otherwise two equal ones would cancel out, whatever their times are.
-        let lane = keys.fold(None, |lane: Option<u64>, key| Some(mix(lane.unwrap_or_default() ^ key)));
+        let all = Applied::default();
+        self.of(agent, project).fold(all, Applied::and).lane()
+    }
+
+    /// Returns these agents by their lanes: as `lane`, for many agents at once. `select` returns the agents that a selector matches. A
+    /// lane may be in more than one part.
+    #[must_use]
+    pub fn partition(
+        &self,
+        agents: &RoaringBitmap,
+        project: &str,
+        select: impl Fn(&Selector) -> RoaringBitmap,
+    ) -> Vec<(Option<Lane>, RoaringBitmap)> {
+        let mut parts = vec![(Applied::default(), agents.clone())];
+        for window in self.0.iter().filter(|window| window.is_for(project)) {
+            let selected = select(&window.selector);
+            let is_weekly = matches!(window.rule, WindowRule::Weekly(_));
+            let mut inside = Vec::new();
+            for (applied, part) in parts.iter_mut().filter(|(applied, _)| !(is_weekly && applied.has_weekly))
+            {
+                let members = &*part & &selected;
+                if !members.is_empty() {
+                    *part -= &members;
+                    inside.push((applied.and(window), members));
+                }
+            }
+            parts.extend(inside);
+        }
+        parts.into_iter().map(|(applied, part)| (applied.lane(), part)).collect()
+    }
+}
+
+/// The windows and freezes that apply to an agent, in their order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Applied {
+    mixed: Option<u64>,
+    has_weekly: bool,
+}
+
+impl Applied {
+    fn and(self, window: &WindowFacts) -> Self {
+        Self {
+            // Each key is mixed, also the first one: otherwise two equal ones would cancel out, whatever their times are.
+            mixed: Some(mix(self.mixed.unwrap_or_default() ^ window.key)),
+            has_weekly: self.has_weekly || matches!(window.rule, WindowRule::Weekly(_)),
+        }
+    }
+
+    fn lane(self) -> Option<Lane> {
         // Half of the range, because the database has no unsigned integers.
-        lane.map(|lane| Lane(lane >> 1))
+        self.mixed.map(|mixed| Lane(mixed >> 1))
     }
 }
 

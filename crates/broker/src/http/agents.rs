@@ -7,6 +7,7 @@ pub mod register;
 pub mod reports;
 pub mod retirement;
 pub mod session;
+pub mod stacks;
 pub mod target_state;
 pub mod targets;
 pub mod upgrade;
@@ -19,6 +20,7 @@ use brokkr_api::ids::Checksum;
 use brokkr_api::names::DEFAULT_PROJECT;
 use brokkr_api::{AgentId, Labels};
 use http::StatusCode;
+use roaring::RoaringBitmap;
 
 use crate::access::Caller;
 use crate::domain::facts::AgentFacts;
@@ -48,6 +50,11 @@ pub fn can_see(snapshot: &Snapshot, caller: &Caller, agent: AgentId) -> bool {
     }
     let grants = snapshot.project_grants(&token.project);
     *grants == ProjectGrants::Unlimited || snapshot.agent(agent).is_some_and(|agent| grants.cover(agent))
+}
+
+/// Returns the agents that the caller sees.
+pub fn visible_agents(snapshot: &Snapshot, caller: &Caller) -> RoaringBitmap {
+    if can_see_all(caller) { snapshot.everyone() } else { snapshot.granted(caller.project()) }
 }
 
 /// Fetches the agent of this name or id. An agent that the caller does not see is reported like one that does not exist.

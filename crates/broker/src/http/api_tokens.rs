@@ -129,7 +129,7 @@ pub async fn revoke_api_token(
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let hash = api_token_revoke_on_conn(write.conn(), scope(caller), id).await?.ok_or_else(missing)?;
         let response = write.finish_empty().await?;
-        broker.access.tokens.forget(&hash).await;
+        broker.access.tokens.refuse(&hash).await;
         tracing::info!(token_id = %id, "API token revoked");
         Ok(response)
     })

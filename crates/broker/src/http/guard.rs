@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use brokkr_api::ErrorCode;
 use brokkr_api::audit::RefusalReason;
 use brokkr_api::ids::Checksum;
 use brokkr_api::protocol::header;
 use brokkr_api::tokens::WhoAmI;
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 
 use super::body::BodyLimit;
@@ -22,7 +24,9 @@ use crate::access::caller::{AgentCaller, Caller};
 use crate::access::limits::Bucket;
 use crate::access::origin::Origin;
 use crate::access::permission::allow;
+use crate::access::same_origin::{self, NotSameOrigin};
 use crate::access::secret::{Secret, SecretKind};
+use crate::access::sessions::SessionCookie;
 use crate::domain::audit::AuditRecord;
 use crate::error::{ApiError, ApiResult, ProblemReport};
 use crate::state::Broker;
@@ -33,14 +37,43 @@ pub struct RouteRules {
     pub permission: Permission,
     pub bucket: Bucket,
     pub body: BodyLimit,
+    /// Whether a session may use it only for a while after the sign-in.
+    pub needs_recent_sign_in: bool,
+}
+
+impl RouteRules {
+    /// Returns whether a browser may call the route with the cookie of a session. Routes of agents never take cookies.
+    fn takes_cookies(&self) -> bool {
+        self.permission != Permission::Agent && self.bucket != Bucket::Polling
+    }
 }
 
 pub async fn guard(
-    State((broker, RouteRules { permission, bucket, body })): State<(Arc<Broker>, RouteRules)>,
-    parameters: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
+    State((broker, rules)): State<(Arc<Broker>, RouteRules)>,
+    parameters: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Any other request has a credential of its own, or needs none.
+    let has_session =
+        rules.permission != Permission::Public && !request.headers().contains_key(AUTHORIZATION);
+    let mut response = admit(broker, rules, parameters, request, next, has_session).await.into_response();
+    if has_session {
+        keep_private(response.headers_mut());
+    }
+    response
+}
+
+/// Passes the request on if its caller has the permission.
+async fn admit(
+    broker: Arc<Broker>,
+    rules: RouteRules,
+    parameters: Result<RawPathParams, RawPathParamsRejection>,
     mut request: Request,
     next: Next,
+    has_session: bool,
 ) -> ApiResult {
+    let RouteRules { permission, bucket, body, needs_recent_sign_in } = rules;
     let origin = Origin::of(request.extensions())?;
     request.extensions_mut().insert(body);
     if permission == Permission::Public {
@@ -56,12 +89,24 @@ pub async fn guard(
     let purpose = Purpose::of(request.method(), request.uri(), request.headers());
     // Boxed, so that it takes no memory while a poll waits.
     let (caller, body_digest) =
-        Box::pin(identify(&broker, request.headers(), purpose, &origin, bucket)).await?;
+        Box::pin(identify(&broker, request.headers(), purpose, &origin, rules)).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
     });
     let reading = request.method() == Method::GET;
-    let admitted = match allow(permission, &caller, named.as_deref(), reading) {
+    let from_console = match (has_session, reading) {
+        (false, _) => Ok(()),
+        (true, true) => same_origin::check_read(request.headers()),
+        (true, false) => same_origin::check(request.uri(), request.headers()),
+    };
+    let from_console = from_console.map_err(NotSameOrigin::refusal);
+    let admitted = match from_console.and_then(|()| allow(permission, &caller, named.as_deref(), reading)) {
+        Ok(()) if has_session && needs_recent_sign_in => {
+            Box::pin(broker.access.sessions.check_recent(request.headers())).await
+        }
+        other => other,
+    };
+    let admitted = match admitted {
         Ok(()) => Box::pin(acting(&broker, &caller, request.headers())).await,
         Err(error) => Err(error),
     };
@@ -94,6 +139,15 @@ pub async fn guard(
     Ok(response)
 }
 
+/// Keeps the response to a request with a cookie out of caches, which would give it to the next user of the browser, and out of
+/// pages of other origins.
+fn keep_private(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let policy = HeaderName::from_static("cross-origin-resource-policy");
+    headers.insert(policy, HeaderValue::from_static("same-origin"));
+}
+
 /// Queues an audit entry for a refused request. A server error, such as an unreachable database, is not a
 /// refusal.
 fn note_refused(
@@ -114,11 +168,16 @@ async fn identify(
     headers: &HeaderMap,
     purpose: Purpose<'_>,
     origin: &Origin,
-    bucket: Bucket,
+    rules: RouteRules,
 ) -> ApiResult<(Caller, Option<Checksum>)> {
-    match authenticate(broker, headers, purpose, origin).await {
+    let identified = if rules.takes_cookies() || headers.contains_key(AUTHORIZATION) {
+        authenticate(broker, headers, purpose, origin).await
+    } else {
+        Err(no_credential())
+    };
+    match identified {
         Ok((caller, body_digest)) => {
-            broker.access.limits.check_caller(bucket, &caller).await?;
+            broker.access.limits.check_caller(rules.bucket, &caller).await?;
             Ok((caller, body_digest))
         }
         Err(error) => {
@@ -130,20 +189,24 @@ async fn identify(
     }
 }
 
-/// Authenticates the credential. Returns the caller, and the digest that the body of an agent's write must have. Streams
-/// repeat this while they are open.
+/// Authenticates the credential: that in `Authorization`, or without this header the session in the cookie. Returns the caller,
+/// and the digest that the body of an agent's write must have. Streams repeat this while they are open.
 pub async fn authenticate(
     broker: &Broker,
     headers: &HeaderMap,
     purpose: Purpose<'_>,
     origin: &Origin,
 ) -> ApiResult<(Caller, Option<Checksum>)> {
-    let credential = headers
-        .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")))
-        .map(str::trim)
-        .ok_or_else(|| ApiError::new(ErrorCode::BRK1001, "request has no credential"))?;
+    match SessionCookie::of(headers) {
+        SessionCookie::Secret(secret) => {
+            return Ok((Caller::Token(session(broker, &secret, origin).await?), None));
+        }
+        SessionCookie::Malformed => {
+            return Err(ApiError::new(ErrorCode::BRK1001, "the cookie of the session is malformed"));
+        }
+        SessionCookie::Absent => {}
+    }
+    let credential = bearer(headers).ok_or_else(no_credential)?;
     if credential.starts_with("brk_") {
         return Ok((Caller::Token(token(broker, credential, origin).await?), None));
     }
@@ -151,13 +214,38 @@ pub async fn authenticate(
     Ok((Caller::Agent(agent), body_digest))
 }
 
+/// Returns the credential in `Authorization`.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")).map(str::trim)
+}
+
+fn no_credential() -> ApiError {
+    ApiError::new(ErrorCode::BRK1001, "request has no credential")
+}
+
+async fn session(broker: &Broker, secret: &Secret, origin: &Origin) -> ApiResult<Arc<WhoAmI>> {
+    let ended = || ApiError::new(ErrorCode::BRK1001, "the session has ended; sign in again");
+    let admit = broker.access.limits.admit_lookup(origin.address);
+    let session = broker.access.sessions.find(&broker.pool, secret.hash(), admit).await?.ok_or_else(ended)?;
+    if session.ends_at <= Timestamp::now() {
+        return Err(ended());
+    }
+    valid_token(broker, session.token_hash, origin).await
+}
+
 async fn token(broker: &Broker, credential: &str, origin: &Origin) -> ApiResult<Arc<WhoAmI>> {
     let secret = Secret::read(SecretKind::ApiToken, credential).ok_or_else(|| {
         ApiError::new(ErrorCode::BRK1001, "the token is malformed: its checksum does not match")
     })?;
+    valid_token(broker, secret.hash(), origin).await
+}
+
+/// Returns the owner of the token with this hash.
+async fn valid_token(broker: &Broker, hash: [u8; 32], origin: &Origin) -> ApiResult<Arc<WhoAmI>> {
     let refused = || ApiError::new(ErrorCode::BRK1001, "the token is unknown, revoked or expired");
     let admit = broker.access.limits.admit_lookup(origin.address);
-    let who = broker.access.tokens.find(&broker.pool, secret.hash(), admit).await?.ok_or_else(refused)?;
+    let who = broker.access.tokens.find(&broker.pool, hash, admit).await?.ok_or_else(refused)?;
     if who.expires_at.is_some_and(|at| at <= Timestamp::now()) {
         let expired = RefusalReason::CredentialExpired;
         note_refused(broker, &Caller::Token(who), origin, StatusCode::UNAUTHORIZED, expired);

@@ -2,6 +2,7 @@
 
 pub mod begin;
 pub mod command;
+pub mod decisions;
 pub mod policies;
 pub mod widen;
 

@@ -1,5 +1,6 @@
 //! Watch streams (server-sent events), resumable with `Last-Event-ID`.
 
+pub mod permission;
 pub mod reader;
 
 use std::sync::Arc;
@@ -99,5 +100,5 @@ async fn current(broker: &Broker, stack: &Stack, event: &StreamedEvent) -> Resul
     };
     let report = event.report.get_or_try_init(fetch).await?.clone();
     let known = StackOnAgent::of(&broker.index.snapshot(), stack.id, agent);
-    Ok(status(stack, event.event.agent_name.clone(), known, report))
+    Ok(status(stack.into(), event.event.agent_name.clone(), known, report))
 }

@@ -2,6 +2,7 @@
 //! whole fleet.
 
 use std::borrow::{Borrow, Cow};
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
@@ -85,6 +86,13 @@ impl Agents {
             Self::Many(many) => *set |= &**many,
         }
     }
+
+    fn count_among(&self, set: &RoaringBitmap) -> u64 {
+        match self {
+            Self::One(one) => u64::from(set.contains(*one)),
+            Self::Many(many) => many.intersection_len(set),
+        }
+    }
 }
 
 impl AgentsByLabel {
@@ -128,6 +136,51 @@ impl AgentsByLabel {
 
     pub fn everyone(&self) -> &RoaringBitmap {
         &self.everyone
+    }
+
+    /// Returns every key, with its agents.
+    pub fn keys(&self) -> impl Iterator<Item = (&str, &RoaringBitmap)> {
+        self.by_key.iter().map(|(key, of_key)| (&**key, &of_key.agents))
+    }
+
+    /// Returns how many values with this text these agents have for a key, and the most frequent ones: each with the number of agents
+    /// that have it.
+    pub fn values_among(
+        &self,
+        key: &str,
+        agents: &RoaringBitmap,
+        text: Option<&str>,
+        most: usize,
+    ) -> (usize, Vec<(&str, u64)>) {
+        let of_key = self.by_key.get(key).into_iter().flat_map(|of_key| &of_key.by_value);
+        let found = of_key.filter(|(value, _)| text.is_none_or(|text| value.0.value().contains(text)));
+        let counted = found.map(|(value, have)| (value.0.value(), have.count_among(agents)));
+        let mut values: Vec<_> = counted.filter(|(_, count)| *count > 0).collect();
+        let number = values.len();
+        let order = |one: &(&str, u64), other: &(&str, u64)| {
+            (Reverse(one.1), one.0).cmp(&(Reverse(other.1), other.0))
+        };
+        // Each agent may have a value of its own: sorting all of them would take long.
+        if number > most {
+            values.select_nth_unstable_by(most, order);
+            values.truncate(most);
+        }
+        values.sort_unstable_by(order);
+        (number, values)
+    }
+
+    /// Returns the agents with the key.
+    pub fn with_key(&self, key: &str) -> RoaringBitmap {
+        self.by_key.get(key).map(|of_key| of_key.agents.clone()).unwrap_or_default()
+    }
+
+    /// Returns the agents with the label.
+    pub fn with_label(&self, key: &str, value: &str) -> RoaringBitmap {
+        let mut found = RoaringBitmap::new();
+        if let Some(agents) = self.by_key.get(key).and_then(|of_key| of_key.by_value.get(value)) {
+            agents.add_to(&mut found);
+        }
+        found
     }
 
     /// Returns exactly the agents that the selector matches.
@@ -300,6 +353,14 @@ mod tests {
                 assert!(found || !matches, "{labels:?} must find the stack of {selector}");
             }
         }
+        let everyone = by_label.everyone().clone();
+        let values = |agents: &RoaringBitmap, text, most| by_label.values_among("env", agents, text, most);
+        assert_eq!(values(&everyone, None, 9), (2, vec![("prod", 2), ("dev", 1)]));
+        assert_eq!(values(&everyone, None, 1), (2, vec![("prod", 2)]));
+        assert_eq!(values(&everyone, Some("e"), 1), (1, vec![("dev", 1)]));
+        assert_eq!(values(&by_label.with_key("gpu"), None, 9), (1, vec![("dev", 1)]));
+        assert_eq!(by_label.with_label("env", "prod").iter().collect::<Vec<_>>(), [0, 3]);
+        assert!(by_label.with_label("env", "none").is_empty() && by_label.with_key("none").is_empty());
         for (slot, labels) in (0..).zip(&fleet) {
             by_label.remove(slot, labels);
         }

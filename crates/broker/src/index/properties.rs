@@ -1,5 +1,7 @@
 //! The snapshot compared with the plain functions, over random histories: changes lead to the same state as a reload, every
-//! affected agent is woken, no other agent is, and counts are exact.
+//! affected agent is woken, no other agent is, and counts are exact. `fleet` has the same for views.
+
+mod fleet;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,11 +23,12 @@ use crate::domain::facts::{
     AgentFacts, ExplicitTarget, HealthRuleFacts, ObjectFacts, SelectorTarget, SessionFacts, StackFacts,
     SuspensionFacts,
 };
+use crate::domain::fixtures;
 use crate::domain::grants::{GrantFacts, ProjectGrants, Rules};
 use crate::domain::labels::{Label, LabelSet};
 use crate::domain::release::{Clause, EarlierTargets, Release, Widening};
 use crate::domain::targeting::reaches;
-use crate::domain::windows::{Lanes, WindowFacts, Windows};
+use crate::domain::windows::{Lane, Lanes, WindowFacts, Windows};
 
 /// Few enough that changes overlap.
 const AGENTS: u128 = 4;
@@ -52,12 +55,32 @@ fn a_selector() -> impl Strategy<Value = Selector> {
 
 fn releases() -> impl Strategy<Value = Vec<Clause>> {
     let upto = prop_oneof![Just(0), any::<u64>(), Just(u64::MAX)];
-    let clause = (prop::option::of(a_selector()), upto).prop_map(|(selector, upto)| Clause {
-        selector,
-        lanes: Lanes::default(),
-        upto,
-    });
-    prop::collection::vec(clause, 0..3)
+    let lanes = (a_lane(), a_lane()).prop_map(|(begun, now)| Lanes { begun, now });
+    let lanes = prop_oneof![2 => Just(Lanes::default()), 1 => lanes];
+    let clause = (prop::option::of(a_selector()), lanes, upto);
+    let clause = clause.prop_map(|(selector, lanes, upto)| Clause { selector, lanes, upto });
+    prop::collection::vec(clause, 0..4)
+}
+
+/// Returns a lane that agents may be in.
+fn a_lane() -> impl Strategy<Value = Option<Lane>> {
+    let agent = fixtures::agent();
+    prop::collection::vec(a_rule(), 0..3).prop_map(move |rules| {
+        let selector: Selector = "*".parse().expect("a selector");
+        let window = |(number, rule): (u128, WindowRule)| {
+            let id = WindowId(Uuid::from_u128(number));
+            WindowFacts::new(id, format!("window-{number}"), None, selector.clone(), rule)
+        };
+        Windows::new((0..).zip(rules).map(window).collect()).lane(&agent, PROJECTS[0])
+    })
+}
+
+fn windows() -> impl Strategy<Value = Windows> {
+    prop::collection::vec(a_window(), 0..3).prop_map(|windows| {
+        let by_name: BTreeMap<String, WindowFacts> =
+            windows.into_iter().map(|window| (window.name.clone(), window)).collect();
+        Windows::new(by_name.into_values().collect())
+    })
 }
 
 fn had() -> impl Strategy<Value = EarlierTargets> {
@@ -130,8 +153,8 @@ prop_compose! {
         targets in prop::collection::btree_map(0..AGENTS, time(), 0..3),
         selectors in prop::collection::btree_map(a_selector(), time(), 0..3),
         newest in prop::option::weighted(0.8, 0i64..3),
-        staged in prop::option::weighted(0.5, (3i64..5, any::<bool>(), releases(), prop::bool::weighted(0.3))),
-        widened in prop::option::weighted(0.4, (any::<bool>(), releases(), releases(), had())),
+        staged in prop::collection::vec((any::<bool>(), releases(), prop::bool::weighted(0.3), windows()), 0..3),
+        widened in prop::option::weighted(0.4, (any::<bool>(), releases(), releases(), had(), windows())),
         suspensions in prop::collection::vec(a_suspension(), 0..3),
         health_rules in health_rules(),
         reports in any::<bool>(),
@@ -144,7 +167,7 @@ prop_compose! {
             parsed_digest: Checksum([2; 32]),
             is_deletion_marker: marker,
             keeps_resources: false,
-            is_urgent: version == 2,
+            is_urgent: version == 2 || version == 4,
             wave_wait_seconds: None,
             resources: 1,
             // As in the database, an object never changes.
@@ -152,26 +175,22 @@ prop_compose! {
         };
         let base = newest.map(|version| object(version, deleted));
         // A deleted stack has nothing to roll out.
-        let releases = staged.filter(|_| !deleted).map(|(version, open, clauses, marker)| Release {
-            object: object(version, marker),
-            seed: 1,
-            open,
-            clauses,
-            revision: 1,
-            windows: Windows::default(),
+        let releases = (3i64..).zip(staged).filter(|_| !deleted);
+        let releases = releases.map(|(version, (open, clauses, marker, windows))| {
+            Release { object: object(version, marker), seed: 1, open, clauses, revision: 1, windows }
         });
         // Only a version that agents have is widened.
         let widening = widened.zip(base).filter(|_| !deleted);
-        let widening = widening.map(|((open, clauses, earlier, had), base)| Widening {
+        let widening = widening.map(|((open, clauses, earlier, had, windows), base)| Widening {
             key: SequenceId(number_of * 1000 + 400),
-            release: Release { object: base, seed: 1, open, clauses, revision: 1, windows: Windows::default() },
+            release: Release { object: base, seed: 1, open, clauses, revision: 1, windows },
             had,
             earlier,
         });
         let project = PROJECTS[usize::try_from(number % 2).expect("two")];
         let mut facts = StackFacts::new(project.into(), stack_id(number), format!("stack-{number}"))
             .with_base(base)
-            .with_releases(releases.into_iter().collect())
+            .with_releases(releases.collect())
             .with_widening(widening);
         facts.deleted = deleted;
         facts.suspensions = suspensions;
@@ -203,16 +222,11 @@ prop_compose! {
 }
 
 fn grants() -> impl Strategy<Value = Rules> {
-    let by_name = |windows: Vec<WindowFacts>| -> BTreeMap<String, WindowFacts> {
-        windows.into_iter().map(|window| (window.name.clone(), window)).collect()
-    };
-    let windows = prop::collection::vec(a_window(), 0..3).prop_map(by_name);
-    (prop::collection::vec(a_grant(), 0..4), any::<bool>(), windows, health_rules()).prop_map(
+    (prop::collection::vec(a_grant(), 0..4), any::<bool>(), windows(), health_rules()).prop_map(
         |(grants, restricted, windows, health_rules)| {
             let by_id: BTreeMap<GrantId, GrantFacts> =
                 grants.into_iter().map(|grant| (grant.id, grant)).collect();
             let unrestricted = if restricted { None } else { Some(PROJECTS[0].to_owned()) };
-            let windows = Windows::new(windows.into_values().collect());
             Rules {
                 grants: by_id.into_values().collect(),
                 unrestricted: unrestricted.into_iter().collect(),
@@ -224,21 +238,25 @@ fn grants() -> impl Strategy<Value = Rules> {
     )
 }
 
-prop_compose! {
-    fn a_window()(
-        number in 0u128..4,
-        project in prop::option::of(prop::sample::select(&PROJECTS[..])),
-        selector in a_selector(),
-        minutes in 1u32..3,
-        freezes in any::<bool>(),
-    ) -> WindowFacts {
-        let rule = if freezes {
+fn a_rule() -> impl Strategy<Value = WindowRule> {
+    (1u32..3, any::<bool>()).prop_map(|(minutes, freezes)| {
+        if freezes {
             let (from, until) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
             WindowRule::Freeze(Freeze { from, until, reason: minutes.to_string() })
         } else {
             let start = "22:00".parse().expect("a time");
             WindowRule::Weekly(Weekly { timezone: "UTC".into(), days: Vec::new(), start, minutes })
-        };
+        }
+    })
+}
+
+prop_compose! {
+    fn a_window()(
+        number in 0u128..4,
+        project in prop::option::of(prop::sample::select(&PROJECTS[..])),
+        selector in a_selector(),
+        rule in a_rule(),
+    ) -> WindowFacts {
         let (id, project) = (WindowId(Uuid::from_u128(number)), project.map(ToOwned::to_owned));
         WindowFacts::new(id, format!("window-{number}"), project, selector, rule)
     }

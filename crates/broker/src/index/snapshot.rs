@@ -8,17 +8,25 @@
 //! | `reach`        | which agents does this stack, selector or grant reach       |
 //! | `affected`     | which agents have another target state after a change       |
 //! | `fingerprints` | does it match the database                                  |
+//! | `fleet`        | which agents should have what, for the views of a fleet     |
+//! | `label_keys`   | which labels do agents have, and how many have each         |
 //! | `losses`       | which agents would lose which stacks                        |
 //! | `pages`        | which agents are on a page                                  |
+//! | `search`       | which agents, stacks and versions does a text name          |
+//! | `released`     | which agents get a version of a rollout                     |
 //! | `rolling`      | how far the rollout of a stack is                           |
 //! | `upgrades`     | which agents are offered an upgrade, how far its rollout is |
 
 mod affected;
 mod fingerprints;
+mod fleet;
+mod label_keys;
 mod losses;
 mod pages;
 mod reach;
+mod released;
 mod rolling;
+mod search;
 #[cfg(test)]
 mod tests;
 mod upgrades;
@@ -32,6 +40,7 @@ use brokkr_api::{AgentId, StackId};
 use bytes::Bytes;
 use roaring::RoaringBitmap;
 
+pub use label_keys::LabelFilter;
 pub use losses::{Losses, Retargeting};
 pub use pages::AgentCursor;
 

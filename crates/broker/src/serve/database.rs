@@ -24,7 +24,7 @@ use crate::tasks::audit_retention::create_ahead;
 use crate::tasks::outbox_tail::{Cursor, OutboxTail};
 
 /// Tasks have their own connections, so that requests cannot delay them.
-const TASK_CONNECTIONS: u32 = 7;
+const TASK_CONNECTIONS: u32 = 8;
 /// Webhooks have their own connections, so that slow receivers cannot delay the outbox tail.
 const WEBHOOK_CONNECTIONS: u32 = 3;
 const LONGEST_DELAY: Duration = Duration::from_secs(5);

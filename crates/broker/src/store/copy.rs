@@ -4,43 +4,133 @@
 //! The format: a header, then per row the number of fields (16 bits), and each field as its length (32 bits,
 //! -1 is NULL) and its bytes. A -1 instead of the number of fields ends the data. All in network byte order.
 
+use std::ops::{Deref, DerefMut};
+
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::TryStreamExt as _;
 use jiff::{SignedDuration, Timestamp};
-use sqlx::PgConnection;
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, PgPool, Postgres};
+use tokio::sync::mpsc;
 use uuid::Uuid;
+
+use super::outbox::READ_ONLY_SNAPSHOT;
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 /// 2000-01-01, the epoch of PostgreSQL.
 const EPOCH_SECOND: i64 = 946_684_800;
 
+/// A connection for copies, in a read-only transaction.
+///
+/// It is closed when it is dropped, and not used again: sqlx does not count the responses to a copy that fails or is not read to its
+/// end. The next user of the connection would get the response to the statement before, each time.
+#[derive(Debug)]
+pub struct CopyConnection(PoolConnection<Postgres>);
+
+impl CopyConnection {
+    pub async fn begin(pool: &PgPool) -> Result<Self, sqlx::Error> {
+        let mut connection = pool.acquire().await?;
+        connection.close_on_drop();
+        sqlx::query(READ_ONLY_SNAPSHOT).execute(&mut *connection).await?;
+        Ok(Self(connection))
+    }
+
+    /// Disables the statement timeout: with it, a long copy would be interrupted and start over, forever.
+    pub async fn disable_timeout(&mut self) -> Result<(), sqlx::Error> {
+        sqlx::query("SET LOCAL statement_timeout = 0").execute(&mut *self.0).await.map(|_| ())
+    }
+
+    /// Ends the transaction.
+    pub async fn commit(&mut self) -> Result<(), sqlx::Error> {
+        sqlx::query("COMMIT").execute(&mut *self.0).await.map(|_| ())
+    }
+}
+
+impl Deref for CopyConnection {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for CopyConnection {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+}
+
 /// Calls `take` for each row of the statement.
 pub async fn copy_rows(
-    connection: &mut PgConnection,
+    connection: &mut CopyConnection,
     statement: &str,
     mut take: impl FnMut(&mut Fields) -> Result<(), sqlx::Error>,
 ) -> Result<(), sqlx::Error> {
     let mut stream = connection.copy_out_raw(statement).await?;
-    let mut rest = BytesMut::new();
-    let mut begun = false;
+    let mut rows = Rows::default();
     while let Some(piece) = stream.try_next().await? {
-        // The server sends one row per message, but does not guarantee it: an incomplete row is kept until
-        // the next message.
-        rest.extend_from_slice(&piece);
-        if !begun {
-            let Some(body) = after_header(&rest)? else { continue };
-            rest.advance(body);
-            begun = true;
-        }
-        while let Some(length) = row_length(&rest) {
-            let mut row = rest.split_to(length).freeze();
-            if row.get_i16() < 0 {
-                continue;
-            }
-            take(&mut Fields(row))?;
+        rows.push(&piece);
+        while let Some(mut row) = rows.next()? {
+            take(&mut row)?;
         }
     }
     Ok(())
+}
+
+/// Sends the rows of the statement in batches, as `read` reads them. Ends early if the receiver is gone.
+pub async fn copy_batches<T>(
+    connection: &mut CopyConnection,
+    statement: &str,
+    size: usize,
+    batches: &mpsc::Sender<Vec<T>>,
+    mut read: impl FnMut(&mut Fields) -> Result<T, sqlx::Error>,
+) -> Result<(), sqlx::Error> {
+    let mut stream = connection.copy_out_raw(statement).await?;
+    let (mut rows, mut batch) = (Rows::default(), Vec::with_capacity(size));
+    while let Some(piece) = stream.try_next().await? {
+        rows.push(&piece);
+        while let Some(mut row) = rows.next()? {
+            batch.push(read(&mut row)?);
+        }
+        if batch.len() >= size {
+            let full = std::mem::replace(&mut batch, Vec::with_capacity(size));
+            if batches.send(full).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    let _ = batches.send(batch).await;
+    Ok(())
+}
+
+/// The rows in what was received so far. The server sends one row per message, but does not guarantee it: an incomplete row is kept
+/// until the next message.
+#[derive(Debug, Default)]
+struct Rows {
+    rest: BytesMut,
+    begun: bool,
+}
+
+impl Rows {
+    fn push(&mut self, piece: &[u8]) {
+        self.rest.extend_from_slice(piece);
+    }
+
+    /// Returns the next row that is complete.
+    fn next(&mut self) -> Result<Option<Fields>, sqlx::Error> {
+        if !self.begun {
+            let Some(body) = after_header(&self.rest)? else { return Ok(None) };
+            self.rest.advance(body);
+            self.begun = true;
+        }
+        while let Some(length) = row_length(&self.rest) {
+            let mut row = self.rest.split_to(length).freeze();
+            if row.get_i16() >= 0 {
+                return Ok(Some(Fields(row)));
+            }
+        }
+        Ok(None)
+    }
 }
 
 fn broken(what: &str) -> sqlx::Error {

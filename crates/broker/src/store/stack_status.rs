@@ -205,6 +205,25 @@ pub async fn stack_status_by_transition(
     .await
 }
 
+/// Returns the agents whose last report about the stack has this reason, whatever its details.
+pub async fn stack_status_with_reason(
+    pool: &PgPool,
+    project: &str,
+    stack: StackId,
+    reason: &str,
+) -> Result<Vec<AgentId>> {
+    let agents: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT t.agent_id FROM reasons r JOIN stack_status t ON t.project = r.project AND t.reason_key = r.key
+         WHERE r.project = $1 AND r.reason = $3 AND t.stack_id = $2",
+    )
+    .bind(project)
+    .bind(stack.0)
+    .bind(reason)
+    .all(pool, ACTION)
+    .await?;
+    Ok(agents.into_iter().map(AgentId).collect())
+}
+
 /// Returns the agents after a name, sorted by name, each with its last report about the stack, if any.
 pub async fn stack_status_walk(
     pool: &PgPool,

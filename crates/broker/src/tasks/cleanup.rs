@@ -17,6 +17,7 @@ use crate::store::history_marks::history_mark_delete_old;
 use crate::store::idempotency_keys::idempotency_key_delete_old;
 use crate::store::join_tokens::join_token_delete_expired;
 use crate::store::outbox::{outbox_delete_below, outbox_snapshot};
+use crate::store::sessions::session_delete_ended;
 
 const EVERY: Duration = Duration::from_secs(60);
 /// How long outbox rows stay readable. A tail that is further behind reloads everything.
@@ -52,9 +53,10 @@ async fn clean_up(pool: &PgPool, horizons: &mut Horizons) -> Result<(), StoreErr
     let idempotency_keys = idempotency_key_delete_old(pool, IDEMPOTENCY_KEY_SECONDS).await?;
     let tokens = api_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?
         + join_token_delete_expired(pool, EXPIRED_TOKEN_SECONDS).await?;
+    let sessions = session_delete_ended(pool).await?;
     let marks = history_mark_delete_old(pool).await?;
-    if outbox_rows + idempotency_keys + tokens + marks > 0 {
-        tracing::debug!(outbox_rows, idempotency_keys, tokens, marks, "deleted expired rows");
+    if outbox_rows + idempotency_keys + tokens + sessions + marks > 0 {
+        tracing::debug!(outbox_rows, idempotency_keys, tokens, sessions, marks, "deleted expired rows");
     }
     Ok(())
 }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use brokkr_api::{AgentId, HistoryMark, Position, StackId};
 use jiff::{SignedDuration, Timestamp};
 use sqlx::{Connection as _, PgConnection, PgPool};
-use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::finished;
 use crate::domain::grants::Rules;
 use crate::index::{Changes, Freshness, Index};
 use crate::state::history::{History, RecentMarks};
@@ -316,15 +316,6 @@ fn freshness(snapshot: &OutboxSnapshot, highest: Option<u64>, mark: HistoryMark)
     let position = Position { epoch: snapshot.epoch, horizon: snapshot.horizon };
     let shown = highest.map_or(snapshot.horizon, |xid| snapshot.horizon.max(xid + 1));
     Freshness { position, shown, ceiling: snapshot.ceiling, mark, at: Instant::now() }
-}
-
-/// Returns the result of a task; propagates its panic.
-fn finished<T>(ended: Result<T, JoinError>) -> T {
-    match ended {
-        Ok(result) => result,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => unreachable!("the task is never aborted"),
-    }
 }
 
 /// Runs the work on a blocking thread: a change may affect every agent, and must not delay requests.

@@ -30,6 +30,7 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
     for role in roles {
         tokens.push((role, harness.with_role(role).await?));
     }
+    let session = harness.admin.sign_in().await?;
     let forged = Caller::new(harness.server.address, Some(Key::generate()?.sign(&agent.claims())?));
     let mut checked = 0;
     for route in router::table() {
@@ -60,6 +61,10 @@ async fn every_route_refuses_every_wrong_principal() -> Result<()> {
         }
         if matches!(route.permission, Permission::Token(_)) {
             wrong.push(Wrong { who: "the agent", caller: agent.caller(), code: ErrorCode::BRK1002 });
+        }
+        // Not even if its token is allowed to call the route.
+        if route.permission == Permission::Agent || path.ends_with("/target-state") {
+            wrong.push(Wrong { who: "a session", caller: session.clone(), code: ErrorCode::BRK1001 });
         }
         for (role, caller) in &tokens {
             if least.is_none_or(|least| !role.includes(least)) {

@@ -315,12 +315,12 @@ impl Caller {
         Self { writes: None, ..self.clone() }
     }
 
-    /// Returns the same caller at another replica.
     /// Returns a caller with another token.
     pub fn with_token(&self, token: String) -> Self {
         Self { credential: Some(token), ..self.clone() }
     }
 
+    /// Returns the same caller at another replica.
     pub fn at(&self, address: SocketAddr) -> Self {
         Self { base: format!("http://{address}"), ..self.without_waiting() }
     }
@@ -329,9 +329,21 @@ impl Caller {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/api/v1/{path}") };
         let request = self.http.request(method, format!("{}{path}", self.base));
         match &self.credential {
+            Some(session) if self.has_session() => as_console(request, session),
             Some(credential) => request.bearer_auth(credential),
             None => request,
         }
+    }
+
+    /// Returns whether the credential is a session, which is sent as a cookie.
+    pub fn has_session(&self) -> bool {
+        self.credential.as_ref().is_some_and(|credential| credential.starts_with("brs_"))
+    }
+
+    /// Opens a session with the token of this caller, as the console does. Returns a caller that has only the session.
+    pub async fn sign_in(&self) -> Result<Self> {
+        let request = self.request(Method::POST, "sessions").header(header::CONSOLE, "1");
+        Ok(self.with_token(session_secret(&request.send().await?.error_for_status()?)?))
     }
 
     pub async fn get(&self, path: &str) -> Result<Response> {
@@ -367,6 +379,23 @@ impl Caller {
         }
         Ok(response)
     }
+}
+
+/// Adds the cookie and the headers with which the console sends a request.
+pub fn as_console(request: RequestBuilder, session: &str) -> RequestBuilder {
+    with_cookie(request, session).header(header::CONSOLE, "1").header("sec-fetch-site", "same-origin")
+}
+
+/// Adds the cookie, which a browser adds to requests of other sites as well.
+pub fn with_cookie(request: RequestBuilder, session: &str) -> RequestBuilder {
+    request.header("cookie", format!("__Host-brokkr={session}"))
+}
+
+/// Returns the secret in the cookie that a response sets.
+pub fn session_secret(response: &Response) -> Result<String> {
+    let set = response.headers().get("set-cookie").context("the response sets no cookie")?.to_str()?;
+    let value = set.strip_prefix("__Host-brokkr=").and_then(|rest| rest.split(';').next());
+    Ok(value.context("the cookie has another name")?.to_owned())
 }
 
 /// Returns what the assertion of an agent's request is bound to.

@@ -59,6 +59,7 @@ const INTRODUCTION_OF_ROUTES: &str = "# REST API\n\n\
     own at `/api/v1/openapi.json`. The examples are recorded from a real broker.\n\n\
     - Send the token as `Authorization: Bearer …`. Admins and auditors select a project with the header `brokkr-project`; \
     everyone else acts in the project of their token.\n\
+    - A browser exchanges its token for a cookie, with `POST /api/v1/sessions`: [web console](../how-to/console.md).\n\
     - Errors are problem documents (RFC 9457) with a `code`: [error codes](errors.md).\n\
     - A write with the header `Idempotency-Key` can be repeated: the same key with the same request returns the first result.\n\
     - Lists have `items` and `next`; pass `next` as `?after=` to read on. A page has at most 500 items.\n\

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::page::Page;
 use brokkr_api::report::{ReportReceipt, Transition};
-use brokkr_api::rollouts::{Rollout, RolloutState, StopReason};
+use brokkr_api::rollouts::{Rollout, RolloutDecision, RolloutState, StopReason};
 use brokkr_api::stacks::Stack;
 use brokkr_api::status::State;
 use brokkr_api::why::{Cause, Hop, StackWhy};
@@ -189,6 +189,12 @@ async fn h3_a_version_that_fails_on_the_first_agent_reaches_no_other() -> Result
     assert_eq!(rollout.stop_reason, Some(StopReason::TooManyBad { bad: 1, allowed: 0 }));
     assert_eq!((rollout.figures.members, rollout.figures.released, rollout.figures.bad), (4, 1, 1));
     assert_eq!((rollout.wave, rollout.waves), (1, 2));
+    let path = format!("rollouts/{}/decisions", fleet.second);
+    let decisions: Page<RolloutDecision> = fleet.harness.admin.get_json(&path).await?;
+    let steps: Vec<_> =
+        decisions.items.iter().map(|step| (step.number, step.state, step.figures.bad)).collect();
+    assert_eq!(steps, [(1, RolloutState::Stopped, 1), (0, RolloutState::Running, 0)]);
+    assert_eq!(decisions.items[0].stop_reason, rollout.stop_reason);
     let broken = fleet.why(other).await?.broken.context("an explanation")?;
     assert_eq!((broken.hop, broken.cause), (Hop::Released, Cause::RolloutStopped), "{broken:?}");
     assert!(broken.message.to_string().contains("1 agent is bad, 0 allowed"), "{broken:?}");

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
+use brokkr_api::protocol::header;
 use brokkr_api::tokens::{NewApiToken, Role};
 use brokkr_api::{Problem, TokenId};
 use brokkr_broker::access::Permission;
@@ -33,6 +34,7 @@ async fn callers(
         .execute(&mut connection)
         .await?;
     let address = harness.server.address;
+    let viewer = harness.with_role(Role::Viewer).await?;
     Ok(vec![
         ("no credential", harness.without_credential()),
         ("expired token", Caller::new(address, Some(expired.token))),
@@ -40,10 +42,12 @@ async fn callers(
         ("other agent", other.caller()),
         ("agent itself", path_agent.caller()),
         ("other project", harness.project("elsewhere", Role::Owner).await?),
-        ("viewer", harness.with_role(Role::Viewer).await?),
+        ("session of viewer", viewer.sign_in().await?),
+        ("viewer", viewer),
         ("auditor", harness.with_role(Role::Auditor).await?),
         ("deployer", harness.with_role(Role::Deployer).await?),
         ("owner", harness.with_role(Role::Owner).await?),
+        ("session of admin", harness.admin.sign_in().await?),
         ("admin", harness.admin.clone()),
     ])
 }
@@ -82,6 +86,8 @@ fn filled(path: &str, resources: &BTreeMap<&'static str, String>) -> String {
 async fn call(caller: &Caller, method: &str, path: &str) -> Result<(StatusCode, Option<Problem>)> {
     let request = caller.request(method.parse::<Method>()?, path);
     let request = if method == "GET" { request } else { request.json(&json!({})) };
+    // Only the route that opens a session needs it from callers with a token.
+    let request = if caller.has_session() { request } else { request.header(header::CONSOLE, "1") };
     let response = caller.signed(request)?.send().await?;
     let status = response.status();
     // A stream does not end; its head is enough.

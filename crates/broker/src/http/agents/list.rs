@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::http::BrokerState;
-use crate::http::agents::can_see_all;
+use crate::http::agents::visible_agents;
 use crate::http::headers::position;
 use crate::http::paging::{QueryParams, filtered_page, limit, selector};
 use crate::index::{AgentCursor, Snapshot};
@@ -105,8 +105,7 @@ fn matching(
     query: &AgentQuery,
     selector: Option<&Selector>,
 ) -> RoaringBitmap {
-    let mut matching =
-        if can_see_all(caller) { snapshot.everyone() } else { snapshot.granted(caller.project()) };
+    let mut matching = visible_agents(snapshot, caller);
     if let Some(selector) = selector {
         matching &= snapshot.select(selector);
     }

@@ -20,7 +20,7 @@ use crate::store::agent_retirement::{
     agent_untarget_on_conn,
 };
 use crate::store::agents::{AgentRef, agent_fetch};
-use crate::store::outbox::OutboxNotification;
+use crate::store::outbox::{OutboxNotification, outbox_insert_on_conn};
 
 /// Retire an agent.
 ///
@@ -91,6 +91,8 @@ pub async fn delete_agent(
         let mut connection = broker.pool.acquire().await.doing("delete the agent")?;
         check_unused(&mut connection, &found).await?;
         agent_reports_delete_on_conn(&mut connection, found.id).await?;
+        // Otherwise views would show the reports if the agent is not deleted after all.
+        outbox_insert_on_conn(&mut connection, DEFAULT_PROJECT, OutboxNotification::Agent(found.id)).await?;
     }
     write::run(&broker, &change, ResultStorage::Plain, async |mut write| {
         let found = find(&mut write, &found.id.to_string()).await?;

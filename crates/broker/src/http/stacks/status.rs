@@ -1,17 +1,21 @@
-//! The status of a stack on each agent that it reaches, that holds it, or that reported on it, and its summary.
+//! The status of a stack on each agent that it reaches, that holds it, or that reported on it.
 //!
 //! A page takes bounded work, whatever the size of the fleet.
+
+mod matching;
+pub mod summary;
 
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use brokkr_api::agents::AgentStatus;
-use brokkr_api::page::Page;
+use brokkr_api::page::{Page, Sort};
 use brokkr_api::reason::{Message, Reason};
 use brokkr_api::report::{Hops, Transition};
 use brokkr_api::stacks::Stack;
-use brokkr_api::status::{SequenceCounts, StackStatus, StackSummary, State as StackState};
+use brokkr_api::status::{StackStatus, State as StackState};
+use brokkr_api::why::Presence;
 use brokkr_api::{AgentId, Selector, SequenceId, StackId};
 use http::HeaderMap;
 use serde::Deserialize;
@@ -19,7 +23,7 @@ use utoipa::IntoParams;
 
 use crate::access::Caller;
 use crate::domain::envelope::{DesiredObject, awaited, desired};
-use crate::domain::status::{LastReport, by_sequence, state};
+use crate::domain::status::{LastReport, state};
 use crate::error::ApiResult;
 use crate::http::BrokerState;
 use crate::http::headers::position;
@@ -32,6 +36,7 @@ use crate::store::stack_status::{
     stack_status_by_transition, stack_status_fetch, stack_status_reporters, stack_status_walk,
 };
 use crate::store::status_counts::status_counts_of_stack;
+use matching::matching_page;
 
 /// If more agents than this have reported on a stack, all agents are read in the order of their names,
 /// because nearly all are affected. For other stacks, the affected agents are found in the index.
@@ -45,10 +50,44 @@ pub struct StatusQuery {
     pub state: Option<StackState>,
     /// Only agents with matching labels, such as `env=prod`.
     pub selector: Option<String>,
+    /// Only rows whose last report has this reason, such as `ImagePullBackOff`.
+    pub error: Option<String>,
+    /// Only agents with this presence.
+    pub presence: Option<Presence>,
+    /// Only agents whose last report is about an older version than the newest one, and does not say that the stack was removed.
+    #[serde(default)]
+    pub behind: bool,
+    #[param(inline)]
+    pub sort: Option<Sort>,
+    /// Return the total number, too.
+    #[serde(default)]
+    pub count: bool,
     /// Return items after this cursor: `next` of the previous page.
     pub after: Option<String>,
     /// Maximum number of items; at most 500.
     pub limit: Option<u32>,
+}
+
+impl StatusQuery {
+    /// Returns whether only the index can find the rows: the database cannot filter, sort and count them in bounded work.
+    fn needs_index(&self) -> bool {
+        let filters = self.error.is_some() || self.presence.is_some() || self.behind;
+        filters || self.sort.is_some_and(|sort| sort != Sort::Name) || self.count
+    }
+}
+
+/// The names of a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct StackNames<'a> {
+    pub project: &'a str,
+    pub id: StackId,
+    pub name: &'a str,
+}
+
+impl<'a> From<&'a Stack> for StackNames<'a> {
+    fn from(stack: &'a Stack) -> Self {
+        Self { project: &stack.project, id: stack.id, name: stack.name.as_str() }
+    }
 }
 
 /// What the index knows about the stack on one agent.
@@ -75,14 +114,20 @@ impl StackOnAgent {
         }
     }
 
-    fn is_affected(&self) -> bool {
+    pub fn holds(&self) -> bool {
+        self.holds
+    }
+
+    pub fn is_affected(&self) -> bool {
         self.wanted.is_some() || self.awaited.is_some() || self.holds
     }
 }
 
 /// List the status of a stack on each agent, by agent name.
 ///
-/// A filtered page may be short or empty although more follow: read on while `next` is set.
+/// A filtered page may be short or empty although more follow: read on while `next` is set. `error`, `presence`, `behind`, `sort` and
+/// `count` are answered from what the replica has in memory, which is a moment behind the database; just after its start, it asks to
+/// try again.
 #[utoipa::path(get, path = "/api/v1/stacks/{stack}/status", tag = "stacks",
     params(("stack" = String, Path, description = "Name or id"), StatusQuery),
     responses((status = 200, body = Page<StackStatus>)))]
@@ -96,6 +141,10 @@ pub async fn stack_status(
     broker.catch_up(&caller, position(&headers)?).await?;
     let selector = selector(query.selector.as_deref())?;
     let stack = find_stack(&broker, caller.project(), &stack).await?;
+    if query.needs_index() {
+        let principal = caller.principal();
+        return matching_page(&broker, &principal, &stack, &query, selector.as_ref()).await.map(Json);
+    }
     let source = RowSource::of(&broker, &stack, query.state).await?;
     let unfiltered = query.state.is_none() && selector.is_none();
     let to_item = |row: StatusRow| {
@@ -105,7 +154,7 @@ pub async fn stack_status(
             |selector: &Selector| snapshot.agent(row.agent).is_some_and(|agent| agent.matches(selector));
         let affected = row.report.is_some() || known.is_affected();
         let status = (affected && selector.as_ref().is_none_or(selected))
-            .then(|| status(&stack, row.name, known, row.report))?;
+            .then(|| status((&stack).into(), row.name, known, row.report))?;
         query.state.is_none_or(|state| status.state == state).then_some(status)
     };
     let read = |after: Option<String>, chunk| {
@@ -208,7 +257,7 @@ fn affected(broker: &Broker, stack: StackId, after: Option<&str>, most: usize) -
 
 /// Makes one row of the list.
 pub fn status(
-    stack: &Stack,
+    stack: StackNames<'_>,
     agent_name: String,
     known: StackOnAgent,
     report: Option<LastReport>,
@@ -218,9 +267,9 @@ pub fn status(
     let reported = report.as_ref().map(|report| (report.sequence_id, &report.transition));
     let state = state(wanted, reported);
     let mut status = StackStatus {
-        project: stack.project.clone(),
+        project: stack.project.to_owned(),
         stack_id: stack.id,
-        stack_name: stack.name.to_string(),
+        stack_name: stack.name.to_owned(),
         agent_id: known.agent,
         agent_name,
         wanted_sequence_id: wanted.map(|(sequence, _)| sequence),
@@ -255,49 +304,4 @@ pub fn status(
         status.message = status.reason.message();
     }
     status
-}
-
-/// The maximum number of versions in a summary.
-const SEQUENCES: usize = 20;
-
-/// Summarize the status of a stack: how many agents it reaches, and their states.
-///
-/// The states are read from counters, whatever the size of the fleet.
-#[utoipa::path(get, path = "/api/v1/stacks/{stack}/status/summary", tag = "stacks",
-    params(("stack" = String, Path, description = "Name or id")),
-    responses((status = 200, body = StackSummary)))]
-pub async fn stack_summary(
-    State(broker): BrokerState,
-    caller: Caller,
-    Path(stack): Path<String>,
-    headers: HeaderMap,
-) -> ApiResult<Json<StackSummary>> {
-    broker.catch_up(&caller, position(&headers)?).await?;
-    let project = caller.project();
-    let stack = find_stack(&broker, project, &stack).await?;
-    let sequences = by_sequence(&status_counts_of_stack(&broker.pool, project, stack.id).await?);
-    let (targeted, holding) = {
-        let snapshot = broker.index.snapshot();
-        let targeted = snapshot.stack(stack.id).map_or(0, |stack| snapshot.reached(stack).len());
-        (targeted as u64, snapshot.holders(stack.id).count() as u64)
-    };
-    let counts = stack.sequence_id.and_then(|newest| sequences.get(&newest)).copied().unwrap_or_default();
-    let older = sequences.iter().filter(|(sequence, _)| Some(**sequence) < stack.sequence_id);
-    Ok(Json(StackSummary {
-        project: stack.project,
-        stack_id: stack.id,
-        stack_name: stack.name.to_string(),
-        sequence_id: stack.sequence_id,
-        targeted,
-        holding,
-        pending: targeted.saturating_sub(counts.present()),
-        counts,
-        behind: older.map(|(_, counts)| counts.present()).sum(),
-        sequences: sequences
-            .into_iter()
-            .rev()
-            .take(SEQUENCES)
-            .map(|(sequence_id, counts)| SequenceCounts { sequence_id, counts })
-            .collect(),
-    }))
 }

@@ -1,6 +1,6 @@
 //! One client of a stream.
 //!
-//! Waits for: an event from the tail, the next check of the caller's permission, or the shutdown of this replica.
+//! Waits for: an event from the tail, the loss of the caller's permission, or the shutdown of this replica.
 //! Ends when the permission is gone, the client is too slow, or the database was restored. A client that sends the id
 //! of its last event continues after it.
 
@@ -13,20 +13,16 @@ use brokkr_api::{AgentId, ErrorCode, Position, StackId};
 use futures::Stream;
 use http::HeaderMap;
 use tokio::sync::broadcast;
-use tokio::time::Instant;
 
+use super::permission::PermissionWatch;
 use crate::access::Caller;
-use crate::access::binding::Purpose;
 use crate::access::origin::Origin;
 use crate::error::{ApiError, ApiResult};
-use crate::http::guard::authenticate;
 use crate::state::streams::{StreamPermit, StreamedEvent};
 use crate::state::{Broker, Progress};
 use crate::store::events::{EventCursor, event_follow};
 
-/// How long a checked permission is trusted.
-const PERMISSION_TTL: Duration = Duration::from_secs(3);
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The number of events that one statement reads while catching up.
 const BATCH: usize = 200;
 
@@ -65,9 +61,7 @@ fn resume(headers: &HeaderMap) -> ApiResult<Option<Resume>> {
 #[derive(Debug)]
 pub struct StreamReader {
     broker: Arc<Broker>,
-    caller: Caller,
-    headers: HeaderMap,
-    origin: Arc<Origin>,
+    permission: PermissionWatch,
     filter: StreamFilter,
     epoch: i64,
     receiver: broadcast::Receiver<Arc<StreamedEvent>>,
@@ -76,7 +70,6 @@ pub struct StreamReader {
     after: EventCursor,
     catching_up: bool,
     waiting: VecDeque<Arc<StreamedEvent>>,
-    checked_at: Instant,
     /// The client's position is from before a restore: a reset is sent first.
     is_reset: bool,
     _permit: StreamPermit,
@@ -104,16 +97,12 @@ impl StreamReader {
                 }
             }
         };
-        let permit = broker.streams.open(caller.principal()).ok_or_else(|| {
-            ApiError::new(ErrorCode::BRK2020, "this replica has too many open streams").retry_after(5)
-        })?;
+        let permit = take_permit(&broker, &caller)?;
         let (receiver, from) = broker.streams.subscribe();
         let known = known.filter(|known| known.epoch == from.epoch);
         Ok(Self {
+            permission: PermissionWatch::begin(Arc::clone(&broker), caller, headers, origin),
             broker,
-            caller,
-            headers,
-            origin,
             filter,
             epoch: from.epoch,
             receiver,
@@ -121,23 +110,22 @@ impl StreamReader {
             after: known.map_or_else(|| EventCursor::before(from.horizon), |resume| resume.cursor),
             catching_up: known.is_some(),
             waiting: VecDeque::new(),
-            checked_at: Instant::now(),
             is_reset: resume.is_some() && known.is_none(),
             _permit: permit,
         })
     }
 
     fn project(&self) -> &str {
-        self.caller.project()
+        self.permission.caller.project()
     }
 
     /// Returns the next event that the caller may still see; none when the stream ends.
     async fn next(&mut self) -> Option<Arc<StreamedEvent>> {
         loop {
+            if !self.permission.is_still_permitted().await {
+                return None;
+            }
             if let Some(event) = self.waiting.pop_front() {
-                if !self.is_still_permitted().await {
-                    return None;
-                }
                 return Some(event);
             }
             if self.catching_up {
@@ -147,16 +135,11 @@ impl StreamReader {
             let received = tokio::select! {
                 () = self.broker.shutdown.draining.cancelled() => return None,
                 () = self.broker.streams.history_changed(self.epoch) => return None,
-                received = self.receiver.recv() => Some(received.ok()?),
-                () = tokio::time::sleep_until(self.checked_at + PERMISSION_TTL) => None,
+                () = self.permission.lost() => return None,
+                received = self.receiver.recv() => received.ok()?,
             };
-            match received {
-                Some(event) if self.is_new(event.place) && self.filter.matches(self.project(), &event) => {
-                    self.waiting.push_back(event);
-                }
-                Some(_) => {}
-                None if self.is_still_permitted().await => {}
-                None => return None,
+            if self.is_new(received.place) && self.filter.matches(self.project(), &received) {
+                self.waiting.push_back(received);
             }
         }
     }
@@ -167,7 +150,7 @@ impl StreamReader {
     }
 
     async fn catch_up(&mut self) -> ApiResult<()> {
-        let (pool, project) = (&self.broker.pool, self.caller.project());
+        let (pool, project) = (&self.broker.pool, self.permission.caller.project());
         let batch = event_follow(pool, Some(project), self.after, self.tailed_from, BATCH).await?;
         self.catching_up = batch.len() == BATCH;
         for recorded in batch {
@@ -179,21 +162,13 @@ impl StreamReader {
         }
         Ok(())
     }
+}
 
-    /// Checks whether the credential is still valid, unless it was checked a moment ago.
-    async fn is_still_permitted(&mut self) -> bool {
-        if self.checked_at.elapsed() < PERMISSION_TTL {
-            return true;
-        }
-        self.checked_at = Instant::now();
-        let now = authenticate(&self.broker, &self.headers, Purpose::Read, &self.origin).await;
-        match (now, &self.caller) {
-            (Ok((Caller::Token(now), _)), Caller::Token(before)) => {
-                now.token_id == before.token_id && now.role == before.role
-            }
-            _ => false,
-        }
-    }
+/// Takes one of the streams that a replica, and a caller, may have open.
+pub fn take_permit(broker: &Broker, caller: &Caller) -> ApiResult<StreamPermit> {
+    broker.streams.open(caller.principal()).ok_or_else(|| {
+        ApiError::new(ErrorCode::BRK2020, "this replica has too many open streams").retry_after(5)
+    })
 }
 
 /// Responds with the stream. `to_message` makes a message of an event, or none to skip it.

@@ -38,6 +38,12 @@ impl Snapshot {
         self.by_label.everyone().iter().filter(|slot| self.at(*slot).name.contains(part)).collect()
     }
 
+    /// Returns those of these agents that exist.
+    #[must_use]
+    pub fn with_ids(&self, ids: &[AgentId]) -> RoaringBitmap {
+        ids.iter().filter_map(|agent| self.slot(*agent)).collect()
+    }
+
     /// Returns the ids of these agents, in ascending order. Unlike slots, they stay valid when agents are deleted.
     #[must_use]
     pub fn ids(&self, agents: &RoaringBitmap) -> Vec<AgentId> {

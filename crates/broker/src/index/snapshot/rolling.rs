@@ -50,8 +50,7 @@ impl Snapshot {
         let mut members = self.reach(stack) & &self.active;
         // The agents that had the stack before it was widened have the version already.
         if let Some(Widening { had, .. }) = widening.filter(|_| of_version.is_none()) {
-            had.selectors.iter().for_each(|selector| members -= self.select(selector));
-            members -= had.agents.iter().filter_map(|agent| self.slot(*agent)).collect::<RoaringBitmap>();
+            members -= self.had(had);
         }
         // Most agents of a large fleet wait for the version and are connected. Their facts need not be looked at, if only their
         // places matter.

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use super::{read_stack, stacks_where};
 use crate::domain::facts::{AgentFacts, AgentUpgradeFacts, SessionFacts, StackFacts};
 use crate::domain::labels::Labeller;
-use crate::store::copy::copy_rows;
+use crate::store::copy::{CopyConnection, copy_rows};
 use crate::store::{Doing as _, Result, known};
 
 /// The same columns as for changed agents, without holds.
@@ -28,7 +28,7 @@ const HOLDS: &str = "COPY (
     ) TO STDOUT (FORMAT binary)";
 
 /// Returns every agent, without holds: see [`holds_of_all_agents_on_conn`].
-pub async fn facts_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Vec<AgentFacts>> {
+pub async fn facts_of_all_agents_on_conn(conn: &mut CopyConnection) -> Result<Vec<AgentFacts>> {
     let (mut agents, mut labeller) = (Vec::new(), Labeller::default());
     let none = brokkr_api::protocol::holds_digest([]);
     let read = copy_rows(conn, AGENTS, |row| {
@@ -65,7 +65,7 @@ pub async fn facts_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<Vec<
 pub type AllHolds = HashMap<AgentId, (Vec<StackId>, Vec<StackId>)>;
 
 /// Returns the holds of every agent.
-pub async fn holds_of_all_agents_on_conn(conn: &mut PgConnection) -> Result<AllHolds> {
+pub async fn holds_of_all_agents_on_conn(conn: &mut CopyConnection) -> Result<AllHolds> {
     let mut holds = HashMap::new();
     let read = copy_rows(conn, HOLDS, |row| {
         let agent = AgentId(row.uuid()?);

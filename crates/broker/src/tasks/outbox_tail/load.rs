@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sqlx::{Connection as _, PgConnection};
-
 use super::{Cursor, OutboxTail, finished, freshness, off_thread};
 use crate::domain::facts::AgentFacts;
 use crate::index::{Changes, Snapshot};
@@ -13,36 +11,33 @@ use crate::store::facts::{
 };
 use crate::store::grants::facts_of_rules_on_conn;
 use crate::store::outbox::{
-    READ_ONLY_SNAPSHOT, outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn,
-    outbox_snapshot_on_conn,
+    outbox_export_on_conn, outbox_highest_on_conn, outbox_import_on_conn, outbox_snapshot_on_conn,
 };
-use crate::store::{Doing as _, StoreError};
+use crate::store::{CopyConnection, Doing as _, StoreError};
 
 impl OutboxTail {
     /// Loads everything in one snapshot. The tail then continues from the horizon of this snapshot; changes
     /// above the horizon that are already loaded are simply applied again.
     pub async fn load(&self) -> Result<Cursor, StoreError> {
-        let started = Instant::now();
-        let mut conn = self.pool.acquire().await.doing("begin to load the index")?;
-        let mut transaction = conn.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
+        let (started, doing) = (Instant::now(), "begin to load the index");
+        let mut conn = CopyConnection::begin(&self.pool).await.doing(doing)?;
         let recent = self.history.recent();
-        let (snapshot, _) = outbox_snapshot_on_conn(&mut transaction, &recent.marks).await?;
-        self.check_history(&mut transaction, &recent, &snapshot).await?;
-        let exported = outbox_export_on_conn(&mut transaction).await?;
-        let mut second = self.pool.begin_with(READ_ONLY_SNAPSHOT).await.doing("begin to load the index")?;
+        let (snapshot, _) = outbox_snapshot_on_conn(&mut conn, &recent.marks).await?;
+        self.check_history(&mut conn, &recent, &snapshot).await?;
+        let exported = outbox_export_on_conn(&mut conn).await?;
+        let mut second = CopyConnection::begin(&self.pool).await.doing(doing)?;
         outbox_import_on_conn(&mut second, &exported).await?;
         let rest = tokio::spawn(async move {
-            disable_statement_timeout(&mut second).await?;
+            second.disable_timeout().await.doing(doing)?;
             let holds = holds_of_all_agents_on_conn(&mut second).await?;
             let stacks = facts_of_all_stacks_on_conn(&mut second).await?;
             let rules = facts_of_rules_on_conn(&mut second).await?;
-            second.commit().await.doing("end loading the index")?;
             Ok::<_, StoreError>((holds, stacks, rules))
         });
-        disable_statement_timeout(&mut transaction).await?;
-        let highest = outbox_highest_on_conn(&mut transaction, snapshot.horizon, None, true).await?;
-        let agents = facts_of_all_agents_on_conn(&mut transaction).await?;
-        transaction.commit().await.doing("end loading the index")?;
+        conn.disable_timeout().await.doing(doing)?;
+        let highest = outbox_highest_on_conn(&mut conn, snapshot.horizon, None, true).await?;
+        let agents = facts_of_all_agents_on_conn(&mut conn).await?;
+        conn.commit().await.doing("end loading the index")?;
         let (holds, stacks, rules) = finished(rest.await)?;
         let mark = self.mark(&mut conn).await?;
         self.record_marks(&mut conn, recent, mark.as_slice()).await?;
@@ -65,15 +60,6 @@ impl OutboxTail {
         );
         Ok(Cursor { snapshot, moved: snapshot.now, is_marked: mark.is_some() })
     }
-}
-
-/// Disables the statement timeout: with it, a long load would be interrupted and start over, forever.
-async fn disable_statement_timeout(connection: &mut PgConnection) -> Result<(), StoreError> {
-    sqlx::query("SET LOCAL statement_timeout = 0")
-        .execute(connection)
-        .await
-        .map(|_| ())
-        .doing("begin to load the index")
 }
 
 fn with_holds(mut agents: Vec<AgentFacts>, mut holds: AllHolds) -> Vec<AgentFacts> {

@@ -60,6 +60,10 @@ impl Normal {
         let mut eras: BTreeMap<Timestamp, Era> = BTreeMap::new();
         for exchange in exchanges {
             let mut visit = |key: &str, value: &Value| {
+                // When a view was computed is not in order with what it shows.
+                if key == "as_of" {
+                    return;
+                }
                 if let ("checksum" | "parsed_digest", Value::String(digest)) = (key, value) {
                     normal.contents.insert(digest.clone());
                 }
@@ -115,6 +119,7 @@ impl Normal {
             Value::String(text) => {
                 *text = match key {
                     "position" => format!("{START}.{HORIZON}"),
+                    "as_of" => at(START).to_string(),
                     "public_key" | "old_public_key" => self.key(text),
                     "signature" | "old_signature" => EXAMPLE_SIGNATURE.to_owned(),
                     _ => self.text(text),
@@ -245,7 +250,7 @@ fn begin(text: &str) -> Option<(usize, Found)> {
             .ok()
             .map(|time| (length, Found::Time(time)));
     }
-    for prefix in ["brk_", "brj_", "whsec_"] {
+    for prefix in ["brk_", "brj_", "brs_", "whsec_"] {
         let length = run(|c| c.is_ascii_alphanumeric() || "_-+/=".contains(c));
         if text.starts_with(prefix) && length >= 40 {
             return Some((length, Found::Secret(prefix)));

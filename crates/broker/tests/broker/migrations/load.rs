@@ -17,7 +17,7 @@ use serde_json::json;
 use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
-use super::{FIRST, SOON, migrate};
+use super::{SOON, migrate};
 use crate::harness::{Agent, Caller, Harness, YAML};
 
 const COLUMN: &str = "ALTER TABLE stack_status ADD COLUMN note text NOT NULL DEFAULT ''";
@@ -25,10 +25,14 @@ const INDEX: &str =
     "-- no-transaction\nCREATE INDEX CONCURRENTLY IF NOT EXISTS stack_status_by_time ON stack_status (at)";
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-/// Returns the migrations of a later release: a column and an index of a table that exists.
+/// Returns the migrations of a later release: those of this one, and a column and an index of a table that exists.
 async fn later_release() -> Result<(Scratch, Migrator)> {
     let scratch = Scratch::new("migrations")?;
-    for (name, sql) in [("0001_schema", FIRST), ("0002_column", COLUMN), ("0003_index", INDEX)] {
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))? {
+        let file = file?;
+        fs::copy(file.path(), scratch.path().join(file.file_name()))?;
+    }
+    for (name, sql) in [("9001_column", COLUMN), ("9002_index", INDEX)] {
         fs::write(scratch.path().join(format!("{name}.sql")), sql)?;
     }
     let migrator = Migrator::new(scratch.path()).await?;

@@ -1,7 +1,8 @@
-//! A project, its tokens, and the caller's identity.
+//! A project, its tokens and sessions, and the caller's identity.
 
 use anyhow::Result;
 use brokkr_api::protocol::header;
+use brokkr_api::sessions::SessionDetails;
 use brokkr_api::tokens::NewApiToken;
 use reqwest::Method;
 use serde_json::{from_value, json};
@@ -26,6 +27,12 @@ pub async fn walk(tour: &Tour) -> Result<Caller> {
     let made: NewApiToken = from_value(tour.recorder.ask(ask).await?)?;
     let owner = Caller::new(tour.harness.server.address, Some(made.token));
     tour.get(&owner, "whoami").await?;
+    let ask = owner.request(Method::POST, "sessions").header(header::CONSOLE, "1");
+    let open: SessionDetails = from_value(tour.recorder.ask(ask).await?)?;
+    tour.get(&owner, "sessions").await?;
+    let path = format!("sessions/{}", open.session.id);
+    tour.get(&owner, &path).await?;
+    tour.delete(&owner, &path).await?;
     let wanted = json!({ "name": "dashboard", "role": "viewer" });
     let spare: NewApiToken = read(owner.send(Method::POST, "api-tokens", &wanted).await?).await?;
     tour.get(&owner, "api-tokens").await?;

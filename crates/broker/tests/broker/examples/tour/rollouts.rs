@@ -37,6 +37,7 @@ pub async fn walk(tour: &Tour, owner: &Caller) -> Result<()> {
     let reason = json!({ "reason": "the shops are open" });
     let paused: Rollout = from_value(tour.post(owner, &format!("{path}/pause"), reason).await?)?;
     ensure!(paused.figures.released == 1, "{paused:?}");
+    tour.get(owner, &format!("{path}/decisions")).await?;
     // The other chapters are about versions that every agent gets.
     for path in ["rollout-policy", "projects/shop/rollout-policy"] {
         tour.ops.send(Method::PUT, path, &json!({})).await?.error_for_status()?;

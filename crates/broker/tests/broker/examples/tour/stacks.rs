@@ -2,14 +2,16 @@
 
 use anyhow::{Context as _, Result};
 use brokkr_api::StackId;
+use brokkr_api::fleet::FleetSummary;
 use brokkr_api::objects::DeploymentObject;
 use brokkr_api::reason::{ObjectRef, Reason};
 use brokkr_api::report::{Condition, ConditionKind, ConditionStatus, Hops, ObjectNote, Report, Transition};
 use brokkr_api::stacks::Stack;
+use brokkr_testkit::{Attempt, eventually};
 use reqwest::Method;
 use serde_json::{Value, from_value, json};
 
-use super::{Tour, manifest, submission, submit};
+use super::{SOON, Tour, manifest, submission, submit};
 use crate::harness::{Agent, Caller};
 use crate::streams::Reader;
 
@@ -29,6 +31,7 @@ pub async fn walk(tour: &Tour, owner: &Caller, eu: &mut Agent, us: &Agent) -> Re
     send_report(eu, failure(tour.report(eu, stack.id, second.sequence_id, Transition::Failed))).await?;
     eu.poll().await?.envelope()?;
     inspect(tour, owner, &first, &second).await?;
+    view(tour, owner).await?;
 
     let wanted = json!({ "reason": "the image of 1.5.0 was not pushed" });
     let third: DeploymentObject = from_value(tour.post(owner, "stacks/web/roll-back", wanted).await?)?;
@@ -152,6 +155,28 @@ async fn inspect(
     let (from, to) = (first.sequence_id, second.sequence_id);
     tour.get(owner, &format!("stacks/web/diff?from={from}&to={to}")).await?;
     Ok(())
+}
+
+/// Reads the views of the fleet.
+async fn view(tour: &Tour, owner: &Caller) -> Result<()> {
+    // They are a moment behind the reports.
+    eventually(SOON, "the failure in the views", async || {
+        match owner.get_json::<FleetSummary>("fleet/summary").await {
+            Ok(summary) if summary.freshness.complete && summary.counts.failing == 1 => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        }
+    })
+    .await?;
+    for path in ["fleet/summary", "fleet/matrix?by=region", "labels", "search?q=eu", "agents/eu-1/stacks"] {
+        tour.get(owner, path).await?;
+    }
+    let path = "/api/v1/fleet/stream";
+    let mut reader = Reader::open(owner, &format!("{path}?by=region"), None).await?;
+    let message = reader.next().await?.context("the stream ended")?;
+    let mut matrix: Value = serde_json::from_str(&message.data)?;
+    // They differ between runs.
+    matrix.as_object_mut().context("a matrix")?.retain(|key, _| key != "as_of" && key != "position");
+    tour.recorder.message(path, format!("id: {}\nevent: {}\ndata: {matrix}\n\n", message.id, message.name))
 }
 
 /// Follows the status during a rollback.
