@@ -3,6 +3,7 @@
 //! ```text
 //! tests/e2e/              one promise per test: broker, agents and command line as real processes
 //! tests/real/             on real nodes: what only real Pods show, and Brokkr itself in Pods
+//! tests/console/          the web console in a real browser
 //! tests/faults/           the agent's fault matrix, through fault proxies
 //! tests/broker_faults/    the broker's fault matrix, on two replicas
 //! tests/agent_storage.rs  what the agent stores in its cluster, on a real API server

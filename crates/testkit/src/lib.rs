@@ -28,6 +28,7 @@
 //! programs broker agent cli fleet      Brokkr's programs, as users run them
 //! world                                one fleet, one cluster, one agent: where most tests start
 //! pods                                 Brokkr's programs, as its Pods run them
+//! browser                              pages in a real browser
 //! scripted                             a broker that gives wrong answers on demand
 //! rules proxy pgproxy                  fault proxies for HTTP and PostgreSQL, and their common rule engine
 //! forward_proxy clock webhook          a forward proxy, a wrong time of day, and webhooks of the API server
@@ -37,6 +38,7 @@
 pub mod agent;
 pub mod audit;
 pub mod broker;
+pub mod browser;
 mod bystander;
 pub mod cli;
 mod clock;
