@@ -6,6 +6,7 @@ use clap::{Args, Parser, ValueEnum};
 
 pub use crate::broker::alerts::AlertArgs;
 pub use crate::broker::args::{BareArgs, BrokerArgs};
+pub use crate::broker::console::ConsoleArgs;
 pub use crate::broker::rollouts::args::RolloutArgs;
 
 #[derive(Debug, Parser)]
@@ -23,6 +24,8 @@ pub enum Command {
     Rollouts(RolloutArgs),
     /// Let a swarm fail with a few causes and recover while the broker is killed, and count the messages of a webhook.
     Alerts(AlertArgs),
+    /// Show a fleet in a browser, idle and while versions reach every agent, and measure the page.
+    Console(ConsoleArgs),
     /// Serve 304 over TLS with a minimal axum handler, for comparison with the broker's polls.
     #[command(hide = true)]
     Bare(BareArgs),

@@ -16,13 +16,16 @@
 //! | `reports`     | reports per second                                                              |
 //! | `million`     | a restart, previews and pages with a million agents                             |
 //! | `rollout`     | a rollout over a million agents                                                 |
+//! | `views`       | the views of a fleet                                                            |
 //! | `alerts`      | the messages of a fleet that fails and recovers: a command of its own           |
 //! | `rollouts`    | a rollout that has to stop, while its leader is killed: a command of its own    |
+//! | `console`     | the web console in a browser, with a whole fleet: a command of its own          |
 
 pub mod alerts;
 pub mod args;
 pub mod bare;
 mod closed_loop;
+pub mod console;
 mod environment;
 mod fanout;
 pub mod figures;
@@ -33,6 +36,7 @@ mod reports;
 mod rollout;
 pub mod rollouts;
 mod submissions;
+mod views;
 mod waiting;
 
 use anyhow::{Context as _, Result};
@@ -56,6 +60,7 @@ pub async fn run(args: &BrokerArgs) -> Result<Figures> {
             BrokerPart::Waiting => Box::pin(waiting::run(args, &engine, &mut figures)).await,
             BrokerPart::Million => Box::pin(million::run(args, &engine, &mut figures)).await,
             BrokerPart::Rollout => Box::pin(rollout::run(args, &engine, &mut figures)).await,
+            BrokerPart::Views => Box::pin(views::run(args, &engine, &mut figures)).await,
         };
         done.with_context(|| format!("the part {part}"))?;
     }

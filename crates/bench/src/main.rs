@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use brokkr_bench::args::Command;
 use brokkr_bench::broker;
+use brokkr_bench::broker::figures::Figures;
 use clap::Parser as _;
 use serde_json::Value;
 
@@ -18,20 +19,18 @@ async fn main() -> Result<()> {
             let figures = Box::pin(broker::run(&args)).await?;
             print_result(args.json, &figures.to_json(), &figures.to_table())
         }
-        Command::Rollouts(args) => {
-            let figures = Box::pin(broker::rollouts::run(&args)).await?;
-            print_result(args.json, &figures.to_json(), &figures.to_table())?;
-            ensure!(figures.missed().is_empty(), "missed targets: {}", figures.missed().join(", "));
-            Ok(())
-        }
-        Command::Alerts(args) => {
-            let figures = Box::pin(broker::alerts::run(&args)).await?;
-            print_result(args.json, &figures.to_json(), &figures.to_table())?;
-            ensure!(figures.missed().is_empty(), "missed targets: {}", figures.missed().join(", "));
-            Ok(())
-        }
+        Command::Rollouts(args) => print_and_check(args.json, &Box::pin(broker::rollouts::run(&args)).await?),
+        Command::Alerts(args) => print_and_check(args.json, &Box::pin(broker::alerts::run(&args)).await?),
+        Command::Console(args) => print_and_check(args.json, &Box::pin(broker::console::run(&args)).await?),
         Command::Bare(args) => broker::bare::serve(&args).await,
     }
+}
+
+/// Prints the numbers; fails if one misses its target.
+fn print_and_check(json: bool, figures: &Figures) -> Result<()> {
+    print_result(json, &figures.to_json(), &figures.to_table())?;
+    ensure!(figures.missed().is_empty(), "missed targets: {}", figures.missed().join(", "));
+    Ok(())
 }
 
 fn print_result(json: bool, document: &Value, table: &str) -> Result<()> {

@@ -31,8 +31,9 @@ async fn a_small_bench_of_the_agent_completes_with_all_numbers() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_bench_of_the_broker_completes_and_a_poll_costs_no_statement() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let arguments = "bench broker --only polls,submissions,reports,waiting,million,rollout --rounds 1 --turn 1s \
-                     --agents 50 --waiting 50 --connections 8 --reporters 20 --batch 5 --fleet 1000 --stacks 20";
+    let arguments = "bench broker --only polls,submissions,reports,waiting,million,rollout,views --rounds 1 --turn 1s \
+                     --agents 50 --waiting 50 --connections 8 --reporters 20 --batch 5 --fleet 1000 --stacks 20 \
+                     --view-agents 500 --view-stacks 5";
     let Command::Broker(args) = Command::try_parse_from(arguments.split_whitespace())? else {
         unreachable!("it says broker");
     };
@@ -51,6 +52,9 @@ async fn a_small_bench_of_the_broker_completes_and_a_poll_costs_no_statement() -
         "rollout_evidence_ms",
         "rollout_poll_cpu_ratio",
         "rollout_poll_engine_cpu_ratio",
+        "views_matrix_p99_ms",
+        "views_search_p99_ms",
+        "views_restart_ratio",
     ] {
         assert!(figures[key].as_f64().is_some_and(|value| value > 0.0), "{key} in {figures:#}");
     }

@@ -71,13 +71,20 @@ impl Agent {
         let (session, serves) = (identity.session, identity.enrolled);
         // Agents that share a connection use the same replica.
         let connection = shared.config.transport.connection(number);
+        let has = |(stack, sequence): &(StackId, SequenceId)| Held {
+            stack: *stack,
+            sequence: *sequence,
+            begun: *sequence,
+            fails: false,
+        };
+        let held = shared.config.held.iter().map(has).collect();
         let (spread, broker) = (shared.config.start_within, connection % shared.config.brokers.len().max(1));
         Self {
             number,
             shared,
             identity,
             random,
-            held: Vec::new(),
+            held,
             due: None,
             session,
             serves,

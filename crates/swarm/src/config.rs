@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brokkr_api::InstallationId;
+use brokkr_api::{InstallationId, SequenceId, StackId};
 use rustls::pki_types::ServerName;
 use url::Url;
 
@@ -104,6 +104,8 @@ pub struct Config {
     pub installation: InstallationId,
     /// The agents' identities; see [`crate::enrol`] and [`crate::join`].
     pub agents: Vec<Identity>,
+    /// Stacks that every agent has from the start. The database has to say the same.
+    pub held: Vec<(StackId, SequenceId)>,
     /// The seed of all random choices.
     pub seed: u64,
     pub transport: Transport,
@@ -139,6 +141,7 @@ impl Config {
             authorities,
             installation,
             agents,
+            held: Vec::new(),
             seed: 0,
             transport: Transport::Own,
             wait: Duration::from_secs(60),

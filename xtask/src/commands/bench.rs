@@ -1,5 +1,5 @@
-//! `cargo xtask bench agent|broker|rollouts|alerts`: measures an optimised build on its own engines. The agent is compared with Flux's
-//! engine, the broker with minimal servers that do the same work; a rollout with its own bounds.
+//! `cargo xtask bench agent|broker|rollouts|alerts|console`: measures an optimised build on its own engines. The agent is compared with
+//! Flux's engine, the broker with minimal servers that do the same work; a rollout and the console with their own bounds.
 
 use std::path::PathBuf;
 
@@ -9,11 +9,10 @@ use brokkr_engines::{FLUX, build_module};
 use super::engines;
 use crate::runner::{become_at, build_into};
 
-/// Measure Brokkr beside its peers, in an optimised build; `agent --help`, `broker --help`, `rollouts --help` and `alerts --help` list the
-/// options.
+/// Measure Brokkr beside its peers, in an optimised build; `agent --help`, `broker --help` and so on list the options.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Measure `agent`, `broker`, `rollouts` or `alerts`, with its options.
+    /// Measure `agent`, `broker`, `rollouts`, `alerts` or `console`, with its options.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, default_value = "--help")]
     arguments: Vec<String>,
 }
@@ -23,7 +22,8 @@ const PACKAGES: [&str; 5] = ["brokkr-agent", "brokkr-broker", "brokkr", "brokkr-
 
 pub fn run(args: &Args) -> Result<()> {
     // The broker needs only PostgreSQL, which is not built here.
-    let needs_clusters = |what: &String| !matches!(what.as_str(), "broker" | "rollouts" | "alerts");
+    let needs_clusters =
+        |what: &String| !matches!(what.as_str(), "broker" | "rollouts" | "alerts" | "console");
     if args.arguments.first().is_none_or(needs_clusters) {
         engines::ensure()?;
         if !args.arguments.iter().any(|argument| argument == "--no-flux") {

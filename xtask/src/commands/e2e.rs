@@ -5,12 +5,12 @@ use anyhow::Result;
 use super::{engines, image};
 use crate::runner::{Tests, become_engines_then, build_tests};
 
-/// Run the end-to-end tests. `real` runs those on real nodes, which need root and `cargo xtask image --profile dev`.
+/// Run the end-to-end tests. `real` runs those on real nodes, and `console` those of the web console in a browser; both need root.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only tests with this text in their names, or `real`.
+    /// Run only tests with this text in their names, or `real`, or `console`.
     filter: Option<String>,
-    /// With `real`: also those that take longer than ten minutes.
+    /// With `real` and `console`: also those that take longer than ten minutes.
     #[arg(long)]
     nightly: bool,
     /// Replay the random choices of an earlier run, which printed this seed.
@@ -19,13 +19,13 @@ pub struct Args {
 }
 
 const TESTS: &str = "binary(/^e2e/)";
-/// The name of the tests on real nodes.
-const REAL: &str = "real";
+/// The names of the tests on real nodes.
+const ON_REAL_NODES: [&str; 2] = ["real", "console"];
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
-    if args.filter.as_deref() == Some(REAL) {
-        return run_on_real_nodes(args);
+    if let Some(binary) = args.filter.as_deref().filter(|filter| ON_REAL_NODES.contains(filter)) {
+        return run_on_real_nodes(binary, args);
     }
     build_tests()?;
     let filter = args.filter.as_deref();
@@ -33,10 +33,11 @@ pub fn run(args: &Args) -> Result<()> {
     become_engines_then(&tests, args.seed)
 }
 
-fn run_on_real_nodes(args: &Args) -> Result<()> {
+fn run_on_real_nodes(binary: &str, args: &Args) -> Result<()> {
     image::run_dev()?;
     build_tests()?;
-    let mut selection = vec!["--workspace", "-E", "binary(real)"];
+    let tests = format!("binary({binary})");
+    let mut selection = vec!["--workspace", "-E", &tests];
     if args.nightly {
         selection.extend(["--run-ignored", "all"]);
     }

@@ -44,6 +44,12 @@ pub struct BrokerArgs {
     /// Use this many stacks for the parts `million` and `rollout`.
     #[arg(long, default_value_t = 10_000)]
     pub stacks: usize,
+    /// Use this many agents for the part `views`.
+    #[arg(long, default_value_t = 100_000)]
+    pub view_agents: usize,
+    /// Use this many stacks for the part `views`, each of which reaches all agents.
+    #[arg(long, default_value_t = 50)]
+    pub view_stacks: usize,
     /// Also write the JSON object into this folder, named by date and commit.
     #[arg(long)]
     pub store: Option<PathBuf>,
@@ -68,11 +74,13 @@ pub enum BrokerPart {
     Million,
     /// Measure a rollout over a million agents: its steps, its memory, and polls meanwhile.
     Rollout,
+    /// Measure the views of a fleet: their time, their memory, and a restart.
+    Views,
 }
 
 impl BrokerPart {
     /// In the order in which they run.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Polls,
         Self::Submissions,
         Self::Reports,
@@ -80,6 +88,7 @@ impl BrokerPart {
         Self::Waiting,
         Self::Million,
         Self::Rollout,
+        Self::Views,
     ];
 }
 

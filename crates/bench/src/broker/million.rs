@@ -7,14 +7,14 @@ use sqlx::AssertSqlSafe;
 
 use super::args::BrokerArgs;
 use super::environment::{Engine, Environment, PATIENCE};
-use super::figures::Figures;
+use super::figures::{Figures, Row};
 use super::proc::memory_bytes;
 use crate::results::percentile;
 
 /// The number of agents in a site. Most stacks target one site.
 pub const SITE: usize = 100;
 /// The time of the last poll of agents that never polled, in SQL.
-const NEVER: &str = "NULL::timestamptz";
+pub const NEVER: &str = "NULL::timestamptz";
 /// Previewed selectors, which select a fortieth, a third, and nearly all agents.
 const PREVIEWS: [(&str, &str); 3] = [
     ("preview_few_p99_ms", "region%3Dr{}"),
@@ -87,9 +87,10 @@ pub async fn run(args: &BrokerArgs, engine: &Engine, figures: &mut Figures) -> R
     environment.linger(args).await
 }
 
-fn add_percentile(figures: &mut Figures, key: &str, seconds: &[f64], what: &str) {
+/// Adds the 99th percentile, with the median in its note.
+pub fn add_percentile<'a>(figures: &'a mut Figures, key: &str, seconds: &[f64], what: &str) -> Row<'a> {
     let (p99, median) = (percentile(seconds, 99) * 1e3, percentile(seconds, 50) * 1e3);
-    figures.add(key, p99).note(format!("{what}; median {median:.1} ms"));
+    figures.add(key, p99).note(format!("{what}; median {median:.1} ms"))
 }
 
 /// Writes the rows directly into the tables, because filling them is not measured. `last_seen` is the time of the agents' last
@@ -98,14 +99,7 @@ pub async fn fill(args: &BrokerArgs, environment: &Environment<'_>, last_seen: &
     let (fleet, stacks) = (args.fleet, args.stacks);
     let sites = (fleet / SITE).max(1);
     let statements = [
-        format!(
-            "INSERT INTO agents (id, name, status, labels, public_key, session_count, last_seen_at)
-             SELECT gen_random_uuid(), 'fleet-' || n, 'ACTIVE',
-                    jsonb_build_object('env', (ARRAY['dev', 'stage', 'prod'])[1 + n % 3], 'region', 'r' || n % 40,
-                                       'tier', 't' || n % 7, 'site', 's' || n / {SITE}),
-                    sha256(n::text::bytea), 1, {last_seen}
-             FROM generate_series(0, {fleet} - 1) AS n"
-        ),
+        insert_agents(fleet, last_seen),
         format!(
             "INSERT INTO stacks (project, id, name) SELECT 'default', gen_random_uuid(), 'stack-' || n
              FROM generate_series(1, {stacks}) AS n"
@@ -138,6 +132,23 @@ pub async fn fill(args: &BrokerArgs, environment: &Environment<'_>, last_seen: &
         "ANALYZE agents, stacks, stack_targets, stack_selectors, agent_holds, deployment_objects, stack_status"
             .to_owned(),
     ];
+    execute(environment, &statements).await
+}
+
+/// Returns the statement that adds agents with a few labels.
+pub fn insert_agents(fleet: usize, last_seen: &str) -> String {
+    format!(
+        "INSERT INTO agents (id, name, status, labels, public_key, session_count, last_seen_at)
+         SELECT gen_random_uuid(), 'fleet-' || n, 'ACTIVE',
+                jsonb_build_object('env', (ARRAY['dev', 'stage', 'prod'])[1 + n % 3], 'region', 'r' || n % 40,
+                                   'tier', 't' || n % 7, 'site', 's' || n / {SITE}),
+                sha256(n::text::bytea), 1, {last_seen}
+         FROM generate_series(0, {fleet} - 1) AS n"
+    )
+}
+
+/// Executes statements, and prints how long each took.
+pub async fn execute(environment: &Environment<'_>, statements: &[String]) -> Result<()> {
     let mut connection = environment.pool.acquire().await?;
     for statement in statements {
         let begun = Instant::now();
@@ -170,7 +181,7 @@ pub async fn restart(environment: &Environment<'_>) -> Result<f64> {
 }
 
 /// Sends requests one after the other, and returns the seconds of each.
-async fn pages(environment: &Environment<'_>, path: impl Fn(usize) -> String) -> Result<Vec<f64>> {
+pub async fn pages(environment: &Environment<'_>, path: impl Fn(usize) -> String) -> Result<Vec<f64>> {
     let mut seconds = Vec::with_capacity(PAGES);
     for number in 0..PAGES {
         let url = format!("{}{}", environment.broker.url(), path(number));
