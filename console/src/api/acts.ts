@@ -4,8 +4,8 @@ import { queryOptions, type UseQueryResult } from '@tanstack/react-query';
 
 import { words } from '../words';
 import { api, body } from './client';
-import { readStatus } from './fleet';
 import { asApiError, notSent } from './problem';
+import { readStatus } from './queries';
 import { project } from './scope';
 import type { Stack, StackStatus } from './types';
 

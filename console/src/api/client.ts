@@ -77,7 +77,7 @@ export async function body<T>(result: Promise<{ data?: T }>): Promise<T> {
 }
 
 /** Reads the body of a response: the connection can also break there. */
-export async function received<T>(reading: Promise<T>): Promise<T> {
+async function received<T>(reading: Promise<T>): Promise<T> {
   try {
     return await reading;
   } catch (thrown) {

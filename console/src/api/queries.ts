@@ -4,10 +4,9 @@ import { queryOptions } from '@tanstack/react-query';
 
 import { timeOf } from '../lib/time';
 import { api, body } from './client';
-import { readStatus, type StatusQuery } from './fleet';
 import { list, MOST_ROWS, PAGE_ROWS } from './list';
 import { project } from './scope';
-import type { Event, Presence } from './types';
+import type { Event, Presence, StatusQuery } from './types';
 
 const POLL_MS = 15_000;
 
@@ -69,7 +68,11 @@ export const summaryQuery = (stack: string) =>
     refetchInterval: POLL_MS,
   });
 
-export type StatusFilter = Pick<StatusQuery, 'state' | 'selector' | 'error' | 'presence' | 'behind' | 'sort'>;
+export const readStatus = (stack: string, query: StatusQuery, signal: AbortSignal) =>
+  body(api.GET('/api/v1/stacks/{stack}/status', { params: { path: { stack }, query }, signal }));
+
+/** What is absent does not filter, so `behind` is never false. */
+export type StatusFilter = Omit<StatusQuery, 'count' | 'after' | 'limit'> & { behind?: true };
 
 export const statusKey = (stack: string) => key('status', stack);
 

@@ -1,42 +1,17 @@
 // The session of the browser.
-//
-// The types here are written by hand; `docs/openapi.json` has the routes, so the generated ones can replace them.
 
 import { queryOptions } from '@tanstack/react-query';
 
-import { received, send } from './client';
-import type { Role } from './types';
+import { api, body, send } from './client';
+import type { Role, Session } from './types';
 
-/** The response of `POST /api/v1/sessions` and `GET /api/v1/sessions/current`. */
-export interface Session {
-  id: string;
-  token_id: string;
-  /** The name of the token. */
-  name: string;
-  role: Role;
-  /** The project of the token; requests without the header `brokkr-project` act in it. */
-  project: string;
-  created_at: string;
-  last_used_at: string;
-  /** When it ends unless it is used before. */
-  idle_at: string;
-  /** When it ends even if it is used. */
-  expires_at: string;
-  /** The projects that a request may name in `brokkr-project`, by name; at most 500. */
-  projects: string[];
-  server_version: string;
-  hold: { since: string; because: string } | null;
-}
+const path = { session: 'current' };
 
-const SESSIONS = '/api/v1/sessions';
+const expecting401 = (request: Request) => send(request, true);
 
-function request(path: string, init?: RequestInit): Request {
-  return new Request(new URL(path, globalThis.location.origin), { credentials: 'same-origin', ...init });
-}
-
-export async function readSession(signal: AbortSignal | null, expects401: boolean): Promise<Session> {
-  const response = await send(request(`${SESSIONS}/current`, { signal }), expects401);
-  return (await received(response.json())) as Session;
+export function readSession(signal: AbortSignal | null, expects401: boolean): Promise<Session> {
+  const fetch = expects401 ? expecting401 : undefined;
+  return body(api.GET('/api/v1/sessions/{session}', { params: { path }, signal, fetch }));
 }
 
 export const sessionQuery = queryOptions({
@@ -55,14 +30,14 @@ export const firstSessionQuery = queryOptions({
 });
 
 /** Exchanges a token for a session cookie. The token is kept nowhere. */
-export async function signIn(token: string): Promise<Session> {
+export function signIn(token: string): Promise<Session> {
+  const header = { 'brokkr-console': '1' };
   const headers = { authorization: `Bearer ${token}` };
-  const response = await send(request(SESSIONS, { method: 'POST', headers }), true);
-  return (await received(response.json())) as Session;
+  return body(api.POST('/api/v1/sessions', { params: { header }, headers, fetch: expecting401 }));
 }
 
 export async function signOut(): Promise<void> {
-  await send(request(`${SESSIONS}/current`, { method: 'DELETE' }), true);
+  await api.DELETE('/api/v1/sessions/{session}', { params: { path }, fetch: expecting401 });
 }
 
 const INCLUDES: Record<Role, readonly Role[]> = {

@@ -1,10 +1,11 @@
 // Short names of the generated types.
 
-import type { components } from './openapi.gen';
+import type { components, operations } from './openapi.gen';
 
 type Schemas = components['schemas'];
 
 export type Agent = Schemas['Agent'];
+export type AgentStack = Schemas['AgentStack'];
 export type AgentWhy = Schemas['AgentWhy'];
 export type ApiToken = Schemas['ApiToken'];
 export type AuditEntry = Schemas['AuditEntry'];
@@ -15,6 +16,11 @@ export type DeploymentObject = Schemas['DeploymentObject'];
 export type Diff = Schemas['Diff'];
 export type ErrorGroup = Schemas['ErrorGroup'];
 export type Event = Schemas['Event'];
+export type FleetCell = Schemas['FleetCell'];
+export type FleetColumn = Schemas['FleetColumn'];
+export type FleetMatrix = Schemas['FleetMatrix'];
+export type FleetRow = Schemas['FleetRow'];
+export type FleetSummary = Schemas['FleetSummary'];
 export type Grant = Schemas['ProjectGrant'];
 export type Hop = Schemas['Hop'];
 export type Hops = Schemas['Hops'];
@@ -28,7 +34,9 @@ export type Role = Schemas['Role'];
 export type Rollout = Schemas['Rollout'];
 export type RolloutDecision = Schemas['RolloutDecision'];
 export type RolloutState = Schemas['RolloutState'];
+export type SearchResults = Schemas['SearchResults'];
 export type SequenceHops = Schemas['SequenceHops'];
+export type Session = Schemas['SessionDetails'];
 export type Stack = Schemas['Stack'];
 export type StackStatus = Schemas['StackStatus'];
 export type StackSummary = Schemas['StackSummary'];
@@ -39,6 +47,16 @@ export type System = Schemas['System'];
 export type Suspension = Schemas['Suspension'];
 export type Target = Schemas['Target'];
 export type Webhook = Schemas['Webhook'];
+
+export type MatrixFilter = NonNullable<operations['fleet_matrix']['parameters']['query']>;
+export type StatusQuery = NonNullable<operations['stack_status']['parameters']['query']>;
+export type StatusSort = NonNullable<StatusQuery['sort']>;
+
+/** The message `cells` of the stream of a matrix. `docs/openapi.json` has no types of messages. */
+export type FleetChanges = Schemas['ViewFreshness'] & {
+  cells: (FleetCell & { row: number; column: number })[];
+  versions: (Pick<FleetRow, 'sequence_id'> & { row: number })[];
+};
 
 export interface Page<T> {
   items: T[];

@@ -3,7 +3,8 @@
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useRef, useState } from 'react';
 
-import { announce, signOut, type Session } from '../api/session';
+import { announce, signOut } from '../api/session';
+import type { Session } from '../api/types';
 import { asApiError } from '../api/problem';
 import { dateTime } from '../lib/format';
 import { chooseTheme, theme, THEMES, type Theme } from '../lib/theme';

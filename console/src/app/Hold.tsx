@@ -1,7 +1,7 @@
 // Shown on every page while the broker is on hold, after its database was restored: what is on the screen may be older than what
 // agents have.
 
-import type { Session } from '../api/session';
+import type { Session } from '../api/types';
 import { clockTime } from '../lib/format';
 import { words } from '../words';
 import styles from './Hold.module.css';

@@ -5,7 +5,8 @@ import { Link, Outlet, useNavigate, useSearch } from '@tanstack/react-router';
 import { Search } from 'lucide-react';
 import { useRef, useState } from 'react';
 
-import { sessionQuery, type Session } from '../api/session';
+import { sessionQuery } from '../api/session';
+import type { Session } from '../api/types';
 import { useShortcuts } from '../lib/keys';
 import { Button } from '../ui/Button';
 import { lazyPart } from '../ui/lazyPart';

@@ -1,7 +1,6 @@
 // The search parameters of the pages: their types, and how they are read from an address.
 
-import type { StatusSort } from '../api/fleet';
-import type { Presence, State } from '../api/types';
+import type { Presence, State, StatusSort } from '../api/types';
 import { oneOf, text, whole } from '../lib/search';
 import { words } from '../words';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import type { FleetCell, FleetMatrix } from '../api/fleet';
+import type { FleetCell, FleetMatrix } from '../api/types';
 import { applyChanges, columnName, describe as describeCell, markOf, parts, rowName, selectorOf, statesOf } from './matrix';
 
 const calm: FleetCell = {

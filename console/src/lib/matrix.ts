@@ -1,7 +1,6 @@
 // The matrix of the fleet: what a cell says, and which agents it contains.
 
-import type { FleetCell, FleetChanges, FleetColumn, FleetMatrix, FleetRow } from '../api/fleet';
-import type { State } from '../api/types';
+import type { FleetCell, FleetChanges, FleetColumn, FleetMatrix, FleetRow, State } from '../api/types';
 import { words } from '../words';
 import { number } from './format';
 
@@ -18,8 +17,8 @@ export function applyChanges(matrix: FleetMatrix, changes: FleetChanges): FleetM
     rows[at] = { ...row, cells };
   }
   for (const { row: at, sequence_id: newest } of changes.versions) {
-    const { sequence_id: _, ...row } = rows[at] ?? {};
-    if (rows[at] !== undefined) rows[at] = { ...row, ...(newest !== undefined && { sequence_id: newest }) } as FleetRow;
+    const row = rows[at];
+    if (row !== undefined) rows[at] = { ...row, sequence_id: newest };
   }
   return { ...matrix, complete: changes.complete, as_of: changes.as_of, position: changes.position, rows };
 }

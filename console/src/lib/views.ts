@@ -1,9 +1,9 @@
 // The same view elsewhere: as a command of the command line, and as a request for curl.
 
 import type { paths } from '../api/openapi.gen';
-import { matrixPath, type MatrixFilter } from '../api/fleet';
 import { project } from '../api/scope';
 import { eventParameters, type AgentFilter, type EventFilter, type StackFilter, type StatusFilter } from '../api/queries';
+import type { MatrixFilter } from '../api/types';
 
 export interface View {
   cli: string;
@@ -51,7 +51,10 @@ function written(filter: EventFilter): Values {
 }
 
 export const views = {
-  fleet: (filter: MatrixFilter): View => ({ cli: command('status'), api: matrixPath(filter) }),
+  fleet: (filter: MatrixFilter): View => ({
+    cli: command('status'),
+    api: apiPath('/api/v1/fleet/matrix', {}, { ...filter }),
+  }),
   stacks: (filter: StackFilter): View => ({
     cli: command('stack', 'list'),
     api: apiPath('/api/v1/stacks', {}, { ...filter }),

@@ -4,7 +4,7 @@
 import { vi } from 'vitest';
 
 import examples from '../../../docs/api-examples.json';
-import type { Session } from '../api/session';
+import type { Session } from '../api/types';
 import { fleet } from './fleet';
 import { json } from './json';
 

@@ -3,7 +3,8 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 
-import { agentStacksQuery, type AgentStack } from '../../api/fleet';
+import { agentStacksQuery } from '../../api/fleet';
+import type { AgentStack } from '../../api/types';
 import { useWhyPanel } from '../../app/useWhyPanel';
 import { conditions } from '../../lib/conditions';
 import { explained, orDash } from '../../lib/format';

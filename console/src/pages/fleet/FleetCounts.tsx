@@ -1,6 +1,6 @@
 // Whether the fleet is well, in numbers; and how recent they are.
 
-import type { FleetSummary } from '../../api/fleet';
+import type { FleetSummary } from '../../api/types';
 import { clockTime, number } from '../../lib/format';
 import { Mark } from '../../ui/StateMark';
 import { words } from '../../words';
@@ -42,7 +42,7 @@ export function FleetCounts({ summary }: { summary: FleetSummary }) {
           </li>
         )}
         <li className={styles.soft}>{say.stacks(number(summary.stacks))}</li>
-        {asOf !== undefined && <li className={styles.soft}>{say.asOf(clockTime(Date.parse(asOf)))}</li>}
+        {asOf != null && <li className={styles.soft}>{say.asOf(clockTime(Date.parse(asOf)))}</li>}
       </ul>
       {!complete && <p role="status">{say.loading}</p>}
     </>

@@ -2,7 +2,8 @@
 
 import { useQuery } from '@tanstack/react-query';
 
-import { labelsQuery, type MatrixFilter } from '../../api/fleet';
+import { labelsQuery } from '../../api/fleet';
+import type { MatrixFilter } from '../../api/types';
 import { Filters } from '../../ui/Filters';
 import { Loaded } from '../../ui/Loaded';
 import { Empty } from '../../ui/Problem';

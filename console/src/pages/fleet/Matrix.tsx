@@ -4,7 +4,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useRef, useState, type FocusEvent, type KeyboardEvent, type MouseEvent } from 'react';
 
-import type { FleetMatrix, FleetRow } from '../../api/fleet';
+import type { FleetMatrix, FleetRow } from '../../api/types';
 import { useWhyPanel } from '../../app/useWhyPanel';
 import { FIRST, indexOfChosen } from '../../lib/chosen';
 import { useShortcuts } from '../../lib/keys';
@@ -43,7 +43,7 @@ export function Matrix({ matrix, by, selector }: Props) {
   /** Returns the stack and the agents of a cell; nothing for cells that add up several stacks. */
   const pairOf = ({ row, column }: Place) => {
     const [stack, cell, place] = [rows[row]?.stack_name, rows[row]?.cells[column], columns[column]];
-    if (stack === undefined || cell === undefined || place === undefined) return undefined;
+    if (stack == null || cell === undefined || place === undefined) return undefined;
     return { stack, cell, selector: selectorOf(place, columns, by, selector) };
   };
   const move = (to: Place) => {
@@ -135,7 +135,7 @@ export function Matrix({ matrix, by, selector }: Props) {
           <div key={keys[at]} role="row" aria-rowindex={at + 2} className={styles.row}>
             <div role="rowheader" className={styles.stack} title={rowName(row)}>
               <span className={styles.name}>{rowName(row)}</span>
-              {row.sequence_id !== undefined && <span className={styles.version}>{say.version(row.sequence_id)}</span>}
+              {row.sequence_id != null && <span className={styles.version}>{say.version(row.sequence_id)}</span>}
             </div>
             {row.cells.map((cell, column) => (
               <MatrixCell
@@ -169,7 +169,7 @@ function placeOf(target: EventTarget): Place | undefined {
 function worstPlace(rows: readonly FleetRow[], active: Place, grid: HTMLElement | null): Place {
   if (grid?.contains(document.activeElement)) return active;
   const cells = rows.flatMap(({ stack_name: name, cells: all }, row) =>
-    name === undefined ? [] : all.map(({ failing }, column) => ({ row, column, failing })),
+    name == null ? [] : all.map(({ failing }, column) => ({ row, column, failing })),
   );
   return cells.toSorted((one, other) => other.failing - one.failing)[0] ?? active;
 }

@@ -2,7 +2,7 @@
 
 import { memo } from 'react';
 
-import type { FleetCell } from '../../api/fleet';
+import type { FleetCell } from '../../api/types';
 import { describe, markOf, parts } from '../../lib/matrix';
 import { words } from '../../words';
 import styles from './Matrix.module.css';

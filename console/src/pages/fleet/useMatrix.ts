@@ -3,14 +3,16 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 
-import { matrixQuery, matrixStreamPath, type FleetChanges, type FleetMatrix, type MatrixFilter } from '../../api/fleet';
+import { matrixQuery } from '../../api/fleet';
 import type { Message } from '../../api/sse';
+import type { FleetChanges, FleetMatrix, MatrixFilter } from '../../api/types';
 import { useLiveState, useStream } from '../../app/liveState';
 import { applyChanges } from '../../lib/matrix';
+import { apiPath } from '../../lib/views';
 
 export function useMatrix(filter: MatrixFilter) {
   const queries = useQueryClient();
-  const path = matrixStreamPath(filter);
+  const path = apiPath('/api/v1/fleet/stream', {}, { ...filter });
   /** The stream that has sent a whole matrix. Without one, it is not certain to what changed cells refer. */
   const known = useRef<string>(undefined);
   const [streamed, setStreamed] = useState<string>();

@@ -2,8 +2,8 @@
 
 import { useEffect, useRef, useState } from 'react';
 
-import { readStatus, type FleetCell } from '../../api/fleet';
-import type { StackStatus } from '../../api/types';
+import { readStatus } from '../../api/queries';
+import type { FleetCell, StackStatus } from '../../api/types';
 import { statesOf } from '../../lib/matrix';
 
 interface Pair {
