@@ -96,11 +96,6 @@ impl<T: Send + Sync + 'static> Credentials<T> {
         Ok(found)
     }
 
-    /// Returns what was found a moment ago.
-    pub async fn cached(&self, hash: &[u8; 32]) -> Option<Arc<T>> {
-        self.known.get(hash).await
-    }
-
     /// Removes a credential that was changed here, so that it is looked up again.
     pub async fn forget(&self, hash: &[u8]) {
         if let Ok(hash) = <[u8; 32]>::try_from(hash) {

@@ -42,23 +42,18 @@ impl Sessions {
         self.sessions.find(hash, admit, find_and_use(pool, &hash)).await
     }
 
-    /// Checks that the session of these headers, which were authenticated a moment ago, was opened recently. A stolen cookie
-    /// cannot become a credential that lasts.
-    pub async fn check_recent(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let session = match SessionCookie::of(headers) {
-            SessionCookie::Secret(secret) => self.sessions.cached(&secret.hash()).await,
-            SessionCookie::Absent | SessionCookie::Malformed => None,
-        };
-        let is_recent =
-            session.is_some_and(|session| Timestamp::now().duration_since(session.opened_at) < RECENT);
-        let refusal = || ApiError::new(ErrorCode::BRK1014, "the session was opened more than 15 minutes ago");
-        if is_recent { Ok(()) } else { Err(refusal()) }
-    }
-
     /// Refuses a session that was closed here.
     pub async fn refuse(&self, hash: &[u8]) {
         self.sessions.refuse(hash).await;
     }
+}
+
+/// Checks that a session was opened recently. A stolen cookie cannot become a credential that lasts.
+pub fn check_recent(opened_at: Timestamp, now: Timestamp) -> Result<(), ApiError> {
+    if now.duration_since(opened_at) < RECENT {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorCode::BRK1014, "the session was opened more than 15 minutes ago"))
 }
 
 async fn find_and_use(pool: &PgPool, hash: &[u8]) -> Result<Option<StoredSession>, StoreError> {
@@ -139,6 +134,14 @@ mod tests {
             SessionCookie::Secret(secret) => Some(secret.hash()),
             SessionCookie::Absent | SessionCookie::Malformed => None,
         }
+    }
+
+    #[test]
+    fn a_session_is_recent_for_fifteen_minutes() {
+        let opened_at = Timestamp::UNIX_EPOCH;
+        check_recent(opened_at, opened_at + SignedDuration::from_secs(899)).unwrap();
+        let error = check_recent(opened_at, opened_at + SignedDuration::from_secs(900)).unwrap_err();
+        assert_eq!(error.status(), http::StatusCode::FORBIDDEN);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::access::origin::Origin;
 use crate::access::permission::allow;
 use crate::access::same_origin::{self, NotSameOrigin};
 use crate::access::secret::{Secret, SecretKind};
-use crate::access::sessions::SessionCookie;
+use crate::access::sessions::{SessionCookie, check_recent};
 use crate::domain::audit::AuditRecord;
 use crate::error::{ApiError, ApiResult, ProblemReport};
 use crate::state::Broker;
@@ -88,7 +88,7 @@ async fn admit(
     }
     let purpose = Purpose::of(request.method(), request.uri(), request.headers());
     // Boxed, so that it takes no memory while a poll waits.
-    let (caller, body_digest) =
+    let Authenticated { caller, body_digest, signed_in_at } =
         Box::pin(identify(&broker, request.headers(), purpose, &origin, rules)).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
@@ -100,12 +100,13 @@ async fn admit(
         (true, false) => same_origin::check(request.uri(), request.headers()),
     };
     let from_console = from_console.map_err(NotSameOrigin::refusal);
-    let admitted = match from_console.and_then(|()| allow(permission, &caller, named.as_deref(), reading)) {
-        Ok(()) if has_session && needs_recent_sign_in => {
-            Box::pin(broker.access.sessions.check_recent(request.headers())).await
-        }
-        other => other,
+    let is_recent = match signed_in_at {
+        Some(at) if needs_recent_sign_in => check_recent(at, Timestamp::now()),
+        _ => Ok(()),
     };
+    let admitted = from_console
+        .and_then(|()| allow(permission, &caller, named.as_deref(), reading))
+        .and_then(|()| is_recent);
     let admitted = match admitted {
         Ok(()) => Box::pin(acting(&broker, &caller, request.headers())).await,
         Err(error) => Err(error),
@@ -162,6 +163,22 @@ fn note_refused(
     }
 }
 
+/// Who sent a request, by its credential.
+#[derive(Debug)]
+pub struct Authenticated {
+    pub caller: Caller,
+    /// The digest that the body of an agent's write must have.
+    body_digest: Option<Checksum>,
+    /// When the session was opened, if the credential is one.
+    signed_in_at: Option<Timestamp>,
+}
+
+impl Authenticated {
+    fn with_token(token: Arc<WhoAmI>, signed_in_at: Option<Timestamp>) -> Self {
+        Self { caller: Caller::Token(token), body_digest: None, signed_in_at }
+    }
+}
+
 /// Authenticates the caller and applies its rate limit. Only failures are counted by address: many agents may share one.
 async fn identify(
     broker: &Broker,
@@ -169,16 +186,16 @@ async fn identify(
     purpose: Purpose<'_>,
     origin: &Origin,
     rules: RouteRules,
-) -> ApiResult<(Caller, Option<Checksum>)> {
+) -> ApiResult<Authenticated> {
     let identified = if rules.takes_cookies() || headers.contains_key(AUTHORIZATION) {
         authenticate(broker, headers, purpose, origin).await
     } else {
         Err(no_credential())
     };
     match identified {
-        Ok((caller, body_digest)) => {
-            broker.access.limits.check_caller(rules.bucket, &caller).await?;
-            Ok((caller, body_digest))
+        Ok(authenticated) => {
+            broker.access.limits.check_caller(rules.bucket, &authenticated.caller).await?;
+            Ok(authenticated)
         }
         Err(error) => {
             if error.status() == StatusCode::UNAUTHORIZED {
@@ -189,17 +206,18 @@ async fn identify(
     }
 }
 
-/// Authenticates the credential: that in `Authorization`, or without this header the session in the cookie. Returns the caller,
-/// and the digest that the body of an agent's write must have. Streams repeat this while they are open.
+/// Authenticates the credential: that in `Authorization`, or without this header the session in the cookie. Streams repeat this while
+/// they are open.
 pub async fn authenticate(
     broker: &Broker,
     headers: &HeaderMap,
     purpose: Purpose<'_>,
     origin: &Origin,
-) -> ApiResult<(Caller, Option<Checksum>)> {
+) -> ApiResult<Authenticated> {
     match SessionCookie::of(headers) {
         SessionCookie::Secret(secret) => {
-            return Ok((Caller::Token(session(broker, &secret, origin).await?), None));
+            let (token, opened_at) = session(broker, &secret, origin).await?;
+            return Ok(Authenticated::with_token(token, Some(opened_at)));
         }
         SessionCookie::Malformed => {
             return Err(ApiError::new(ErrorCode::BRK1001, "the cookie of the session is malformed"));
@@ -208,10 +226,10 @@ pub async fn authenticate(
     }
     let credential = bearer(headers).ok_or_else(no_credential)?;
     if credential.starts_with("brk_") {
-        return Ok((Caller::Token(token(broker, credential, origin).await?), None));
+        return Ok(Authenticated::with_token(token(broker, credential, origin).await?, None));
     }
     let (agent, body_digest) = agent(broker, credential, purpose, origin).await?;
-    Ok((Caller::Agent(agent), body_digest))
+    Ok(Authenticated { caller: Caller::Agent(agent), body_digest, signed_in_at: None })
 }
 
 /// Returns the credential in `Authorization`.
@@ -224,14 +242,19 @@ fn no_credential() -> ApiError {
     ApiError::new(ErrorCode::BRK1001, "request has no credential")
 }
 
-async fn session(broker: &Broker, secret: &Secret, origin: &Origin) -> ApiResult<Arc<WhoAmI>> {
+/// Returns the owner of the session's token, and when the session was opened.
+async fn session(
+    broker: &Broker,
+    secret: &Secret,
+    origin: &Origin,
+) -> ApiResult<(Arc<WhoAmI>, Timestamp)> {
     let ended = || ApiError::new(ErrorCode::BRK1001, "the session has ended; sign in again");
     let admit = broker.access.limits.admit_lookup(origin.address);
     let session = broker.access.sessions.find(&broker.pool, secret.hash(), admit).await?.ok_or_else(ended)?;
     if session.ends_at <= Timestamp::now() {
         return Err(ended());
     }
-    valid_token(broker, session.token_hash, origin).await
+    Ok((valid_token(broker, session.token_hash, origin).await?, session.opened_at))
 }
 
 async fn token(broker: &Broker, credential: &str, origin: &Origin) -> ApiResult<Arc<WhoAmI>> {

@@ -49,8 +49,8 @@ impl PermissionWatch {
         }
         let now = authenticate(&self.broker, &self.headers, Purpose::Read, &self.origin).await;
         self.checked_at = Instant::now();
-        match (now, &self.caller) {
-            (Ok((Caller::Token(now), _)), Caller::Token(before)) => {
+        match (now.map(|now| now.caller), &self.caller) {
+            (Ok(Caller::Token(now)), Caller::Token(before)) => {
                 now.token_id == before.token_id && now.role == before.role
             }
             _ => false,
