@@ -60,6 +60,14 @@ async fn a_program_that_does_not_end_is_killed() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_program_that_does_not_end_shows_what_it_printed() {
+    let launch = Launch::new("shell", "bash").args(["-c", "echo one of two; exec sleep 1000"]);
+    let refused = run(launch, Duration::from_secs(5)).await;
+    let message = format!("{:#}", refused.expect_err("it does not end"));
+    assert!(message.contains("one of two"), "{message}");
+}
+
+#[tokio::test]
 async fn a_timeout_shows_what_was_seen_last() {
     let waited = eventually::<(), _>(Duration::from_millis(60), "the moon", async || {
         Attempt::NotYet("only clouds".to_owned())

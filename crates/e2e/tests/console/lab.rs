@@ -79,9 +79,12 @@ impl Lab {
         ensure!(stopped.code == 3, "the version has to fail on {CANARY}: {stopped:?}");
         let stack = fleet.get(&format!("/api/v1/stacks/{STACK}")).await?;
         self.rollout = stack["sequence_id"].as_u64().with_context(|| format!("{stack:#}"))?;
-        eventually(DEADLINE, "a prune to wait for an approval", async || {
+        eventually(DEADLINE, "a prune to wait for an approval on both agents", async || {
             let status = fleet.get("/api/v1/stacks/settings/status").await?;
-            ensure!(status["items"][0]["reason"] == "PruneNeedsApproval", "{status:#}");
+            let waiting = status["items"].as_array().map_or(0, |items| {
+                items.iter().filter(|item| item["reason"] == "PruneNeedsApproval").count()
+            });
+            ensure!(waiting == 2, "{status:#}");
             anyhow::Ok(())
         })
         .await

@@ -50,8 +50,8 @@ pub async fn run(launch: Launch, deadline: Duration) -> Result<Output> {
     let child = spawner::spawn(command).with_context(|| format!("cannot start `{command_line}`"))?;
     let mut guard = KillGuard { group: i32::try_from(child.id()).ok() };
     // Reading the pipes blocks; the guard kills the process if the future is dropped.
-    let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
-    match tokio::time::timeout(deadline, waiting).await {
+    let mut waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
+    match tokio::time::timeout(deadline, &mut waiting).await {
         Ok(ended) => {
             guard.group = None;
             let output = ended?.with_context(|| format!("cannot read the output of `{command_line}`"))?;
@@ -62,7 +62,15 @@ pub async fn run(launch: Launch, deadline: Duration) -> Result<Output> {
                 code: output.status.code().unwrap_or(-1),
             })
         }
-        Err(_) => bail!("`{command_line}` did not end within {deadline:?}"),
+        Err(_) => {
+            drop(guard);
+            // The pipes end with the processes of the group; a process that left the group may keep them open.
+            let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+            let output = ended.ok().and_then(Result::ok).and_then(Result::ok);
+            let printed = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+            let printed = String::from_utf8_lossy(&printed);
+            bail!("`{command_line}` did not end within {deadline:?}; it printed:\n{}", printed.trim())
+        }
     }
 }
 
