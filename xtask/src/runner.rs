@@ -68,12 +68,10 @@ fn finish_build(build: &mut Command) -> Result<()> {
 }
 
 /// Becomes the program that starts the shared engines and then runs the test runner.
-pub fn become_engines_then(tests: &Tests<'_>, seed: Option<u64>) -> Result<()> {
+pub fn become_engines_then(tests: &Tests<'_>, environment: &[(&str, String)]) -> Result<()> {
     let runner = runner(cargo(), tests);
     become_built("with-engines", |command| {
-        if let Some(seed) = seed {
-            command.env("BROKKR_SEED", seed.to_string());
-        }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.arg(runner.get_program()).args(runner.get_args())
     })
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{engines, image};
-use crate::runner::{Tests, become_engines_then, build_tests};
+use crate::runner::{Tests, become_engines_then, build_tests, root};
 
 /// Run the end-to-end tests. `real` runs those on real nodes, and `console` those of the web console in a browser; both need root.
 #[derive(clap::Args)]
@@ -13,6 +13,9 @@ pub struct Args {
     /// With `real` and `console`: also those that take longer than ten minutes.
     #[arg(long)]
     nightly: bool,
+    /// With `console`: only take the pictures of the documentation, and store them in docs/images/console.
+    #[arg(long)]
+    pictures: bool,
     /// Replay the random choices of an earlier run, which printed this seed.
     #[arg(long)]
     seed: Option<u64>,
@@ -24,22 +27,33 @@ const ON_REAL_NODES: [&str; 2] = ["real", "console"];
 
 pub fn run(args: &Args) -> Result<()> {
     engines::ensure()?;
+    let mut environment = Vec::new();
+    if let Some(seed) = args.seed {
+        environment.push(("BROKKR_SEED", seed.to_string()));
+    }
     if let Some(binary) = args.filter.as_deref().filter(|filter| ON_REAL_NODES.contains(filter)) {
-        return run_on_real_nodes(binary, args);
+        return run_on_real_nodes(binary, args, environment);
     }
     build_tests()?;
     let filter = args.filter.as_deref();
     let tests = Tests { selection: &["--workspace", "-E", TESTS], filters: filter.as_slice() };
-    become_engines_then(&tests, args.seed)
+    become_engines_then(&tests, &environment)
 }
 
-fn run_on_real_nodes(binary: &str, args: &Args) -> Result<()> {
+fn run_on_real_nodes(binary: &str, args: &Args, mut environment: Vec<(&str, String)>) -> Result<()> {
     image::run_dev()?;
     build_tests()?;
-    let tests = format!("binary({binary})");
-    let mut selection = vec!["--workspace", "-E", &tests];
-    if args.nightly {
-        selection.extend(["--run-ignored", "all"]);
+    let mut tests = format!("binary({binary})");
+    let mut ignored = "default";
+    if args.pictures {
+        tests.push_str(" & test(pictures)");
+        ignored = "only";
+        let folder = root().join("docs/images/console");
+        environment.push(("BROKKR_CONSOLE_PICTURES", folder.display().to_string()));
+    } else if args.nightly {
+        // At night, every screen includes those of CI.
+        ignored = if binary == "console" { "only" } else { "all" };
     }
-    become_engines_then(&Tests { selection: &selection, filters: &[] }, args.seed)
+    let selection = ["--workspace", "-E", &tests, "--run-ignored", ignored];
+    become_engines_then(&Tests { selection: &selection, filters: &[] }, &environment)
 }

@@ -25,5 +25,5 @@ pub fn run(args: &Args) -> Result<()> {
     if selection.is_empty() {
         selection.push("--workspace");
     }
-    become_engines_then(&Tests { selection: &selection, filters: args.filter.as_deref().as_slice() }, None)
+    become_engines_then(&Tests { selection: &selection, filters: args.filter.as_deref().as_slice() }, &[])
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use brokkr_testkit::browser::{Specs, console, skipped};
-use brokkr_testkit::nodes;
+use brokkr_testkit::browser::{Specs, skipped};
+use brokkr_testkit::{Scratch, nodes};
 
 use crate::lab::Lab;
 
 const DEADLINE: Duration = Duration::from_secs(1500);
+/// Names the folder for the pictures.
+const PICTURES: &str = "BROKKR_CONSOLE_PICTURES";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_screen_works_in_a_browser() -> Result<()> {
@@ -22,8 +24,9 @@ async fn every_screen_works_by_every_role_in_both_themes_and_without_the_broker(
     run(&["--project", "light", "--project", "dark", "--project", "faults"]).await
 }
 
+/// Only here, because a picture differs each time: ages and times of day.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "writes the pictures of the documentation, docs/images/console; .ci/nightly runs it"]
+#[ignore = "takes the pictures of the documentation; .ci/nightly runs it, and `cargo xtask e2e console --pictures` stores them"]
 async fn the_pictures_of_the_documentation() -> Result<()> {
     run(&["--project", "pictures"]).await
 }
@@ -33,9 +36,10 @@ async fn run(arguments: &[&str]) -> Result<()> {
         return Ok(());
     }
     let mut lab = Box::pin(Lab::start()).await?;
+    let scratch = Scratch::new("console")?;
+    let pictures = std::env::var(PICTURES).unwrap_or_else(|_| scratch.path().display().to_string());
     let mut variables = lab.variables();
-    let pictures = console().join("../docs/images/console");
-    variables.push(("BROKKR_CONSOLE_PICTURES", pictures.display().to_string()));
+    variables.push((PICTURES, pictures));
     let specs = Specs { arguments, variables, deadline: DEADLINE };
     specs.run(async |command, body| lab.carry_out(command, body).await).await
 }
