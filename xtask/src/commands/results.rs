@@ -91,6 +91,7 @@ fn page(newest: &BTreeMap<String, Stored>) -> String {
 /// Returns the most important figures of a part, in words.
 fn figures(part: &str, result: &Value) -> Option<String> {
     let number = |name: &str| result[name].as_u64().map(grouped);
+    let rounded = |name: &str| result[name].as_f64().map(f64::round);
     Some(match part {
         "faults-agent" | "faults-broker" => format!(
             "{} of {} kinds of fault, {} pairs of faults at once, {} violations",
@@ -122,6 +123,14 @@ fn figures(part: &str, result: &Value) -> Option<String> {
             versions.map(tests).collect::<Option<Vec<_>>>()?.join("; ")
         }
         "hostile" => format!("{} attempts, {} violations", number("attempts")?, number("violations")?),
+        "console-fleet" => format!(
+            "largest content after {} ms, slowest interaction {} ms, longest task {} ms, {} KB/s during a release, {} MB of heap",
+            rounded("console_lcp_ms")?,
+            rounded("console_interaction_ms")?,
+            rounded("console_longest_task_ms")?,
+            rounded("console_release_kilobytes_per_s")?,
+            rounded("console_heap_megabytes")?
+        ),
         "seeded" => format!("{} of {} deliberate bugs found", number("found")?, number("bugs")?),
         _ => return None,
     })

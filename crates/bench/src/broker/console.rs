@@ -15,6 +15,7 @@ use sqlx::AssertSqlSafe;
 
 use super::environment::{Engine, Environment};
 use super::figures::Figures;
+use super::million::{execute, restart};
 use super::proc::{cpu_seconds, memory_bytes};
 
 /// The stack that is released.
@@ -42,6 +43,9 @@ pub struct ConsoleArgs {
     /// Keep the page open for this long.
     #[arg(long, default_value = "30m", value_parser = humantime::parse_duration)]
     pub live: Duration,
+    /// Also write pictures of the matrix into this folder.
+    #[arg(long)]
+    pub pictures: Option<PathBuf>,
     /// Also write the JSON object into this folder, named by date and commit.
     #[arg(long)]
     pub store: Option<PathBuf>,
@@ -52,11 +56,20 @@ pub struct ConsoleArgs {
 #[serde(deny_unknown_fields)]
 struct Measured {
     key: String,
-    /// The median of the rounds.
     rounds: Vec<f64>,
+    judge: Judged,
     at_most: Option<f64>,
     #[serde(default)]
     note: String,
+}
+
+/// Which of the rounds is the number.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Judged {
+    Median,
+    /// For what must never happen.
+    Max,
 }
 
 /// Measures; see the options.
@@ -67,11 +80,13 @@ pub async fn run(args: &ConsoleArgs) -> Result<Figures> {
     let files = brokkr_swarm::files::raise()?;
     let mut figures = Figures::begin(files, format!("{args:?}"));
     let engine = Engine::start().await.context("cannot start PostgreSQL")?;
-    Box::pin(measure(args, &engine, &mut figures)).await?;
+    let measured = Box::pin(measure(args, &engine, &mut figures)).await;
     figures.end();
     if let Some(folder) = &args.store {
         figures.store(folder, "console")?;
     }
+    // What was measured before a failure is worth knowing.
+    measured.with_context(|| format!("measured before the failure:\n{}", figures.to_table()))?;
     Ok(figures)
 }
 
@@ -79,14 +94,16 @@ async fn measure(args: &ConsoleArgs, engine: &Engine, figures: &mut Figures) -> 
     let environment = Box::pin(Environment::start_with(DATABASE_CONNECTIONS, engine, &[])).await?;
     let agents = environment.enrol(args.agents).await?;
     let count = agents.len();
+    let agent = format!("swarm-1-{}", count / 2);
     let held = fill(args, &environment).await?;
     // It loads what was written directly into the tables.
-    environment.broker.restart().await?;
+    restart(&environment).await?;
     let mut config = environment.swarm(agents)?;
     config.held = held;
     config.transport = Transport::Shared { agents: SHARED };
     config.wait = POLL;
-    config.applying = Duration::from_secs(5)..Duration::from_secs(20);
+    // Below the rate at which one replica stores reports, so that the page is measured and not a backlog.
+    config.applying = Duration::from_secs(10)..Duration::from_secs(120);
     config.start_within = Duration::from_secs_f64(count as f64 / CONNECTS);
     config.handshakes = 128;
     let begun = Instant::now();
@@ -97,31 +114,40 @@ async fn measure(args: &ConsoleArgs, engine: &Engine, figures: &mut Figures) -> 
 
     let mut fleet = Release { environment: &environment, swarm: &swarm, agents: count as u64, versions: 0 };
     let out = environment.scratch.join("browser.json");
-    let variables = vec![
+    let mut variables = vec![
         ("BROKKR_CONSOLE_URL", environment.broker.url()),
         ("BROKKR_CONSOLE_TOKEN_ADMIN", environment.token.clone()),
         ("BROKKR_CONSOLE_STACK", STACK.to_owned()),
+        ("BROKKR_CONSOLE_AGENT", agent),
         ("BROKKR_CONSOLE_LIVE_SECONDS", args.live.as_secs().to_string()),
         ("BROKKR_CONSOLE_FIGURES", out.display().to_string()),
     ];
+    if let Some(folder) = &args.pictures {
+        // The specs run in another folder.
+        variables.push(("BROKKR_CONSOLE_PICTURES", std::path::absolute(folder)?.display().to_string()));
+    }
     let cpu = cpu_seconds(environment.pid()?)?;
     let begun = Instant::now();
     let specs = Specs { arguments: &["--project", "large"], variables, deadline: args.live + LONGEST };
     let ran = specs.run(async |command, _| fleet.carry_out(command).await).await;
-    // What was measured before a failure is worth knowing.
     let measured = std::fs::read_to_string(&out).unwrap_or_else(|_| "[]".to_owned());
     for row in serde_json::from_str::<Vec<Measured>>(&measured)? {
-        let figure = figures.add_rounds(&row.key, &row.rounds).note(row.note);
+        let figure = match row.judge {
+            Judged::Median => figures.add_rounds(&row.key, &row.rounds),
+            Judged::Max => figures.add_worst(&row.key, &row.rounds),
+        };
+        let figure = figure.note(row.note);
         if let Some(most) = row.at_most {
             figure.at_most(most);
         }
     }
+    ran?;
     let pid = environment.pid()?;
     let share = (cpu_seconds(pid)? - cpu) / begun.elapsed().as_secs_f64();
     figures.add("console_broker_cpu_cores", share).note(format!("{} releases to all agents", fleet.versions));
     figures.add("console_broker_rss_mib", memory_bytes(pid, "VmRSS")? / 1048576.0);
     swarm.stop().await;
-    ran
+    Ok(())
 }
 
 /// Releases versions to every agent at once.
@@ -144,7 +170,8 @@ impl Release<'_, '_> {
                 let reports = 2 * self.agents * self.versions;
                 self.swarm
                     .until(LONGEST, "all reports", |counts| {
-                        counts.reports_accepted + counts.reports_refused >= reports
+                        // Duplicate: stored before, but the response was lost.
+                        counts.reports_accepted + counts.reports_refused + counts.reports_duplicate >= reports
                     })
                     .await?;
             }
@@ -160,16 +187,21 @@ fn yaml(version: u64) -> String {
     )
 }
 
-/// Writes stacks that every agent has directly into the tables. One agent in a hundred has failed, and one in ten thousand of another
-/// stack. Returns the stacks with their versions.
+/// Writes stacks that every agent has directly into the tables. Of some stacks, one agent in a hundred has failed, and of others one in
+/// ten thousand, for one of three reasons. Returns the stacks with their versions.
 async fn fill(args: &ConsoleArgs, environment: &Environment<'_>) -> Result<Vec<(StackId, SequenceId)>> {
     let stacks = args.stacks;
     let statements = [
         "UPDATE agents SET labels = labels || jsonb_build_object(
-            'region', 'r' || abs(hashtext(name)) % 40, 'env', (ARRAY['dev', 'stage', 'prod'])[1 + abs(hashtext(name)) % 3])"
+            'region', (ARRAY['eu', 'us', 'ap', 'sa'])[1 + hash % 4] || '-' || 1 + hash / 4 % 10,
+            'env', (ARRAY['dev', 'stage', 'prod'])[1 + hash % 3])
+         FROM (SELECT id, hashtext(name) & 2147483647 AS hash FROM agents) AS h WHERE h.id = agents.id"
             .to_owned(),
         format!(
-            "INSERT INTO stacks (project, id, name) SELECT 'default', gen_random_uuid(), 'web-' || n
+            "INSERT INTO stacks (project, id, name)
+             SELECT 'default', gen_random_uuid(),
+                    (ARRAY['search', 'web', 'payments', 'cart', 'catalog', 'billing', 'login', 'orders', 'prices', 'stock'])[1 + n % 10]
+                    || '-' || n
              FROM generate_series(1, {stacks}) AS n"
         ),
         "INSERT INTO stack_selectors (project, stack_id, selector) SELECT 'default', id, 'swarm=yes' FROM stacks".to_owned(),
@@ -182,17 +214,25 @@ async fn fill(args: &ConsoleArgs, environment: &Environment<'_>) -> Result<Vec<(
         "INSERT INTO agent_holds (agent_id, project, stack_id, confirmed, released_sequence_id)
          SELECT a.id, 'default', s.id, true, s.newest_sequence_id FROM agents a CROSS JOIN stacks s"
             .to_owned(),
-        "INSERT INTO stack_status (project, stack_id, agent_id, sequence_id, applied_sequence_id, transition, reason, message,
-                                   objects, hops, ready, total, at, agent_name)
-         SELECT 'default', s.id, a.id, s.newest_sequence_id, s.newest_sequence_id,
-                CASE WHEN abs(hashtext(a.name || s.name)) % 10000 < s.failing THEN 'failed' ELSE 'healthy' END,
-                '', '', '[]', '{}', 3, 3, now(), a.name
-         FROM agents a CROSS JOIN (
-            SELECT *, CASE WHEN name LIKE '%7' THEN 100 WHEN name LIKE '%3' THEN 1 ELSE 0 END AS failing FROM stacks) s"
+        "INSERT INTO reasons (project, key, reason)
+         SELECT 'default', sha256(reason::bytea), reason
+         FROM unnest(ARRAY['FetchFailed', 'Unreadable', 'ContentCacheFailed']) AS reason"
+            .to_owned(),
+        "INSERT INTO stack_status (project, stack_id, agent_id, sequence_id, applied_sequence_id, transition, reason, reason_key,
+                                   message, objects, hops, ready, total, at, agent_name)
+         SELECT 'default', p.stack_id, p.agent_id, p.sequence_id, p.sequence_id, coalesce(p.failed, 'healthy'),
+                CASE WHEN p.failed IS NULL THEN '' ELSE r.reason END, CASE WHEN p.failed IS NULL THEN NULL ELSE r.key END,
+                '', '[]', '{}', 3, 3, now(), p.agent_name
+         FROM (SELECT s.id AS stack_id, a.id AS agent_id, s.newest_sequence_id AS sequence_id, a.name AS agent_name,
+                      hash % 3 AS reason_number, CASE WHEN hash % 10000 < s.failing THEN 'failed' END AS failed
+               FROM agents a CROSS JOIN (
+                    SELECT *, CASE WHEN name LIKE '%7' THEN 100 WHEN name LIKE '%3' THEN 1 ELSE 0 END AS failing FROM stacks) s
+               CROSS JOIN LATERAL (SELECT hashtext(a.name || s.name) & 2147483647 AS hash) h) p
+         JOIN (SELECT *, row_number() OVER (ORDER BY reason) - 1 AS number FROM reasons) r ON r.number = p.reason_number"
             .to_owned(),
         "ANALYZE agents, stacks, stack_selectors, deployment_objects, agent_holds, stack_status, status_counts".to_owned(),
     ];
-    super::million::execute(environment, &statements).await?;
+    execute(environment, &statements).await?;
     let rows: Vec<(uuid::Uuid, i64)> =
         sqlx::query_as(AssertSqlSafe("SELECT id, newest_sequence_id FROM stacks".to_owned()))
             .fetch_all(&environment.pool)

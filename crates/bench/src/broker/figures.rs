@@ -36,7 +36,7 @@ impl std::fmt::Display for Target {
 struct Figure {
     key: String,
     measured: f64,
-    /// The numbers of which `measured` is the median; empty if it was measured once.
+    /// The numbers of which `measured` is the median or the highest; empty if it was measured once.
     rounds: Vec<f64>,
     bare: Option<f64>,
     wanted: Option<Target>,
@@ -82,6 +82,13 @@ impl Figures {
     /// Adds the median of several rounds, and keeps all of them.
     pub fn add_rounds(&mut self, key: &str, rounds: &[f64]) -> Row<'_> {
         let row = self.add(key, median(rounds.to_vec()));
+        row.0.rounds = rounds.to_vec();
+        row
+    }
+
+    /// Adds the highest of several rounds, and keeps all of them.
+    pub fn add_worst(&mut self, key: &str, rounds: &[f64]) -> Row<'_> {
+        let row = self.add(key, rounds.iter().copied().fold(f64::NAN, f64::max));
         row.0.rounds = rounds.to_vec();
         row
     }
@@ -234,6 +241,8 @@ mod tests {
         assert_eq!(document["report_ratio"], 0.75);
         assert_eq!(document["spread"], json!({"report_ratio": {"min": 0.5, "max": 1.5}}));
         assert_eq!(document["rounds"]["report_ratio"], json!([0.5, 1.5, 0.75]));
+        figures.add_worst("longest_task_ms", &[90.0, 210.0, 80.0]).at_most(200.0);
+        assert_eq!(figures.missed(), ["submit_ratio", "longest_task_ms"]);
         let table = figures.to_table();
         assert!(table.contains("✓ a note") && table.contains('✗'), "{table}");
     }
