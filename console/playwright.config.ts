@@ -24,7 +24,9 @@ export default defineConfig({
     baseURL: url,
     // The broker of a test has a certificate of its own authority.
     ignoreHTTPSErrors: true,
-    trace: 'retain-on-failure',
+    // Snapshots of the document take as long as the test itself on a machine with two cores.
+    trace: { mode: 'retain-on-failure', snapshots: false, screenshots: false },
+    screenshot: 'only-on-failure',
     launchOptions: {
       ...(chromium !== undefined && { executablePath: chromium }),
       // The sandbox of Chromium does not work for root.

@@ -1,7 +1,21 @@
-import { expect, expectAccessible, expectZoomable, inCi, open, reasonOf, shown, test, words } from './console';
+import type { Locator, Page } from '@playwright/test';
 
-const { tokens, join } = words.adminActs;
+import { expect, expectAccessible, expectZoomable, firstRow, inCi, open, reasonOf, shown, test, words } from './console';
+
+const { tokens, join, webhooks } = words.adminActs;
 const ROLES = ['viewer', 'deployer', 'owner', 'admin'] as const;
+
+type Tab = keyof typeof words.admin.tabs;
+
+/** Lists that can be empty. */
+const CAN_BE_EMPTY = new Set<Tab>(['join', 'grants', 'webhooks']);
+
+/** What a page is about. */
+function content(page: Page, tab: Tab): Locator {
+  if (tab === 'system') return page.getByText(words.admin.system.installation, { exact: true });
+  const row = firstRow(page);
+  return CAN_BE_EMPTY.has(tab) ? row.or(page.getByText(words.admin.empty[tab][0])) : row;
+}
 
 /** Each page, and the role that reads it. */
 const PAGES = {
@@ -19,16 +33,19 @@ for (const role of ROLES) {
     test.use({ role });
 
     test('the pages of the administration have no findings, or name the role that reads them', async ({ page }) => {
+      test.slow();
       await open(page, '/admin');
       await expect(page.getByRole('navigation', { name: words.admin.title })).toBeVisible();
       for (const [path, needed] of Object.entries(PAGES)) {
-        const name = words.admin.tabs[path as keyof typeof PAGES];
+        const tab = path as keyof typeof PAGES;
+        const name = words.admin.tabs[tab];
         if (ROLES.indexOf(role) < ROLES.indexOf(needed)) {
           expect(await reasonOf(page, page.getByRole('button', { name, exact: true }))).toBe(words.roles.needs(needed));
           continue;
         }
         await open(page, `/admin/${path}`);
         await shown(page, name);
+        await expect(content(page, tab)).toBeVisible();
         await expect(page.getByRole('alert')).toHaveCount(0);
         await expectAccessible(page);
         await expectZoomable(page);
@@ -63,6 +80,34 @@ test.describe('as an owner', () => {
     await revoke.getByRole('button', { name: tokens.revoke }).click();
     await expect(revoke).toHaveCount(0);
     await expect(page.getByRole('row', { name: new RegExp(name) })).toContainText(words.admin.revoked);
+  });
+
+  test('a webhook is created, its deliveries are shown, and it is deleted', { tag: '@nightly' }, async ({ page }) => {
+    test.slow();
+    const name = `console-test-${Date.now()}`;
+    await open(page, '/admin/webhooks');
+    await shown(page, words.admin.tabs.webhooks);
+    await page.getByRole('button', { name: webhooks.create }).click();
+    const dialog = page.getByRole('dialog', { name: webhooks.create });
+    await dialog.getByLabel(words.adminActs.name).fill(name);
+    await dialog.getByLabel(webhooks.url).fill('https://hooks.example.com/console-test');
+    // Nothing is sent.
+    await dialog.getByLabel(webhooks.events).fill('ping');
+    await expectAccessible(page);
+    await dialog.getByRole('button', { name: webhooks.create }).click();
+    await dialog.getByRole('button', { name: words.acts.close }).click();
+    await open(page, `/admin/webhooks/${name}`);
+    await shown(page, words.admin.deliveries(name));
+    await expect(page.getByText(words.admin.empty.deliveries[0])).toBeVisible();
+    await expect(page.getByRole('alert')).toHaveCount(0);
+    await expectAccessible(page);
+    await expectZoomable(page);
+    await open(page, '/admin/webhooks');
+    await page.getByRole('button', { name: words.adminActs.for(webhooks.remove, name) }).click();
+    const remove = page.getByRole('dialog', { name: webhooks.removeTitle(name) });
+    await remove.getByLabel(words.acts.type(name)).fill(name);
+    await remove.getByRole('button', { name: webhooks.remove }).click();
+    await expect(remove).toHaveCount(0);
   });
 });
 

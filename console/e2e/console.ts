@@ -71,14 +71,21 @@ export function inCi(role: Role, ...roles: Role[]): { tag?: string } {
   return roles.includes(role) ? {} : { tag: '@nightly' };
 }
 
-/** Waits until the page shows its title, and nothing is loading. */
+/** Waits until the page shows its title, and nothing is loading. What the page is about comes after that: expect it, too. */
 export async function shown(page: Page, title: string | RegExp): Promise<void> {
   await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
+  await loaded(page);
+}
+
+/** Waits until nothing is loading. */
+export async function loaded(page: Page): Promise<void> {
+  await expect(page.locator('[aria-busy="true"]')).toHaveCount(0);
   await expect(page.getByText(words.loading, { exact: true })).toHaveCount(0);
 }
 
 /** Expects no finding of axe at WCAG 2.2 AA, in the theme of the project. */
 export async function expectAccessible(page: Page): Promise<void> {
+  await loaded(page);
   // Animations would change colours meanwhile.
   await page.emulateMedia({ reducedMotion: 'reduce' });
   const session = await page.context().newCDPSession(page);
@@ -104,6 +111,11 @@ export async function expectZoomable(page: Page): Promise<void> {
   await page.setViewportSize(before);
 }
 
+/** Expects the focus in a dialog: until then, keys such as Escape are not meant for it. */
+export async function expectFocusIn(dialog: Locator): Promise<void> {
+  await expect(dialog.and(dialog.page().locator(':focus-within'))).toBeVisible();
+}
+
 /** Moves the focus to an element with Tab only. */
 export async function tabTo(page: Page, target: Locator): Promise<void> {
   for (let presses = 0; presses < 120; presses += 1) {
@@ -118,6 +130,11 @@ export async function reasonOf(page: Page, control: Locator): Promise<string | n
   await expect(control).toHaveAttribute('aria-disabled', 'true');
   const id = await control.getAttribute('aria-describedby');
   return id === null ? null : page.locator(`[id="${id}"]`).textContent();
+}
+
+/** All rows of lists. */
+export function allRows(page: Page): Locator {
+  return page.locator('[role="row"][data-row]');
 }
 
 /** The first row of a list. */

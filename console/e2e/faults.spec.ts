@@ -81,7 +81,7 @@ test('a token that is revoked ends the session, and nothing stays on the screen'
   const { id, token: secret } = (await created.json()) as { id: string; token: string };
   await signIn(page, secret, `/stacks/${stack}?tab=versions`);
   await shown(page, stack);
-  await control('revoke', { token: id });
+  await control('revoke', { body: { token: id } });
   await expect(page.getByRole('heading', { level: 1, name: words.login.title })).toBeVisible(SOON);
   await expect(page.getByRole('grid')).toHaveCount(0);
   expect(await page.evaluate(() => localStorage.getItem('brokkr-recents'))).toBeNull();

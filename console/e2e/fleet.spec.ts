@@ -36,6 +36,7 @@ test.describe('as a viewer', () => {
   });
 
   test('keys go to each page, and each page is announced', async ({ page }) => {
+    test.slow();
     await open(page, '/');
     await shown(page, words.fleet.title);
     for (const [key, title] of [
@@ -51,7 +52,7 @@ test.describe('as a viewer', () => {
         await page.keyboard.press('g');
         await page.keyboard.press(key);
         await expect(page.getByRole('heading', { level: 1, name: title })).toBeFocused({ timeout: 3_000 });
-      }).toPass();
+      }).toPass({ timeout: 15_000 });
       await expect(page.locator('#announcements')).toHaveText(title);
     }
   });

@@ -7,9 +7,9 @@ import type { CDPSession, Page } from '@playwright/test';
 
 import { control } from './control';
 import { environment } from './environment';
-import { expect, open, shown, test, words } from './console';
+import { expect, open, shown, test, watch, words } from './console';
 
-const { stack, liveSeconds, figures: file } = environment;
+const { stack, agent, liveSeconds, figures: file } = environment;
 
 test.use({ role: 'admin' });
 test.skip(file === undefined, 'BROKKR_CONSOLE_FIGURES is not set');
@@ -17,10 +17,16 @@ test.skip(file === undefined, 'BROKKR_CONSOLE_FIGURES is not set');
 const LOADS = 7;
 const RELEASES_EVERY_MS = 300_000;
 const IDLE_MS = 60_000;
+/** All reports of a release. */
+const ARRIVED_MS = 3_600_000;
+/** Shorter interactions are not reported. No browser reports any below 16 ms. */
+const SHORTEST_INTERACTION_MS = 16;
 
 interface Figure {
   key: string;
   rounds: number[];
+  /** Which of the rounds is the number: `max` for what must never happen. */
+  judge: 'max' | 'median';
   at_most?: number;
   note?: string;
 }
@@ -36,6 +42,8 @@ function add(figure: Figure): void {
 interface Seen {
   /** Milliseconds from the navigation to the largest content. */
   lcp: number;
+  /** Milliseconds from the navigation to the frame with the last cell of the matrix. */
+  matrix: number;
   longest: number;
   /** Milliseconds from a key or click to the next frame. */
   interactions: number[];
@@ -43,8 +51,8 @@ interface Seen {
 
 /** Observes what the browser measures of a page, from its first script on. */
 async function observe(page: Page): Promise<void> {
-  await page.addInitScript(() => {
-    const seen: Seen = { lcp: 0, longest: 0, interactions: [] };
+  await page.addInitScript((shortest) => {
+    const seen: Seen = { lcp: 0, matrix: 0, longest: 0, interactions: [] };
     Object.assign(globalThis, { seen });
     const on = (type: string, each: (entry: PerformanceEntry) => void, options = {}) =>
       new PerformanceObserver((list) => list.getEntries().forEach(each)).observe({ type, buffered: true, ...options });
@@ -52,8 +60,16 @@ async function observe(page: Page): Promise<void> {
     on('longtask', ({ duration }) => (seen.longest = Math.max(seen.longest, duration)));
     on('event', (entry) => {
       if ((entry as PerformanceEventTiming).interactionId > 0) seen.interactions.push(entry.duration);
-    }, { durationThreshold: 16 });
-  });
+    }, { durationThreshold: shortest });
+    let cells = 0;
+    new MutationObserver(() => {
+      const { length } = document.querySelectorAll('[role="gridcell"][data-cell]');
+      if (length <= cells) return;
+      cells = length;
+      // A task that is begun in a frame runs after it was painted.
+      requestAnimationFrame(() => setTimeout(() => (seen.matrix = performance.now())));
+    }).observe(document, { childList: true, subtree: true });
+  }, SHORTEST_INTERACTION_MS);
 }
 
 /** Returns what was seen so far, and forgets interactions and tasks. */
@@ -84,6 +100,37 @@ async function heapMegabytes(session: CDPSession): Promise<number> {
   return usedSize / 1e6;
 }
 
+/** Returns the number of keys that the browser has measured, however fast they were. */
+function measuredKeys(page: Page): Promise<number> {
+  return page.evaluate(() => {
+    const isSupported = PerformanceObserver.supportedEntryTypes.includes('event');
+    return isSupported ? (performance.eventCounts.get('keydown') ?? 0) : 0;
+  });
+}
+
+/** Begins to wait, in the page, for the first change of the row of a stack. */
+async function awaitChange(page: Page): Promise<void> {
+  await matrix(page).evaluate((grid, name) => {
+    const text = () => grid.querySelector(`[role="row"]:has(> [role="rowheader"][title="${name}"])`)?.textContent;
+    const [begun, before] = [Date.now(), text()];
+    const changed = new Promise<number>((resolve, reject) => {
+      const observer = new MutationObserver(() => {
+        if (text() === before) return;
+        observer.disconnect();
+        resolve(Date.now() - begun);
+      });
+      observer.observe(grid, { childList: true, characterData: true, subtree: true });
+      setTimeout(() => reject(new Error('the row has not changed for a minute')), 60_000);
+    });
+    Object.assign(globalThis, { changed });
+  }, stack);
+}
+
+/** Returns how long the change took, in milliseconds. */
+function untilChange(page: Page): Promise<number> {
+  return page.evaluate(() => (globalThis as unknown as { changed: Promise<number> }).changed);
+}
+
 const matrix = (page: Page) => page.getByRole('grid', { name: words.matrix.label });
 
 async function showMatrix(page: Page): Promise<void> {
@@ -91,13 +138,16 @@ async function showMatrix(page: Page): Promise<void> {
   await expect(matrix(page).getByRole('gridcell').first()).toBeVisible({ timeout: 60_000 });
 }
 
-test('a fleet is shown, and reacts', async ({ page, context }) => {
+test('a fleet is shown, and reacts', async ({ page, context, problems }) => {
   test.setTimeout(600_000);
   await open(page, '/?by=region');
   await showMatrix(page);
-  const [lcp, tasks, interactions]: [number[], number[], number[]] = [[], [], []];
+  // It has only warmed up the broker.
+  await page.close();
+  const [lcp, shownAt, tasks, interactions]: [number[], number[], number[], number[]] = [[], [], [], []];
   for (let load = 0; load < LOADS; load += 1) {
     const fresh = await context.newPage();
+    await watch(fresh, problems);
     await observe(fresh);
     const session = await context.newCDPSession(fresh);
     await session.send('Network.enable');
@@ -105,18 +155,22 @@ test('a fleet is shown, and reacts', async ({ page, context }) => {
     await fresh.goto('/ui/?by=region');
     await showMatrix(fresh);
     const first = await take(fresh);
+    expect(Math.min(first.lcp, first.matrix), 'the browser measures').toBeGreaterThan(0);
     lcp.push(first.lcp);
+    shownAt.push(first.matrix);
+    const keys = await measuredKeys(fresh);
     await act(fresh);
+    expect(await measuredKeys(fresh), 'the browser measures interactions').toBeGreaterThan(keys);
     const later = await take(fresh);
     tasks.push(Math.max(first.longest, later.longest));
-    expect(later.interactions.length, 'the browser has measured interactions').toBeGreaterThan(0);
-    interactions.push(Math.max(...later.interactions));
+    interactions.push(Math.max(SHORTEST_INTERACTION_MS, ...later.interactions));
     await fresh.close();
   }
   const note = `${LOADS} loads without a cache, by region`;
-  add({ key: 'console_lcp_ms', rounds: lcp, at_most: 1_200, note });
-  add({ key: 'console_interaction_ms', rounds: interactions, at_most: 100, note: 'the slowest of each load' });
-  add({ key: 'console_longest_task_ms', rounds: tasks, at_most: 200, note: 'of each load' });
+  add({ key: 'console_lcp_ms', rounds: lcp, judge: 'median', at_most: 1_200, note });
+  add({ key: 'console_matrix_shown_ms', rounds: shownAt, judge: 'median', note: 'from the navigation to the frame with the last cell' });
+  add({ key: 'console_interaction_ms', rounds: interactions, judge: 'max', at_most: 100, note: 'the slowest of each load' });
+  add({ key: 'console_longest_task_ms', rounds: tasks, judge: 'max', at_most: 200, note: 'of each load' });
 });
 
 /** Uses the page as a person would: the matrix, its columns, a stack, its agents, the palette. */
@@ -127,8 +181,8 @@ async function act(page: Page): Promise<void> {
   await expect(matrix(page)).toContainText('prod');
   await page.keyboard.press('ControlOrMeta+k');
   await expect(page.getByRole('combobox', { name: words.palette.placeholder })).toBeFocused();
-  await page.keyboard.type('swarm-1-4711');
-  await expect(page.getByRole('listbox').getByRole('option').first()).toContainText('swarm-1-4711');
+  await page.keyboard.type(agent);
+  await expect(page.getByRole('listbox').getByRole('option').first()).toContainText(agent);
   await page.keyboard.press('Escape');
   await matrix(page).getByRole('gridcell').first().click();
   await expect(page.getByRole('grid').first()).toBeVisible();
@@ -141,7 +195,8 @@ async function act(page: Page): Promise<void> {
 
 test('the page stays small and quiet while it is open', async ({ page, context }) => {
   const live = (liveSeconds ?? 60) * 1_000;
-  test.setTimeout(live + 3_000_000);
+  // The last release may begin just before the end.
+  test.setTimeout(live + ARRIVED_MS + 600_000);
   await observe(page);
   await open(page, '/?by=region');
   await showMatrix(page);
@@ -153,19 +208,17 @@ test('the page stays small and quiet while it is open', async ({ page, context }
   const before = bytes();
   await page.waitForTimeout(Math.min(IDLE_MS, live));
   const idle = (bytes() - before) / Math.min(IDLE_MS, live);
-  add({ key: 'console_idle_kilobytes_per_s', rounds: [idle], at_most: 10 });
+  add({ key: 'console_idle_kilobytes_per_s', rounds: [idle], judge: 'max', at_most: 10 });
   const heap = [await heapMegabytes(session)];
   await take(page);
 
   const [rates, delays, tasks]: [number[], number[], number[]] = [[], [], []];
-  const row = matrix(page).getByRole('row').filter({ has: page.getByRole('rowheader', { name: new RegExp(`^${stack} `) }) });
   do {
     const [begun, received] = [Date.now(), bytes()];
-    const text = await row.textContent();
+    await awaitChange(page);
     await control('release');
-    await expect(row).not.toHaveText(text ?? '', { timeout: 60_000 });
-    delays.push(Date.now() - begun);
-    await control('arrived');
+    delays.push(await untilChange(page));
+    await control('arrived', { timeout: ARRIVED_MS });
     rates.push((bytes() - received) / (Date.now() - begun));
     tasks.push((await take(page)).longest);
     heap.push(await heapMegabytes(session));
@@ -173,10 +226,10 @@ test('the page stays small and quiet while it is open', async ({ page, context }
     if (next > Date.now()) await page.waitForTimeout(next - Date.now());
   } while (Date.now() < ends);
   const note = `${rates.length} releases to all agents`;
-  add({ key: 'console_release_kilobytes_per_s', rounds: rates, at_most: 30, note });
-  add({ key: 'console_release_shown_ms', rounds: delays, note: 'from the submission to the first change on the page' });
-  add({ key: 'console_release_longest_task_ms', rounds: tasks, at_most: 200, note });
+  add({ key: 'console_release_kilobytes_per_s', rounds: rates, judge: 'max', at_most: 30, note });
+  add({ key: 'console_release_shown_ms', rounds: delays, judge: 'median', note: 'from the submission to the first change on the page' });
+  add({ key: 'console_release_longest_task_ms', rounds: tasks, judge: 'max', at_most: 200, note });
   heap.push(await heapMegabytes(session));
   const last = heap.at(-1) ?? 0;
-  add({ key: 'console_heap_megabytes', rounds: [last], at_most: 80, note: `after ${live / 60_000} minutes; ${heap.map((one) => one.toFixed(1)).join(', ')}` });
+  add({ key: 'console_heap_megabytes', rounds: [last], judge: 'max', at_most: 80, note: `after ${live / 60_000} minutes; ${heap.map((one) => one.toFixed(1)).join(', ')}` });
 });

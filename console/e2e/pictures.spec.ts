@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 
 import { environment } from './environment';
-import { expect, open, test, words } from './console';
+import { expect, loaded, open, test } from './console';
 
 const { stack, agent, rollout, pictures } = environment;
 
@@ -27,7 +27,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       await open(page, path);
       await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
-      await expect(page.getByText(words.loading, { exact: true })).toHaveCount(0);
+      await loaded(page);
       await page.waitForLoadState('networkidle', { timeout: 2_000 }).catch(() => undefined);
       await page.screenshot({ path: join(pictures as string, `${name}-${colorScheme}.png`) });
     });

@@ -17,6 +17,7 @@ export type Diff = Schemas['Diff'];
 export type ErrorGroup = Schemas['ErrorGroup'];
 export type Event = Schemas['Event'];
 export type FleetCell = Schemas['FleetCell'];
+export type FleetChanges = Schemas['FleetChanges'];
 export type FleetColumn = Schemas['FleetColumn'];
 export type FleetMatrix = Schemas['FleetMatrix'];
 export type FleetRow = Schemas['FleetRow'];
@@ -51,12 +52,6 @@ export type Webhook = Schemas['Webhook'];
 export type MatrixFilter = NonNullable<operations['fleet_matrix']['parameters']['query']>;
 export type StatusQuery = NonNullable<operations['stack_status']['parameters']['query']>;
 export type StatusSort = NonNullable<StatusQuery['sort']>;
-
-/** The message `cells` of the stream of a matrix. `docs/openapi.json` has no types of messages. */
-export type FleetChanges = Schemas['ViewFreshness'] & {
-  cells: (FleetCell & { row: number; column: number })[];
-  versions: (Pick<FleetRow, 'sequence_id'> & { row: number })[];
-};
 
 export interface Page<T> {
   items: T[];

@@ -25,12 +25,14 @@ const say = words.palette;
 
 export default function Palette({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState('');
-  const [chosen, setChosen] = useState(0);
+  /** By its id: other entries take its place when the results of what is typed arrive. */
+  const [chosen, setChosen] = useState<string>();
   const list = useId();
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => input.current?.focus(), []);
   const { entries, hasMore, isOld, error } = useEntries(text);
-  const current = entries[Math.min(chosen, entries.length - 1)];
+  const at = Math.max(0, entries.findIndex(({ id }) => id === chosen));
+  const current = entries[at];
   const option = current && `${list}-${current.id}`;
   useEffect(() => {
     if (option !== undefined) document.getElementById(option)?.scrollIntoView({ block: 'nearest' });
@@ -48,7 +50,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === 'Enter') setEntered(true);
-    else if (step !== undefined) setChosen((chosen + step + entries.length) % Math.max(entries.length, 1));
+    else if (step !== undefined) setChosen(entries.at((at + step) % entries.length)?.id);
     else return;
     event.preventDefault();
   };
@@ -68,12 +70,12 @@ export default function Palette({ onClose }: { onClose: () => void }) {
         value={text}
         onChange={(event) => {
           setText(event.target.value);
-          setChosen(0);
+          setChosen(undefined);
           setEntered(false);
         }}
         onKeyDown={onKeyDown}
       />
-      <div id={list} role="listbox" aria-label={say.results} className={styles.list}>
+      <div id={list} role="listbox" aria-label={say.results} aria-busy={isOld} className={styles.list}>
         {entries.map((entry) => (
           // The input has the focus and handles the keys.
           // oxlint-disable-next-line jsx-a11y/click-events-have-key-events

@@ -151,6 +151,55 @@ test('Enter waits for the results of what is typed, and an exact name is the fir
   await waitFor(() => expect(address()).toBe('/ui/stacks/web'));
 });
 
+test('results of what was typed before say so, and Enter keeps what was chosen among them', async () => {
+  const answer = Promise.withResolvers<void>();
+  const stack = (name: string) => ({ id: name, name });
+  serve(async ({ url }) => {
+    const { pathname, searchParams } = new URL(url);
+    if (pathname !== '/api/v1/search') return undefined;
+    const isOld = searchParams.get('q') !== 'xw';
+    if (!isOld) await answer.promise;
+    const stacks = (isOld ? ['x', 'xweb', 'xwide'] : ['wxw', 'xweb', 'xwide']).map(stack);
+    return json(200, { agents: [], stacks, versions: [], more: false });
+  });
+  const { user, address } = open('/');
+  await screen.findByRole('heading', { name: 'Fleet' });
+  await user.keyboard('{Control>}k{/Control}');
+  await screen.findByRole('combobox', { name: /name of a stack/ });
+  await user.keyboard('x');
+  await screen.findByRole('option', { name: /xwide/ });
+  const results = screen.getByRole('listbox', { name: 'Results' });
+  await waitFor(() => expect(results.getAttribute('aria-busy')).toBe('false'));
+  await user.keyboard('w');
+  expect(results.getAttribute('aria-busy')).toBe('true');
+  await user.keyboard('{ArrowDown}{ArrowDown}{Enter}');
+  expect(address()).toBe('/ui/');
+  answer.resolve();
+  await waitFor(() => expect(address()).toBe('/ui/stacks/xwide'));
+});
+
+test('Enter chooses nothing that does not belong to what is typed', async () => {
+  const answer = Promise.withResolvers<void>();
+  const stack = (name: string) => ({ id: name, name });
+  serve(async ({ url }) => {
+    const { pathname, searchParams } = new URL(url);
+    if (pathname !== '/api/v1/search') return undefined;
+    const isOld = searchParams.get('q') !== 'xw';
+    if (!isOld) await answer.promise;
+    const stacks = (isOld ? ['x', 'xa'] : ['xweb', 'xwide']).map(stack);
+    return json(200, { agents: [], stacks, versions: [], more: false });
+  });
+  const { user, address } = open('/');
+  await screen.findByRole('heading', { name: 'Fleet' });
+  await user.keyboard('{Control>}k{/Control}');
+  await screen.findByRole('combobox', { name: /name of a stack/ });
+  await user.keyboard('x');
+  await screen.findByRole('option', { name: /xa/ });
+  await user.keyboard('w{ArrowDown}{Enter}');
+  answer.resolve();
+  await waitFor(() => expect(address()).toBe('/ui/stacks/xweb'));
+});
+
 test('a search that fails says so', async () => {
   serve(({ url }) => (url.includes('/api/v1/search') ? problem(400, 'BRK2003', 'the text is too long') : undefined));
   const { user } = open('/');

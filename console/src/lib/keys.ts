@@ -1,6 +1,6 @@
 // Keyboard shortcuts: single keys, and sequences such as `g s`. None of them changes anything on the broker.
 
-import { useEffect, useLayoutEffect, useRef, useSyncExternalStore, type RefObject } from 'react';
+import { useLayoutEffect, useRef, useSyncExternalStore, type RefObject } from 'react';
 
 export interface Shortcut {
   /** `j`, `g s`, `Ctrl-K`. */
@@ -31,7 +31,8 @@ export function useShortcuts(shortcuts: Shortcuts, scope?: RefObject<HTMLElement
   useLayoutEffect(() => {
     entry.current = { shortcuts, scope };
   });
-  useEffect(() => {
+  // Before the list is painted: whoever sees it may press a key.
+  useLayoutEffect(() => {
     active.push(entry);
     return () => {
       active.splice(active.indexOf(entry), 1);

@@ -85,7 +85,7 @@ export function Activity() {
           if (lines.length === 0) return <Empty text={say.empty} />;
           return (
             <>
-              <Lines lines={lines} filter={filter} />
+              <Lines lines={lines} filter={filter} isOld={query.isPlaceholderData} />
               <span>{say.loaded(number(events.length))}</span>
               <Foot query={query} shown={lines.length} total={query.hasNextPage ? undefined : lines.length} />
             </>
@@ -96,8 +96,14 @@ export function Activity() {
   );
 }
 
+interface LinesProps {
+  lines: readonly Line[];
+  filter: EventsSearch;
+  isOld: boolean;
+}
+
 /** A line opens its events, or the changes of a submission; `y` explains the newest report. */
-function Lines({ lines, filter }: { lines: readonly Line[]; filter: EventsSearch }) {
+function Lines({ lines, filter, isOld }: LinesProps) {
   const navigate = useNavigate();
   const panel = useWhyPanel();
   const open = (line: Line) => {
@@ -115,6 +121,7 @@ function Lines({ lines, filter }: { lines: readonly Line[]; filter: EventsSearch
       className={lists.activity}
       columns={columns}
       rows={lines}
+      isOld={isOld}
       rowKey={(line) => line.key}
       onOpen={open}
       onWhy={(line) => line.kind === 'reported' && panel.open(line.stack, line.newest.agent_name)}

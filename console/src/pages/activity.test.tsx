@@ -5,7 +5,7 @@ import type { ErrorGroup, Event, Page, Rollout, StackStatus } from '../api/types
 import { fold, withSubmissions } from '../lib/activity';
 import { csv } from '../lib/csv';
 import { accessible, record } from '../test/acts';
-import { example } from '../test/broker';
+import { example, serve } from '../test/broker';
 import { json } from '../test/json';
 import { open } from '../test/open';
 
@@ -89,6 +89,22 @@ test('filters are in the address, a time may be a duration, and the file has wha
   expect(first).toBe(
     `${recorded?.at},shop,web,2,eu-1,failed,ImagePullBackOff,Deployment shop/web: 0/3 replicas ready`,
   );
+});
+
+test('rows of the filter before say so until the new ones are there', async () => {
+  const answer = Promise.withResolvers<void>();
+  serve(async ({ url }) => {
+    if (new URL(url).searchParams.get('transition') === 'failed') await answer.promise;
+    return undefined;
+  });
+  const { user } = open('/activity');
+  const grid = await screen.findByRole('grid', { name: 'Activity' });
+  const isBusy = () => grid.getAttribute('aria-busy');
+  expect(isBusy()).toBe('false');
+  await user.selectOptions(screen.getByLabelText('Event'), 'failed');
+  await waitFor(() => expect(isBusy()).toBe('true'));
+  answer.resolve();
+  await waitFor(() => expect(isBusy()).toBe('false'));
 });
 
 test('a text that is no time is said, and does no harm', async () => {

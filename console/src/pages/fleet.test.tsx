@@ -1,7 +1,8 @@
 import { screen, waitFor, within } from '@testing-library/react';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import type { Page, StackStatus } from '../api/types';
+import { clockTime } from '../lib/format';
 import { example, problem, serve } from '../test/broker';
 import { cell, MATRIX } from '../test/fleet';
 import { json } from '../test/json';
@@ -57,6 +58,21 @@ test('`y` explains the worst cell, or an agent of the cell that has the focus', 
   expect(asked.some((search) => search.get('selector') === 'region=eu' && search.get('state') === 'failed')).toBe(true);
 });
 
+test('without a failure, `y` explains what is blocked', async () => {
+  const [till, web] = MATRIX.rows;
+  const blocked = { ...cell(1), on_intent: 0, blocked: 1 };
+  const { requests } = serve(({ url }) => {
+    if (!url.includes('/fleet/matrix')) return undefined;
+    return json(200, { ...MATRIX, rows: [{ ...till, cells: [cell(1), cell(1)] }, { ...web, cells: [cell(1), blocked] }] });
+  });
+  const { user } = open('/?by=region');
+  await screen.findByRole('gridcell', { name: /^till, eu/ });
+  await user.keyboard('y');
+  await screen.findByRole('complementary', { name: 'Why' });
+  const asked = requests.map(({ url }) => new URL(url)).find(({ pathname }) => pathname.endsWith('/web/status'));
+  expect(asked?.search).toContain('state=blocked&selector=region%3Dus');
+});
+
 test('of two lists on a page, the one with the focus gets the keys', async () => {
   serve();
   const { user } = open('/?by=region');
@@ -87,6 +103,44 @@ test('changed cells arrive live', async () => {
   send('cells', { complete: true, position: '1.4', cells: [], versions: [{ row: 1, sequence_id: 9 }] });
   await waitFor(() => expect(versions()).toEqual(['tillv8', 'webv9']));
   screen.getByRole('gridcell', { name: 'web, eu: 9 agents, 9 on intent' });
+});
+
+test('while the broker loads what agents have reported, the matrix says so, live', async () => {
+  const { body, send } = streamed();
+  serve(({ url }) => (url.includes('/fleet/stream') ? new Response(body) : undefined));
+  open('/?by=region');
+  await screen.findByRole('gridcell', { name: /^web, eu/ });
+  const note = /^Still loading what agents have reported/;
+  expect(screen.queryByText(note)).toBeNull();
+  const asOf = '2026-01-15T08:57:00Z';
+  send('matrix', { ...MATRIX, complete: false, as_of: asOf });
+  await screen.findByText(`Still loading what agents have reported, as of ${clockTime(Date.parse(asOf))}.`);
+  send('cells', { complete: false, as_of: null, position: '1.3', cells: [], versions: [] });
+  await screen.findByText('Still loading what agents have reported.');
+  send('cells', { complete: true, as_of: asOf, position: '1.4', cells: [], versions: [] });
+  await waitFor(() => expect(screen.queryByText(note)).toBeNull());
+});
+
+test('the numbers follow the stream: at once, then once in three seconds, and not while the page is hidden', async () => {
+  const { body, send } = streamed();
+  const { requests } = serve(({ url }) => (url.includes('/fleet/stream') ? new Response(body) : undefined));
+  const read = () => requests.filter(({ url }) => url.endsWith('/fleet/summary')).length;
+  const change = (agents: number) =>
+    send('cells', { complete: true, position: '1.3', cells: [{ row: 1, column: 0, ...cell(agents) }], versions: [] });
+  open('/?by=region');
+  await screen.findByText('1 of 2 agents on intent');
+  expect(read()).toBe(1);
+  send('matrix', MATRIX);
+  await waitFor(() => expect(read()).toBe(2));
+  for (const agents of [3, 4, 5]) change(agents);
+  await screen.findByRole('gridcell', { name: /^web, eu: 5 agents/ });
+  expect(read(), 'many messages, one request').toBe(2);
+  await waitFor(() => expect(read()).toBe(3));
+  vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden');
+  change(6);
+  await screen.findByRole('gridcell', { name: /^web, eu: 6 agents/ });
+  await new Promise((resolve) => setTimeout(resolve, 3_200));
+  expect(read()).toBe(3);
 });
 
 test('the label of the columns is part of the address', async () => {

@@ -2,7 +2,7 @@ import axe from 'axe-core';
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
 
-import type { Hop, StackWhy } from '../api/types';
+import type { ErrorGroup, Hop, Page, StackWhy } from '../api/types';
 import { example, serve, SESSION } from '../test/broker';
 import { json } from '../test/json';
 import { open } from '../test/open';
@@ -74,6 +74,26 @@ test('from a red fleet to the cause in one key', async () => {
   expect(panel.contains(document.activeElement) || document.activeElement === panel).toBe(true);
   await user.keyboard('{Escape}');
   await waitFor(() => expect(screen.queryByRole('complementary')).toBeNull());
+});
+
+test('failures come before what waits for an approval, and `y` explains the first failure', async () => {
+  const [failure] = example<Page<ErrorGroup>>('GET /api/v1/errors').items;
+  const waiting = (stack: string): unknown => ({
+    ...failure,
+    count: 2,
+    reason: 'PruneNeedsApproval',
+    examples: failure?.examples.map((one) => ({ ...one, agent_name: 'us-1', stack_name: stack })),
+  });
+  serve(({ url }) => {
+    const items = [waiting('settings'), failure, waiting('till')];
+    return url.includes('/errors') ? json(200, { items, next: null }) : undefined;
+  });
+  const { user, address } = open('/stacks/web?tab=errors');
+  await screen.findByText(/settings on us-1/);
+  const names = screen.getAllByRole('link', { name: / on / }).map((link) => link.textContent);
+  expect(names).toEqual(['web on eu-1', 'settings on us-1', 'till on us-1']);
+  await user.keyboard('y');
+  await waitFor(() => expect(address()).toBe('/ui/stacks/web?tab=errors&why=web%2Feu-1'));
 });
 
 test('from a failing row of a stack to the cause in two keys, and back to the row', async () => {

@@ -1,4 +1,4 @@
-// Errors grouped by cause. `j` and `k` move between the groups, `y` explains the first agent of a group.
+// Errors grouped by cause, failures first. `j` and `k` move between the groups, `y` explains the first agent of a group.
 
 import { Link } from '@tanstack/react-router';
 import { useRef } from 'react';
@@ -13,10 +13,11 @@ import { Button } from './Button';
 import styles from './ErrorGroups.module.css';
 
 const say = words.errorsList;
-/** Reasons that are no failures: somebody has to decide. */
-const WAITING: ReadonlySet<string> = new Set([PRUNE_REASON]);
+/** Returns whether the reason is no failure: somebody has to decide. */
+const isWaiting = ({ reason }: ErrorGroup) => reason === PRUNE_REASON;
 
-export function ErrorGroups({ groups }: { groups: readonly ErrorGroup[] }) {
+export function ErrorGroups({ groups: all }: { groups: readonly ErrorGroup[] }) {
+  const groups = all.toSorted((one, other) => Number(isWaiting(one)) - Number(isWaiting(other)));
   const list = useRef<HTMLOListElement>(null);
   const panel = useWhyPanel();
   const why = (group: ErrorGroup | undefined) => {
@@ -31,7 +32,7 @@ export function ErrorGroups({ groups }: { groups: readonly ErrorGroup[] }) {
     [
       { keys: 'j', label: words.keys.down, run: () => move(1) },
       { keys: 'k', label: words.keys.up, run: () => move(-1) },
-      // The first group has the most agents, so `y` alone explains the largest problem.
+      // The first group has the most failing agents, so `y` alone explains the largest problem.
       { keys: 'y', label: words.keys.why, run: () => why(groups[Math.max(chosen(), 0)]) },
     ],
     list,
@@ -39,7 +40,7 @@ export function ErrorGroups({ groups }: { groups: readonly ErrorGroup[] }) {
   return (
     <ol ref={list} className={styles.groups}>
       {groups.map((group) => (
-        <li key={groupKey(group)} tabIndex={-1} className={`${styles.group} ${WAITING.has(group.reason ?? '') ? styles.waiting : ''}`}>
+        <li key={groupKey(group)} tabIndex={-1} className={`${styles.group} ${isWaiting(group) ? styles.waiting : ''}`}>
           <div className={styles.head}>
             <strong className={styles.count}>{say.count(number(group.count))}</strong>
             <span className={styles.reason}>{explained(group.reason, group.message) || say.noReason}</span>

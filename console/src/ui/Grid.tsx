@@ -3,6 +3,7 @@
 
 import { defaultRangeExtractor, useVirtualizer, type Range } from '@tanstack/react-virtual';
 import { useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { flushSync } from 'react-dom';
 
 import { FIRST, indexOfChosen } from '../lib/chosen';
 import { useShortcuts } from '../lib/keys';
@@ -25,6 +26,8 @@ interface Props<T> {
   rows: readonly T[];
   /** All rows on the broker, if known. */
   total?: number | undefined;
+  /** Whether the rows are those of the filter before. */
+  isOld?: boolean;
   rowKey: (row: T) => string;
   onOpen?: ((row: T) => void) | undefined;
   /** What `y` does with the row. */
@@ -34,7 +37,7 @@ interface Props<T> {
 const ROW_PX = 36;
 const PAGE_ROWS = 10;
 
-export function Grid<T>({ label, className, columns, rows, total, rowKey, onOpen, onWhy }: Props<T>) {
+export function Grid<T>({ label, className, columns, rows, total, isOld = false, rowKey, onOpen, onWhy }: Props<T>) {
   const scroller = useRef<HTMLDivElement>(null);
   const [chosen, setChosen] = useState(FIRST);
   const keys = rows.map(rowKey);
@@ -59,10 +62,11 @@ export function Grid<T>({ label, className, columns, rows, total, rowKey, onOpen
 
   const focusRow = (index: number) => {
     const to = Math.max(0, Math.min(index, rows.length - 1));
-    choose(to);
+    // At once, and not with the next frame: the next key, such as Enter, is meant for this row. The chosen row is always in the
+    // document.
+    flushSync(() => choose(to));
     virtual.scrollToIndex(to);
-    // The row may come into the document only with the next frame.
-    requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-row="${to}"]`)?.focus());
+    scroller.current?.querySelector<HTMLElement>(`[data-row="${to}"]`)?.focus();
   };
   const isFocused = () => scroller.current?.contains(document.activeElement) ?? false;
   const step = (by: number) => focusRow(isFocused() ? current + by : current);
@@ -107,6 +111,7 @@ export function Grid<T>({ label, className, columns, rows, total, rowKey, onOpen
       aria-label={label}
       aria-rowcount={(total ?? rows.length) + 1}
       aria-colcount={columns.length}
+      aria-busy={isOld}
       className={`${styles.grid} ${className}`}
       onKeyDown={onKeyDown}
     >

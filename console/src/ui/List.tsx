@@ -32,7 +32,7 @@ export function List<T>({ query, empty, ...grid }: Props<T>) {
         if (rows.length === 0 && !query.hasNextPage) return <Empty {...empty} />;
         return (
           <>
-            <Grid {...grid} rows={rows} total={totalOf(data)} />
+            <Grid {...grid} rows={rows} total={totalOf(data)} isOld={query.isPlaceholderData} />
             <Foot query={query} shown={rows.length} total={totalOf(data)} />
           </>
         );

@@ -33,13 +33,15 @@ export function Skeleton({ lines }: { lines: number }) {
     const timer = setTimeout(() => setShown(true), SKELETON_MS);
     return () => clearTimeout(timer);
   }, []);
-  if (!isShown) return null;
   return (
-    <div role="status" className={styles.skeleton}>
-      <span className="visually-hidden">{words.loading}</span>
-      {Array.from({ length: lines }, (_, line) => (
-        <div key={line} className={styles.line} />
-      ))}
-    </div>
+    <>
+      {/* Assistive technology may hold back what is busy, so the announcement is beside it. */}
+      <div aria-busy="true" className={isShown ? styles.skeleton : undefined}>
+        {isShown && Array.from({ length: lines }, (_, line) => <div key={line} className={styles.line} />)}
+      </div>
+      <span role="status" className="visually-hidden">
+        {isShown && words.loading}
+      </span>
+    </>
   );
 }

@@ -8,7 +8,7 @@ import { announce } from './announce';
 import { lazyPart } from './lazyPart';
 import styles from './Page.module.css';
 
-const CopyMenu = lazyPart(() => import('./CopyMenu'), <span className={styles.menu} />);
+const CopyMenu = lazyPart(() => import('./CopyMenu'), <span className={styles.menu} aria-busy="true" />);
 
 interface Props {
   title: string;

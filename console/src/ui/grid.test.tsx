@@ -36,3 +36,16 @@ test('the current row is reached with Tab, wherever the list is scrolled to', ()
   expect(screen.queryByText('row 10')).toBeNull();
   expect(current()).toBe('row 0');
 });
+
+test('a key that moves the focus does so at once, so that no later key is lost', () => {
+  onTestFinished(listenToKeys());
+  const act = vi.fn();
+  render(grid(Array.from({ length: 500 }, (_, at) => `row ${at}`), act));
+  // Without a frame between the keys, as when they are typed on a busy machine.
+  const press = (...keys: string[]) => {
+    for (const key of keys) fireEvent.keyDown(document.activeElement ?? document.body, { key });
+  };
+  press('j', 'Enter', 'j', 'j', 'Enter');
+  press('End', 'Enter');
+  expect(act.mock.calls, 'also a row that was not in the document').toEqual([['row 0'], ['row 2'], ['row 499']]);
+});

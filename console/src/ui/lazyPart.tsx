@@ -7,7 +7,7 @@ import { loading } from '../lib/load';
 import { Problem } from './Problem';
 
 /** Returns a component that loads a part. If that fails, only the part says so, and it can be loaded again. */
-export function lazyPart<P extends object>(load: () => Promise<{ default: ComponentType<P> }>, fallback?: ReactNode) {
+export function lazyPart<P extends object>(load: () => Promise<{ default: ComponentType<P> }>, fallback: ReactNode = <span hidden aria-busy="true" />) {
   // Shared, so that what was loaded is shown at once the next time.
   let shared = lazy(loading(load));
   return function Part(props: P) {

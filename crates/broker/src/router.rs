@@ -10,6 +10,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use brokkr_api::Problem;
+use brokkr_api::fleet::FleetChanges;
 use brokkr_api::protocol::SUBMISSION_BYTES;
 use brokkr_api::report::BATCH_BYTES;
 use brokkr_api::tokens::Role::{Admin, Deployer, Owner, Viewer};
@@ -277,6 +278,9 @@ pub fn openapi() -> OpenApi {
     let components = document.components.get_or_insert_default();
     let mut schemas = vec![(Problem::name().into_owned(), examples.of_problem(Problem::schema()))];
     Problem::schemas(&mut schemas);
+    // The messages of a stream are not the body of a response.
+    schemas.push((FleetChanges::name().into_owned(), FleetChanges::schema()));
+    FleetChanges::schemas(&mut schemas);
     components.schemas.extend(schemas);
     document
 }

@@ -165,11 +165,11 @@ function placeOf(target: EventTarget): Place | undefined {
   return row === undefined || column === undefined ? undefined : { row, column };
 }
 
-/** Returns the cell that has the focus, else the one with the most failing agents: `y` alone explains the worst. */
+/** Returns the cell that has the focus, else the one with the most failing or blocked agents: `y` alone explains the worst. */
 function worstPlace(rows: readonly FleetRow[], active: Place, grid: HTMLElement | null): Place {
   if (grid?.contains(document.activeElement)) return active;
   const cells = rows.flatMap(({ stack_name: name, cells: all }, row) =>
-    name == null ? [] : all.map(({ failing }, column) => ({ row, column, failing })),
+    name == null ? [] : all.map(({ failing, blocked }, column) => ({ row, column, failing, blocked })),
   );
-  return cells.toSorted((one, other) => other.failing - one.failing)[0] ?? active;
+  return cells.toSorted((one, other) => other.failing - one.failing || other.blocked - one.blocked)[0] ?? active;
 }

@@ -3,12 +3,16 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 
-import { matrixQuery } from '../../api/fleet';
+import { fleetSummaryQuery, matrixQuery } from '../../api/fleet';
 import type { Message } from '../../api/sse';
 import type { FleetChanges, FleetMatrix, MatrixFilter } from '../../api/types';
 import { useLiveState, useStream } from '../../app/liveState';
 import { applyChanges } from '../../lib/matrix';
+import { throttle } from '../../lib/throttle';
 import { apiPath } from '../../lib/views';
+
+/** A release changes cells all the time. */
+const SUMMARY_MS = 3_000;
 
 export function useMatrix(filter: MatrixFilter) {
   const queries = useQueryClient();
@@ -18,7 +22,15 @@ export function useMatrix(filter: MatrixFilter) {
   const [streamed, setStreamed] = useState<string>();
   const isStreamed = useLiveState() === 'live' && streamed === path;
   const query = matrixQuery(filter, isStreamed);
+  // The numbers of the fleet are not streamed. A hidden page reads them when it is shown again.
+  const [refreshSummary] = useState(() =>
+    throttle(() => {
+      if (document.visibilityState === 'hidden') return;
+      void queries.invalidateQueries({ queryKey: fleetSummaryQuery().queryKey }, { cancelRefetch: false });
+    }, SUMMARY_MS),
+  );
   useStream(path, ({ name, data }: Message) => {
+    refreshSummary();
     if (name === 'matrix') {
       // The next message may arrive before the next render.
       known.current = path;

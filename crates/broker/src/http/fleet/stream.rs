@@ -34,9 +34,10 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// Stream the agents of each stack by the values of a label.
 ///
-/// Server-sent events: first `matrix` with the whole matrix; then, at most twice a second, `cells` with the cells that have changed since
-/// the message before and the newest versions that have, or `matrix` again if rows or columns have changed. Without changes, a message with no cells says every ten
-/// seconds how recent they are. The id of a message is the position that it reflects.
+/// Server-sent events: first `matrix` with the whole matrix, a `FleetMatrix`; then, at most twice a second, `cells` with what has changed
+/// since the message before, a `FleetChanges`, or `matrix` again if rows or columns have changed. Without changes, a message with no
+/// cells says every ten seconds how recent they are. The id of a message is the position that it reflects. A client that connects again
+/// gets the whole matrix again.
 #[utoipa::path(get, path = "/api/v1/fleet/stream", tag = "fleet", params(MatrixQuery),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn stream_fleet(
