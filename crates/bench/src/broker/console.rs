@@ -28,6 +28,8 @@ const POLL: Duration = Duration::from_secs(120);
 const CONNECTS: f64 = 2_000.0;
 /// A bound for every wait, which only a hang reaches.
 const LONGEST: Duration = Duration::from_secs(3600);
+/// What the specs need besides the time that the page is open and the wait for the last release.
+const OTHERS: Duration = Duration::from_secs(1200);
 
 #[derive(Clone, Debug, Args)]
 pub struct ConsoleArgs {
@@ -128,7 +130,7 @@ async fn measure(args: &ConsoleArgs, engine: &Engine, figures: &mut Figures) -> 
     }
     let cpu = cpu_seconds(environment.pid()?)?;
     let begun = Instant::now();
-    let specs = Specs { arguments: &["--project", "large"], variables, deadline: args.live + LONGEST };
+    let specs = Specs { arguments: &["--project", "large"], variables, deadline: args.live + LONGEST + OTHERS };
     let ran = specs.run(async |command, _| fleet.carry_out(command).await).await;
     let measured = std::fs::read_to_string(&out).unwrap_or_else(|_| "[]".to_owned());
     for row in serde_json::from_str::<Vec<Measured>>(&measured)? {
