@@ -91,8 +91,8 @@ test.describe('as an owner', () => {
     const dialog = page.getByRole('dialog', { name: webhooks.create });
     await dialog.getByLabel(words.adminActs.name).fill(name);
     await dialog.getByLabel(webhooks.url).fill('https://hooks.example.com/console-test');
-    // Nothing is sent.
-    await dialog.getByLabel(webhooks.events).fill('ping');
+    // Nothing is sent: no rollout here has a gate.
+    await dialog.getByLabel(webhooks.events).fill('rollout.gate_opened');
     await expectAccessible(page);
     await dialog.getByRole('button', { name: webhooks.create }).click();
     await dialog.getByRole('button', { name: words.acts.close }).click();

@@ -2,6 +2,7 @@
 // versions reach every agent. `cargo xtask bench console` runs it with 100,000 agents, and judges the figures.
 
 import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 
 import type { CDPSession, Page } from '@playwright/test';
 
@@ -9,7 +10,7 @@ import { control } from './control';
 import { environment } from './environment';
 import { expect, open, shown, test, watch, words } from './console';
 
-const { stack, agent, liveSeconds, figures: file } = environment;
+const { pictures, stack, agent, liveSeconds, figures: file } = environment;
 
 test.use({ role: 'admin' });
 test.skip(file === undefined, 'BROKKR_CONSOLE_FIGURES is not set');
@@ -25,7 +26,7 @@ const SHORTEST_INTERACTION_MS = 16;
 interface Figure {
   key: string;
   rounds: number[];
-  /** Which of the rounds is the number: `max` for what must never happen. */
+  /** Which round is compared with the bound: `max` if every round must stay within it. */
   judge: 'max' | 'median';
   at_most?: number;
   note?: string;
@@ -137,6 +138,16 @@ async function showMatrix(page: Page): Promise<void> {
   await shown(page, words.fleet.title);
   await expect(matrix(page).getByRole('gridcell').first()).toBeVisible({ timeout: 60_000 });
 }
+
+test('a picture of the fleet', async ({ page }) => {
+  test.skip(pictures === undefined, 'BROKKR_CONSOLE_PICTURES is not set');
+  await open(page, '/?by=region');
+  await showMatrix(page);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await page.screenshot({ path: join(pictures as string, `large-${colorScheme}.png`) });
+  }
+});
 
 test('a fleet is shown, and reacts', async ({ page, context, problems }) => {
   test.setTimeout(600_000);

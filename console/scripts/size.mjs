@@ -1,11 +1,13 @@
-// Fails if the console is larger than its budget. Sizes are those that browsers load: compressed with brotli.
+// Fails if the console is larger than its budgets. Browsers load files that are compressed with brotli.
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { constants, brotliCompressSync } from 'node:zlib';
 
 const FIRST_SCREEN_KB = 170;
 const ALL_KB = 450;
+/** What the console adds to the broker, which contains each file as it is and compressed. */
+const IN_BROKER_KB = 1000;
 /** What the first screen needs: the entry, and the page that it opens. */
 const FIRST_SCREEN = ['index.html', 'src/pages/Fleet.tsx'];
 
@@ -21,11 +23,12 @@ function collect(name, files) {
   return files;
 }
 
-function kilobytes(files) {
+function compressed(file) {
   const params = { [constants.BROTLI_PARAM_QUALITY]: 11 };
-  const bytes = [...files].map((file) => brotliCompressSync(readFileSync(join(dist, file)), { params }).length);
-  return bytes.reduce((sum, size) => sum + size, 0) / 1000;
+  return brotliCompressSync(readFileSync(join(dist, file)), { params }).length;
 }
+
+const both = (file) => statSync(join(dist, file)).size + compressed(file);
 
 const first = new Set(['index.html']);
 for (const name of FIRST_SCREEN) collect(name, first);
@@ -33,11 +36,12 @@ const all = new Set(['index.html', 'icon.svg']);
 for (const name of Object.keys(manifest)) collect(name, all);
 
 let isWithin = true;
-for (const [name, files, budget] of [
-  ['first screen', first, FIRST_SCREEN_KB],
-  ['everything', all, ALL_KB],
+for (const [name, files, sizeOf, budget] of [
+  ['first screen', first, compressed, FIRST_SCREEN_KB],
+  ['everything', all, compressed, ALL_KB],
+  ['in the broker', all, both, IN_BROKER_KB],
 ]) {
-  const size = kilobytes(files);
+  const size = [...files].reduce((sum, file) => sum + sizeOf(file), 0) / 1000;
   isWithin &&= size <= budget;
   process.stdout.write(`${name}: ${size.toFixed(1)} KB of ${budget} KB, ${files.size} files\n`);
 }

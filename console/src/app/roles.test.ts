@@ -5,7 +5,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 import type { Rollout } from '../api/types';
-import { roleFor } from '../lib/rolloutCommands';
+import { roleFor, type RolloutCommand } from '../lib/rolloutCommands';
+import { words } from '../words';
 import { ADMIN_PAGES } from './adminPages';
 
 type Operations = Record<string, { description?: string }>;
@@ -58,13 +59,18 @@ interface Control {
   does: string[];
 }
 
+/** Returns the role of all commands of a rollout without gates; several if they differ. */
+function ofRollouts(): string {
+  const commands = Object.keys(words.rolloutCommands.names) as RolloutCommand[];
+  return [...new Set(commands.map((command) => roleFor(command, { state: 'running' } as Rollout)))].join(', ');
+}
+
 function controlsOf(file: string): Control[] {
   return [...parts(file).values()].flatMap((part) =>
     [...part.matchAll(/<ActButton\b([\s\S]*?)<\/ActButton>/g)].map(([, text = '']) => {
       const at = `${file} ${/name=\{([^}]+)\}/.exec(text)?.[1]}`;
       const [, literal] = /\bneeds="(\w+)"/.exec(text) ?? (text.includes('{...shared}') ? /\bneeds: '(\w+)'/.exec(part) : null) ?? [];
-      const rollout = { state: 'running' } as Rollout;
-      const needs = literal ?? (text.includes('needs={roleFor(') ? roleFor('pause', rollout) : '');
+      const needs = literal ?? (text.includes('needs={roleFor(') ? ofRollouts() : '');
       const by = BY_COMMAND_LINE[at];
       return { at, needs, does: by === undefined ? writes(file, text) : [by] };
     }),

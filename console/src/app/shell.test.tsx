@@ -151,7 +151,7 @@ test('Enter waits for the results of what is typed, and an exact name is the fir
   await waitFor(() => expect(address()).toBe('/ui/stacks/web'));
 });
 
-test('results of what was typed before say so, and Enter keeps what was chosen among them', async () => {
+test('old results are marked as busy, and Enter keeps what was chosen among them', async () => {
   const answer = Promise.withResolvers<void>();
   const stack = (name: string) => ({ id: name, name });
   serve(async ({ url }) => {
@@ -178,7 +178,7 @@ test('results of what was typed before say so, and Enter keeps what was chosen a
   await waitFor(() => expect(address()).toBe('/ui/stacks/xwide'));
 });
 
-test('Enter chooses nothing that does not belong to what is typed', async () => {
+test('Enter opens only results for the current text', async () => {
   const answer = Promise.withResolvers<void>();
   const stack = (name: string) => ({ id: name, name });
   serve(async ({ url }) => {

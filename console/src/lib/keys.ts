@@ -31,7 +31,7 @@ export function useShortcuts(shortcuts: Shortcuts, scope?: RefObject<HTMLElement
   useLayoutEffect(() => {
     entry.current = { shortcuts, scope };
   });
-  // Before the list is painted: whoever sees it may press a key.
+  // Before the list is painted, so that no key is lost.
   useLayoutEffect(() => {
     active.push(entry);
     return () => {

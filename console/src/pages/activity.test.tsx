@@ -91,7 +91,7 @@ test('filters are in the address, a time may be a duration, and the file has wha
   );
 });
 
-test('rows of the filter before say so until the new ones are there', async () => {
+test('rows of the previous filter are marked until the new ones arrive', async () => {
   const answer = Promise.withResolvers<void>();
   serve(async ({ url }) => {
     if (new URL(url).searchParams.get('transition') === 'failed') await answer.promise;

@@ -13,7 +13,7 @@ import { Button } from './Button';
 import styles from './ErrorGroups.module.css';
 
 const say = words.errorsList;
-/** Returns whether the reason is no failure: somebody has to decide. */
+/** Returns whether the group waits for an approval, and is not a failure. */
 const isWaiting = ({ reason }: ErrorGroup) => reason === PRUNE_REASON;
 
 export function ErrorGroups({ groups: all }: { groups: readonly ErrorGroup[] }) {

@@ -26,7 +26,7 @@ interface Props<T> {
   rows: readonly T[];
   /** All rows on the broker, if known. */
   total?: number | undefined;
-  /** Whether the rows are those of the filter before. */
+  /** Whether the rows are those of the previous filter. */
   isOld?: boolean;
   rowKey: (row: T) => string;
   onOpen?: ((row: T) => void) | undefined;

@@ -26,8 +26,6 @@ export const matrix = {
   stacks: (count: string) => `${count} ${count === '1' ? 'stack' : 'stacks'}`,
   asOf: (time: string) => `as of ${time}`,
   loading: 'The broker has just started and still loads what agents have reported. Agents count as pending until then.',
-  stillLoading: (asOf: string | undefined) =>
-    `Still loading what agents have reported${asOf === undefined ? '' : `, as of ${asOf}`}.`,
   empty: 'No stack has a version yet. Let a cluster join, then deploy to it:',
   emptyCommand: 'brokkr agent join shop-1 --label env=dev',
   emptyFiltered: 'No stack reaches an agent that matches the filters.',

@@ -3,8 +3,7 @@
 import { useQuery } from '@tanstack/react-query';
 
 import { labelsQuery } from '../../api/fleet';
-import type { FleetMatrix as Data, MatrixFilter } from '../../api/types';
-import { clockTime } from '../../lib/format';
+import type { MatrixFilter } from '../../api/types';
 import { Filters } from '../../ui/Filters';
 import { Loaded } from '../../ui/Loaded';
 import { Empty } from '../../ui/Problem';
@@ -30,21 +29,12 @@ export function FleetMatrix({ by, selector }: MatrixFilter) {
         ]}
       />
       <Loaded query={query}>
-        {(matrix) => (
-          <>
-            <Freshness matrix={matrix} />
-            {matrix.rows.length > 0 && <Matrix matrix={matrix} by={by} selector={selector} />}
-            {matrix.rows.length === 0 &&
-              (selector === undefined ? <Empty text={say.empty} command={say.emptyCommand} /> : <Empty text={say.emptyFiltered} />)}
-          </>
-        )}
+        {(matrix) => {
+          if (matrix.rows.length > 0) return <Matrix matrix={matrix} by={by} selector={selector} />;
+          if (selector !== undefined) return <Empty text={say.emptyFiltered} />;
+          return <Empty text={say.empty} command={say.emptyCommand} />;
+        }}
       </Loaded>
     </>
   );
-}
-
-/** Says that cells are not complete. Unlike the numbers of the fleet, the matrix is streamed. */
-function Freshness({ matrix: { complete, as_of: asOf } }: { matrix: Data }) {
-  if (complete) return null;
-  return <p role="status">{say.stillLoading(asOf == null ? undefined : clockTime(Date.parse(asOf)))}</p>;
 }
