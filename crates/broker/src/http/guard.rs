@@ -88,7 +88,7 @@ async fn admit(
     }
     let purpose = Purpose::of(request.method(), request.uri(), request.headers());
     // Boxed, so that it takes no memory while a poll waits.
-    let Authenticated { caller, body_digest, signed_in_at } =
+    let Authenticated { caller, body_digest, opened_at } =
         Box::pin(identify(&broker, request.headers(), purpose, &origin, rules)).await?;
     let named = parameters.as_ref().ok().and_then(|parameters| {
         parameters.iter().find_map(|(name, value)| (name == "agent").then(|| value.to_owned()))
@@ -100,13 +100,12 @@ async fn admit(
         (true, false) => same_origin::check(request.uri(), request.headers()),
     };
     let from_console = from_console.map_err(NotSameOrigin::refusal);
-    let is_recent = match signed_in_at {
-        Some(at) if needs_recent_sign_in => check_recent(at, Timestamp::now()),
-        _ => Ok(()),
-    };
     let admitted = from_console
         .and_then(|()| allow(permission, &caller, named.as_deref(), reading))
-        .and_then(|()| is_recent);
+        .and_then(|()| match opened_at {
+            Some(at) if needs_recent_sign_in => check_recent(at, Timestamp::now()),
+            _ => Ok(()),
+        });
     let admitted = match admitted {
         Ok(()) => Box::pin(acting(&broker, &caller, request.headers())).await,
         Err(error) => Err(error),
@@ -170,12 +169,12 @@ pub struct Authenticated {
     /// The digest that the body of an agent's write must have.
     body_digest: Option<Checksum>,
     /// When the session was opened, if the credential is one.
-    signed_in_at: Option<Timestamp>,
+    opened_at: Option<Timestamp>,
 }
 
 impl Authenticated {
-    fn with_token(token: Arc<WhoAmI>, signed_in_at: Option<Timestamp>) -> Self {
-        Self { caller: Caller::Token(token), body_digest: None, signed_in_at }
+    fn with_token(token: Arc<WhoAmI>, opened_at: Option<Timestamp>) -> Self {
+        Self { caller: Caller::Token(token), body_digest: None, opened_at }
     }
 }
 
@@ -229,7 +228,7 @@ pub async fn authenticate(
         return Ok(Authenticated::with_token(token(broker, credential, origin).await?, None));
     }
     let (agent, body_digest) = agent(broker, credential, purpose, origin).await?;
-    Ok(Authenticated { caller: Caller::Agent(agent), body_digest, signed_in_at: None })
+    Ok(Authenticated { caller: Caller::Agent(agent), body_digest, opened_at: None })
 }
 
 /// Returns the credential in `Authorization`.
