@@ -28,8 +28,8 @@ const POLL: Duration = Duration::from_secs(120);
 const CONNECTS: f64 = 2_000.0;
 /// A bound for every wait, which only a hang reaches.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// What the specs need besides the time that the page is open and the wait for the last release.
-const OTHERS: Duration = Duration::from_secs(1200);
+/// Time for the other specs.
+const SPECS_OVERHEAD: Duration = Duration::from_secs(1200);
 
 #[derive(Clone, Debug, Args)]
 pub struct ConsoleArgs {
@@ -65,12 +65,12 @@ struct Measured {
     note: String,
 }
 
-/// Which of the rounds is the number.
+/// Which round is compared with the bound.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Judged {
     Median,
-    /// For what must never happen.
+    /// Every round must stay within it.
     Max,
 }
 
@@ -84,11 +84,10 @@ pub async fn run(args: &ConsoleArgs) -> Result<Figures> {
     let engine = Engine::start().await.context("cannot start PostgreSQL")?;
     let measured = Box::pin(measure(args, &engine, &mut figures)).await;
     figures.end();
+    measured.with_context(|| format!("measured before the failure:\n{}", figures.to_table()))?;
     if let Some(folder) = &args.store {
         figures.store(folder, "console")?;
     }
-    // What was measured before a failure is worth knowing.
-    measured.with_context(|| format!("measured before the failure:\n{}", figures.to_table()))?;
     Ok(figures)
 }
 
@@ -130,7 +129,7 @@ async fn measure(args: &ConsoleArgs, engine: &Engine, figures: &mut Figures) -> 
     }
     let cpu = cpu_seconds(environment.pid()?)?;
     let begun = Instant::now();
-    let specs = Specs { arguments: &["--project", "large"], variables, deadline: args.live + LONGEST + OTHERS };
+    let specs = Specs { arguments: &["--project", "large"], variables, deadline: args.live + LONGEST + SPECS_OVERHEAD };
     let ran = specs.run(async |command, _| fleet.carry_out(command).await).await;
     let measured = std::fs::read_to_string(&out).unwrap_or_else(|_| "[]".to_owned());
     for row in serde_json::from_str::<Vec<Measured>>(&measured)? {
