@@ -74,13 +74,6 @@ mod tests {
     }
 
     #[test]
-    fn the_files_make_the_broker_at_most_a_mebibyte_larger() {
-        let variants = FILES.iter().flat_map(|file| [Some(&file.plain), file.brotli.as_ref()]).flatten();
-        let bytes: usize = variants.map(|variant| variant.bytes.len()).sum();
-        assert!(bytes <= 1 << 20, "{bytes} bytes");
-    }
-
-    #[test]
     fn the_policy_allows_neither_foreign_nor_inline_code() {
         let directives: Vec<&str> = CONTENT_SECURITY_POLICY.split("; ").collect();
         for wanted in [

@@ -1,6 +1,6 @@
 //! `cargo xtask e2e`: runs the end-to-end tests, which are the test targets with names that begin with `e2e`.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::{engines, image};
 use crate::runner::{Tests, become_engines_then, build_tests, root};
@@ -10,11 +10,11 @@ use crate::runner::{Tests, become_engines_then, build_tests, root};
 pub struct Args {
     /// Run only tests with this text in their names, or `real`, or `console`.
     filter: Option<String>,
-    /// With `real` and `console`: also those that take longer than ten minutes.
+    /// With `real`: also those that take longer than ten minutes. With `console`: those that CI leaves out.
     #[arg(long)]
     nightly: bool,
     /// With `console`: only take the pictures of the documentation, and store them in docs/images/console.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "nightly")]
     pictures: bool,
     /// Replay the random choices of an earlier run, which printed this seed.
     #[arg(long)]
@@ -31,6 +31,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(seed) = args.seed {
         environment.push(("BROKKR_SEED", seed.to_string()));
     }
+    ensure!(!args.pictures || args.filter.as_deref() == Some("console"), "--pictures needs `console`");
     if let Some(binary) = args.filter.as_deref().filter(|filter| ON_REAL_NODES.contains(filter)) {
         return run_on_real_nodes(binary, args, environment);
     }
