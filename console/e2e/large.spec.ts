@@ -1,7 +1,7 @@
 // The console with a fleet of any size: how fast it is shown and reacts, what it needs in memory, and what it receives while
 // versions reach every agent. `cargo xtask bench console` runs it with 100,000 agents, and judges the figures.
 
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import type { CDPSession, Page } from '@playwright/test';
@@ -32,12 +32,11 @@ interface Figure {
   note?: string;
 }
 
-const figures: Figure[] = [];
-
-/** Writes at once: a later failure must not lose what was measured. */
+/** Writes at once: a later failure must not lose what was measured, and the tests after it run in another process. */
 function add(figure: Figure): void {
-  figures.push(figure);
-  writeFileSync(file as string, JSON.stringify(figures));
+  const path = file as string;
+  const figures = existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Figure[]) : [];
+  writeFileSync(path, JSON.stringify([...figures, figure]));
 }
 
 interface Seen {
