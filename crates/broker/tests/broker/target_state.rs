@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use brokkr_api::agents::{AgentStatus, Target, Why};
 use brokkr_api::envelope::Removal;
 use brokkr_api::names::DEFAULT_PROJECT;
@@ -120,6 +120,31 @@ async fn a7_an_agent_that_is_not_active_gets_no_deployment_objects() -> Result<(
     assert_eq!(refused(content).await?, ErrorCode::BRK2001);
     set("ACTIVE").await?;
     assert_eq!(agent.poll().await?.etag, before.etag, "back as it was");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poll_that_waits_does_not_keep_the_envelope() -> Result<()> {
+    let harness = Harness::open().await?;
+    let agent = harness.agent("shop-1", json!({})).await?;
+    harness.stack("web", json!({ "selectors": ["*"] })).await?;
+    harness.submit("web", YAML).await?;
+    let before = agent.poll().await?;
+    let index = &harness.server.broker.index;
+    let (woken, released) = tokio::join!(agent.wait(&before.etag, 20), async {
+        let released =
+            eventually(Duration::from_secs(15), "only the cache to keep the envelope", async || {
+                ensure!(index.waiting() == 1, "{} polls wait", index.waiting());
+                let (envelope, _) = index.envelope(agent.id).context("an envelope")?;
+                let owners = Arc::strong_count(&envelope);
+                ensure!(owners == 2, "this test, the cache, and {} more", owners - 2);
+                anyhow::Ok(())
+            })
+            .await;
+        harness.submit("web", &format!("{YAML}# two\n")).await.and(released)
+    });
+    released?;
+    assert_ne!(woken?.etag, before.etag);
     Ok(())
 }
 

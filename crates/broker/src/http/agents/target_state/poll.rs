@@ -94,6 +94,8 @@ pub async fn poll(
             return Ok(answer);
         }
         known = KnownEtag::Etag(now.envelope.etag.clone());
+        // A poll that waits must not keep the envelope: with many stacks, that would be most of its memory.
+        drop(now);
         let Some(waiting) = &waiting else {
             waiting = Some(broker.index.wait(agent));
             continue;
