@@ -48,10 +48,13 @@ impl Specs<'_> {
     /// Runs the specs, and carries out their commands meanwhile: from the name of a command and its body to the text that it returns.
     pub async fn run(self, mut carry_out: impl AsyncFnMut(&str, &str) -> Result<String>) -> Result<()> {
         let mut control = Control::start().await?;
+        let results = format!("e2e/results/{}", std::process::id());
         let launch = Launch::new("playwright", locate_node()?)
             .arg(runner())
             .arg("test")
             .args(self.arguments)
+            // Apart from another run, which would delete what this one writes.
+            .args(["--output", &results])
             .folder(console())
             .env("CI", "true")
             .envs(self.variables)
@@ -71,7 +74,7 @@ impl Specs<'_> {
         };
         // Also if all pass: the list of specs, with their times.
         eprintln!("{}", output.stdout);
-        ensure!(output.success(), "specs failed; traces are in console/e2e/results\n{}", output.stderr);
+        ensure!(output.success(), "specs failed; traces are in console/{results}\n{}", output.stderr);
         Ok(())
     }
 }

@@ -51,7 +51,12 @@ impl Fleet {
         Self::start_on_with(postgres, show_log, &[]).await
     }
 
-    async fn start_on_with(postgres: Arc<Postgres>, show_log: ShowLog, arguments: &[&str]) -> Result<Self> {
+    /// Starts a fleet on a given PostgreSQL with further arguments of `brokkr-broker serve`.
+    pub async fn start_on_with(
+        postgres: Arc<Postgres>,
+        show_log: ShowLog,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let database = postgres.database_like(&template()?, async |url| broker::prepare(url).await).await?;
         let admin_token = broker::bootstrap(&database.url()).await?;
         let authority = Authority::for_a_month("brokkr-test-broker")?;

@@ -23,6 +23,8 @@ const ROLES: [(&str, &str); 4] = [
 const STACK: &str = "web";
 const CANARY: &str = "eu-1";
 const OTHER: &str = "us-1";
+/// Without a key, the broker stores no webhooks.
+const SECRET_KEY: &str = "--secret-key=MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 /// Enough that a version with few of them deletes more than is allowed without approval.
 const SETTINGS: usize = 60;
 
@@ -149,7 +151,7 @@ impl Lab {
 /// Starts a broker on a PostgreSQL that can be restored. New versions begin on the first agent.
 async fn fleet() -> Result<(Fleet, Arc<Postgres>)> {
     let postgres = Arc::new(Postgres::start_with(Durability::Full).await?);
-    let fleet = Fleet::start_on(Arc::clone(&postgres), ShowLog::Always).await?;
+    let fleet = Fleet::start_on_with(Arc::clone(&postgres), ShowLog::Always, &[SECRET_KEY]).await?;
     let policy = json!({ "waves": [{ "match": "tier=canary", "size": "100%" }], "soak_seconds": 0 });
     broker::policy_set(&fleet.database().url(), &policy).await?;
     Ok((fleet, postgres))
