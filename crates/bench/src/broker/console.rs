@@ -129,7 +129,11 @@ async fn measure(args: &ConsoleArgs, engine: &Engine, figures: &mut Figures) -> 
     }
     let cpu = cpu_seconds(environment.pid()?)?;
     let begun = Instant::now();
-    let specs = Specs { arguments: &["--project", "large"], variables, deadline: args.live + LONGEST + SPECS_OVERHEAD };
+    let specs = Specs {
+        arguments: &["--project", "large"],
+        variables,
+        deadline: args.live + LONGEST + SPECS_OVERHEAD,
+    };
     let ran = specs.run(async |command, _| fleet.carry_out(command).await).await;
     let measured = std::fs::read_to_string(&out).unwrap_or_else(|_| "[]".to_owned());
     for row in serde_json::from_str::<Vec<Measured>>(&measured)? {

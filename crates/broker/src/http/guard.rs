@@ -242,11 +242,7 @@ fn no_credential() -> ApiError {
 }
 
 /// Returns the owner of the session's token, and when the session was opened.
-async fn session(
-    broker: &Broker,
-    secret: &Secret,
-    origin: &Origin,
-) -> ApiResult<(Arc<WhoAmI>, Timestamp)> {
+async fn session(broker: &Broker, secret: &Secret, origin: &Origin) -> ApiResult<(Arc<WhoAmI>, Timestamp)> {
     let ended = || ApiError::new(ErrorCode::BRK1001, "the session has ended; sign in again");
     let admit = broker.access.limits.admit_lookup(origin.address);
     let session = broker.access.sessions.find(&broker.pool, secret.hash(), admit).await?.ok_or_else(ended)?;
